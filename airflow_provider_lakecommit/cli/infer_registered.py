@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from confluent_kafka import Message
+
 from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, Sample, infer_schema, output_of
 from airflow_provider_lakecommit.core.formats import WITH_REGISTRY, FormatOptions
+from airflow_provider_lakecommit.evolve.records import framed_value
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.formats.decoder import decoder_for
 from airflow_provider_lakecommit.formats.infer import InferredColumn, schema_of
@@ -37,7 +40,8 @@ def infer_registered(asked: Question, output: Output, *, subject: str | None = N
     formats = {kind: name for name, kind in WITH_REGISTRY.items()}
     if found.kind not in formats:
         raise SpecError(f"subject {subject} is of type {found.kind}, which no format reads")
-    taken = sample(asked.kafka, asked.topics, asked.records)
+    value_of = framed_value if registry else Message.value
+    taken = sample(asked.kafka, asked.topics, asked.records, value_of=value_of)
     if found.kind == JSON:
         unframed = [(place, _unframed(value)) for place, value in taken]
         return infer_schema(asked, output, taken=unframed, format=formats[JSON])

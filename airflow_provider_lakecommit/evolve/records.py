@@ -12,7 +12,7 @@ Failure story: a sample that is cut short by time is a smaller sample; brokers t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from confluent_kafka import Message
 from pyiceberg.schema import Schema
@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.evolve.seen_types import seen_types
 from airflow_provider_lakecommit.evolve.wanted import Wanted
 from airflow_provider_lakecommit.formats.sampled import sample_values
+from airflow_provider_lakecommit.kafka.record import headers_of
 from airflow_provider_lakecommit.kafka.sample import ValueOf, records_at, sample_of
 from airflow_provider_lakecommit.registry.framing import framed, with_header
 
@@ -79,4 +80,4 @@ class FramedRecordsSource(RecordsSource):
 def framed_value(message: Message) -> bytes | None:
     """The value with the id of its schema before it."""
     value = message.value()
-    return None if value is None else with_header(value, cast(Any, message.headers()))
+    return None if value is None else with_header(value, headers_of(message))

@@ -70,16 +70,22 @@ def starts(marks: Mapping[SourcePartition, Watermark], each: int) -> list[dict[S
 
 
 def sample(
-    kafka: Mapping[str, Any], topics: Sequence[str], records: int, *, seconds: float = MAX_SECONDS
+    kafka: Mapping[str, Any],
+    topics: Sequence[str],
+    records: int,
+    *,
+    seconds: float = MAX_SECONDS,
+    value_of: ValueOf = Message.value,
 ) -> list[tuple[str, bytes | None]]:
     """Up to about ``records`` values with their places (``orders[3]@17``).
 
+    :param value_of: takes the value that is meant from a record
     :raises SourceError: a topic does not exist or may not be read
     :raises SourceUnavailableError: the brokers do not answer
     """
     with SourceTopics(kafka, tuple(topics)) as source:
         marks = {p: m for p, m in source.watermarks().partitions.items() if m.start < m.stable}
-    return _taken(kafka, marks, records, seconds, MAX_BYTES)
+    return _taken(kafka, marks, records, seconds, MAX_BYTES, value_of)
 
 
 def sample_of(

@@ -3,7 +3,8 @@
 
 Contract: the value of a framed record is a byte 0 and four bytes of a schema id, most significant first, then its
 payload; or, in the newer framing, a byte 1 and the sixteen bytes of a schema's UUID. Where that newer framing is in the
-header :data:`VALUE_HEADER` instead, :func:`with_header` puts it before the value, where it may stand as well. What a
+header :data:`VALUE_HEADER` instead, :func:`with_header` puts it before the value, where it may stand as well; of a key
+the header is :data:`KEY_HEADER`, and of Protobuf it ends with the path of the message, as the framing does. What a
 value that is not framed looks like is said, as far as that can be told: a producer without a registry is the most
 frequent mistake.
 """
@@ -16,10 +17,12 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.registry.schemas import SchemaKey
 
-__all__ = ["VALUE_HEADER", "Framed", "FramedValues", "framed", "with_header"]
+__all__ = ["KEY_HEADER", "VALUE_HEADER", "Framed", "FramedValues", "framed", "with_header"]
 
 VALUE_HEADER = "__value_schema_id"
 """The header in which Confluent's clients send the schema of a value."""
+KEY_HEADER = "__key_schema_id"
+"""And of a key."""
 _ID, _GUID = b"\x00", b"\x01"
 _ID_LENGTH, _GUID_LENGTH = 5, 17
 
@@ -67,10 +70,10 @@ def framed(values: Sequence[bytes]) -> FramedValues:
     )
 
 
-def with_header(value: bytes, headers: Iterable[tuple[str, bytes | None]] | None) -> bytes:
+def with_header(value: bytes, headers: Iterable[tuple[str, bytes | None]] | None, header: str = VALUE_HEADER) -> bytes:
     """A value behind the schema that its record has in a header, if it has one there. The last one counts."""
     for name, content in reversed(list(headers or ())):
-        if name == VALUE_HEADER and content is not None:
+        if name == header and content is not None:
             return content + value
     return value
 

@@ -3,7 +3,7 @@
 
 Contract: what a decoder made of the values of some records gets further columns, and perhaps fewer rows: a record whose
 key or header rejects it loses all of its rows. A record that its value rejects, or that gave no row, is not looked at.
-The columns are in the order of the table's schema.
+A key whose schema is named in a header is read behind that. The columns are in the order of the table's schema.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from airflow_provider_lakecommit.kafka.record import headers_of
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
 from airflow_provider_lakecommit.registry.client import SchemaRegistry, needed, registry_of
+from airflow_provider_lakecommit.registry.framing import KEY_HEADER, with_header
 from airflow_provider_lakecommit.spark.dead_letters import Record
 
 __all__ = ["KeyColumns", "key_columns", "registry_for"]
@@ -48,15 +49,19 @@ def key_columns(landing: Landing, schema: Schema, kafka: Mapping[str, Any] | Non
     :raises SpecError: as :func:`registry_for`
     """
     registry = registry_for(landing, landing.key.get("format", ""), kafka)
-    return KeyColumns(schema, parts_of(schema, landing.format_options, landing.key, landing.headers, registry))
+    parts = parts_of(schema, landing.format_options, landing.key, landing.headers, registry)
+    return KeyColumns(schema, parts, framed_keys=registry is not None and not landing.key.get("schema"))
 
 
 class KeyColumns:
-    """What a landing says of keys and headers, for one table."""
+    """What a landing says of keys and headers, for one table.
 
-    def __init__(self, schema: Schema, parts: Sequence[RecordPart]) -> None:
-        self._schema, self._parts = schema, parts
-        self._headers = any(part.header is not None for part in self._parts)
+    :param framed_keys: do keys name their schemas in a registry?
+    """
+
+    def __init__(self, schema: Schema, parts: Sequence[RecordPart], *, framed_keys: bool = False) -> None:
+        self._schema, self._parts, self._framed_keys = schema, parts, framed_keys
+        self._headers = framed_keys or any(part.header is not None for part in self._parts)
 
     def added(self, decoded: Decoded, records: Sequence[Record]) -> Decoded:
         """The rows with these columns.
@@ -70,6 +75,8 @@ class KeyColumns:
         columns, refused, ignored = dict[str, pa.Array](), dict[int, Refusal](), Counter(decoded.ignored)
         keys = [records[i].key() for i in landed]
         headers = [headers_of(records[i]) or () for i in landed] if self._headers else [()] * len(landed)
+        if self._framed_keys:
+            keys = [k if k is None else with_header(k, own, KEY_HEADER) for k, own in zip(keys, headers, strict=True)]
         for part in self._parts:
             found = part.filled([part.of(key, own) for key, own in zip(keys, headers, strict=True)])
             columns |= found.columns

@@ -99,7 +99,7 @@ class FakeRegistry:
         if not 1 <= number <= len(versions):
             return 404, _error(40402, f"Version {number} not found.")
         stored = versions[number - 1]
-        return 200, {"subject": subject, "version": number, "id": stored.id, **stored.answer()}
+        return 200, {"subject": subject, "version": number, "id": stored.id, "guid": stored.guid, **stored.answer()}
 
     @contextmanager
     def running(self) -> Iterator[FakeRegistry]:

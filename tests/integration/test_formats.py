@@ -6,13 +6,15 @@ registry that is away in mid-window; dead letters that are rows after a fix.
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -77,13 +79,44 @@ def protobuf_world(make_world: Make, fake: FakeRegistry, **fields: Any) -> World
         partitions=1,
         format="protobuf",
         create=COLUMNS,
-        key={"column": "tenant"},
         headers={"trace": "trace-id"},
         metadata_columns=True,
         dead_letter_max_ratio=1.0,
-        **fields,
+        **{"key": {"column": "tenant"}, **fields},
     )
     return replace(made, kafka=with_registry(made.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5}))
+
+
+def test_schemas_in_headers_of_value_and_key_as_confluents_serializers_write_them(
+    make_world: Make, fake: FakeRegistry, produce: Produce
+) -> None:
+    world = protobuf_world(make_world, fake, key={"format": "avro", "columns": ["tenant"]})
+    topic, kind = topic_of(world), GetMessageClass(message_named(file_of(PROTO), "shop.Order"))
+    tenant = {"type": "record", "name": "Key", "fields": [{"name": "tenant", "type": "long"}]}
+    registered(fake, topic)
+    fake.register(f"{topic}-key", tenant)
+    asked: dict[str, Any] = {"auto.register.schemas": False, "use.latest.version": True}
+    asked["schema.id.serializer"] = header_schema_id_serializer
+    headers: list[tuple[str, bytes]] = []
+    with SchemaRegistryClient({"url": fake.url}) as client:
+        of_key, of_value = (SerializationContext(topic, f, headers) for f in (MessageField.KEY, MessageField.VALUE))
+        key = AvroSerializer(client, json.dumps(tenant), conf=asked)({"tenant": 7}, of_key)
+        value = ProtobufSerializer(kind, client, conf=asked)(kind(id=1, note="n"), of_value)
+    assert [name for name, _ in headers] == ["__key_schema_id", "__value_schema_id"]
+    # The message is the second of its schema: behind the UUID the header has its path.
+    assert [len(content) for _, content in headers] == [17, 19]
+    assert (key, value[:2]) == (b"\x0e", b"\x08\x01")
+    produce(topic, [(key, value)], 0, headers=headers)
+    produce(topic, [(b"\xff\xff", value), (None, value)], 0, headers=headers)
+    produce(topic, [(key, value)], 0, headers=headers[1:])
+    world.run()
+    assert [(row["id"], row["note"], row["tenant"]) for row in world.rows()] == [(1, "n", 7)]
+    assert dead(world) == [
+        (1, "wrong_key", "tenant"),
+        (2, "missing_required", "tenant"),
+        (3, "wrong_key", None),
+    ]
+    assert wrong(world) == []
 
 
 def registered(fake: FakeRegistry, topic: str, text: str = PROTO) -> int:
