@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.declared.connected import read_connected
 from airflow_provider_lakecommit.declared.spec_file import read_yaml
 from airflow_provider_lakecommit.declared.table_names import TOPIC, groups_of, wrong_with_pattern, wrong_with_template
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, Landing, sections_of
+from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, Landing, LandingSpec, sections_of
 
 __all__ = ["LandingSet", "LandingSetSpec", "declares_set", "load_set"]
 
@@ -122,6 +122,12 @@ class LandingSetSpec:
     catalog: Mapping[str, Any] = field(repr=False)
     spark: Mapping[str, Any] = field(repr=False)
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def of(self, landing: Landing) -> LandingSpec:
+        """One landing of the set, with the set's sections."""
+        return LandingSpec(
+            landing=landing, kafka=self.kafka, catalog=self.catalog, spark=self.spark, variables=self.variables
+        )
 
 
 def declares_set(path: str | Path) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
+from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -23,9 +24,11 @@ from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.landing_set import LandingSet
 from airflow_provider_lakecommit.many.expansion import Expansion, expand, matches_nothing
+from airflow_provider_lakecommit.many.gone import GoneLanding, gone_landing
 from airflow_provider_lakecommit.many.shared_control import SharedControl
 from airflow_provider_lakecommit.many.shared_source import SharedSource
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.wire.quarantine import read_entries
 
 __all__ = ["SetConnections", "found_landings"]
 
@@ -49,6 +52,7 @@ class SetConnections:
         deployment: str,
         place: str = "",
     ) -> None:
+        self._declared, self.expansion = declared, expansion
         self._kafka, self._tables, self._place = kafka, tables, place
         self._topics = SourceTopics(kafka, expansion.topics)
         self._control_topic = ControlPartitions(declared.control_topic_name, kafka)
@@ -71,6 +75,19 @@ class SetConnections:
     def marks(self, landing: Landing) -> Mapping[SourcePartition, int]:
         """How far the landing's topics can be read, by the newest look; it stays for the landing to use."""
         return self._source.stable(landing.topic_names)
+
+    def gone(self) -> tuple[GoneLanding, ...]:
+        """Landings that the set had and that have no topic any more, as far as the newest part of the control log knows
+        them: those that were landed in the last few runs at least. Of a set without a pattern there are none, as what
+        it names and is not there is the trouble of a landing.
+        """
+        if not self.expansion.known or not self._control.topic.exists():
+            return ()
+        mine = {each.name for each in self.expansion.landings}
+        recent = self._control.recent(self._declared.landing_name(""))
+        entries = {n: read_entries(records, n, LIVE) for n, records in sorted(recent.items()) if n not in mine}
+        found = (gone_landing(self._declared, n, each, self.expansion.known) for n, each in entries.items())
+        return tuple(each for each in found if each is not None)
 
     def close(self) -> None:
         self._control.close()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_lakecommit.declared.names import nearest
@@ -44,12 +44,13 @@ class Trouble:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expansion:
     """The landings of a set by their tables, and which topics have none. ``ignored`` are those that the set ignores by
-    its own word.
+    its own word, ``known`` are all topics that there are, where the set has a pattern of them.
     """
 
     landings: tuple[Landing, ...]
     troubles: tuple[Trouble, ...] = ()
     ignored: tuple[str, ...] = ()
+    known: frozenset[str] = field(default=frozenset(), repr=False)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -116,6 +117,7 @@ def expand(declared: LandingSet, known: Collection[str]) -> Expansion:
         landings=tuple(sorted((m for m in landings if m not in both), key=lambda each: each.table)),
         troubles=tuple(troubles),
         ignored=ignored,
+        known=frozenset(known if declared.topics_pattern is not None else ()),
     )
 
 

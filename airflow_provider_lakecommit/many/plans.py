@@ -21,6 +21,7 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.landing_set import LandingSet
 from airflow_provider_lakecommit.many.connections import SetConnections
 from airflow_provider_lakecommit.many.expansion import Expansion
+from airflow_provider_lakecommit.many.gone import GoneLanding
 from airflow_provider_lakecommit.many.idle import is_idle
 from airflow_provider_lakecommit.many.schemas import with_schema
 from airflow_provider_lakecommit.many.steps import for_all
@@ -31,12 +32,15 @@ __all__ = ["SetPlans", "landing_ready", "plans_of", "without_records"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPlans:
-    """How the landings of a set were planned, by their names. ``landings`` can make their tables."""
+    """How the landings of a set were planned, by their names. ``landings`` can make their tables, those that are
+    ``gone`` have no topic any more.
+    """
 
     landings: Mapping[str, Landing]
     opened: Mapping[str, Opened]
     failed: Mapping[str, BaseException]
     nothing: Mapping[str, str]
+    gone: tuple[GoneLanding, ...]
 
 
 def plans_of(
@@ -72,6 +76,7 @@ def plans_of(
         opened={name: opened for name, (_, opened) in planned.items()},
         failed={name: each for name, each in ended.items() if isinstance(each, BaseException)},
         nothing={name: each for name, each in ended.items() if isinstance(each, str)},
+        gone=connections.gone(),
     )
 
 

@@ -36,6 +36,7 @@ from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
 from airflow_provider_lakecommit.kafka.seen_records import offset_of
 from airflow_provider_lakecommit.kafka.transaction import Record
 from airflow_provider_lakecommit.many.combined import Combined
+from airflow_provider_lakecommit.session.landing_session import BEYOND
 from airflow_provider_lakecommit.session.ports import ControlPort, WriterPort
 from airflow_provider_lakecommit.wire.events import head
 from airflow_provider_lakecommit.wire.headers import DAMAGED_BATCH
@@ -53,6 +54,10 @@ GATHER_SECONDS = 0.03
 LOOK_SECONDS = 0.02
 OWN_SECONDS = 30.0
 """For which one's own record is waited for."""
+
+RECENT = 2_000
+"""Records of a partition that are looked at for landings that nobody knows any more."""
+GROUP = group_id("")
 
 MOST_RECORDS = 40_000
 """Of a partition that are kept by whose they are; a look from before them reads the log again."""
@@ -100,6 +105,20 @@ class SharedControl:
         """The log of one landing, from an offset on."""
         return self._looks.ask(_Question(partition=partition, start=start, group=group_id(landing)))
 
+    def recent(self, prefix: str) -> dict[str, tuple[ControlRecord, ...]]:
+        """What the newest part of each partition has of landings whose names begin so.
+
+        :raises ControlTopicError: the topic cannot be read
+        """
+        found: dict[str, tuple[ControlRecord, ...]] = {}
+        for partition in range(self.info().partitions):
+            borders = self.look(partition, BEYOND, "")
+            start, log = max(borders.begin, borders.end - RECENT), self._logs[partition]
+            if not log.holds(start):
+                self.look(partition, start, "")
+            found |= {name: log.of(group_id(name), 0) for name in log.names(prefix)}
+        return found
+
     def send(self, partition: int, records: Sequence[Record]) -> tuple[int, ...]:
         """In one transaction, maybe with others'."""
         with self._lock:
@@ -122,7 +141,10 @@ class SharedControl:
             starts[q.partition] = min(q.start, starts.get(q.partition, q.start))
         found = self.topic.read_together(starts)
         for partition, log in found.items():
-            self._logs.setdefault(partition, _PartitionLog()).take(log, starts[partition])
+            mine = self._logs.setdefault(partition, _PartitionLog())
+            # Who only asks for the borders has read nothing.
+            if starts[partition] <= log.end:
+                mine.take(log, starts[partition])
         own = [self._logs[q.partition].of(q.group, q.start) for q in asked]
         return [replace(found[q.partition], records=records) for q, records in zip(asked, own, strict=True)]
 
@@ -140,7 +162,7 @@ class _PartitionLog:
         """A look that began at *start*."""
         begin = max(start, log.begin)
         other = log.topic_id != self._topic or log.end < self._next
-        if other or self._count > MOST_RECORDS or not self._first <= begin <= self._next:
+        if other or self._count > MOST_RECORDS or not self.holds(begin):
             self._groups, self._nobodys, self._count = {}, [], 0
             self._topic, self._first, self._next = log.topic_id, begin, begin
         new = log.records[bisect_left(log.records, self._next, key=offset_of) :]
@@ -154,6 +176,14 @@ class _PartitionLog:
         own = self._groups.get(group, [])
         found = [*own[bisect_left(own, start, key=offset_of) :], *(r for r in self._nobodys if r.offset >= start)]
         return tuple(sorted(found, key=offset_of) if self._nobodys else found)
+
+    def holds(self, start: int) -> bool:
+        """Was it read from there on?"""
+        return bool(self._topic) and self._first <= start <= self._next
+
+    def names(self, prefix: str) -> list[str]:
+        """Of landings that have records here, those that begin so."""
+        return [group[len(GROUP) :] for group in list(self._groups) if group.startswith(f"{GROUP}{prefix}")]
 
     def _whose(self, record: ControlRecord) -> list[ControlRecord]:
         if record.value is not None and not any(name == DAMAGED_BATCH for name, _ in record.headers):

@@ -113,6 +113,8 @@ class PlanLandingSetOperator(SetTask):
             self.log.error("%s: %s", name, why)
         for name, why in plans.nothing.items():
             self.log.info("%s: %s", name, why)
+        for gone in plans.gone:
+            self.log.warning("%s", gone)
         for topic in expansion.ignored:
             self.log.info("topic %s matches no rule and is ignored, as `unmatched` says", topic)
         busy = {name: sum(t.records for t in _groups(o)) for name, o in plans.opened.items() if _groups(o)}

@@ -52,6 +52,7 @@ def _as_dict(spec: LandingSetSpec, expansion: Expansion, plans: SetPlans) -> dic
         "failed": {name: str(each) for name, each in plans.failed.items()},
         "without_landing": [{"topics": list(t.topics), "table": t.table, "why": t.why} for t in expansion.troubles],
         "ignored": list(expansion.ignored),
+        "gone": {each.name: list(each.topics) for each in plans.gone},
     }
 
 
@@ -61,6 +62,7 @@ def _lines(expansion: Expansion, plans: SetPlans, *, explain: bool) -> Iterator[
     yield from (f"{name}: {why}" for name, why in plans.nothing.items())
     yield from (f"FAILED {name}: {each}" for name, each in plans.failed.items())
     yield from (f"NO LANDING {trouble}" for trouble in expansion.troubles)
+    yield from (f"GONE {each}" for each in plans.gone)
     yield from (f"ignored: topic {topic} matches no rule" for topic in expansion.ignored)
     slices = [s for each in plans.opened.values() for s in each.slices]
     yield (

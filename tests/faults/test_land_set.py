@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from dev.paths import CHECKOUT
 from tests.fixtures.kafka import delete_topic
 from tests.support.cli import Running
 from tests.support.shop import Shop
@@ -18,6 +21,27 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.faults, pytest.mark.long]
 
 TOPICS = 12
+HANGING = """
+import sys
+import time
+from pathlib import Path
+
+if "airflow_provider_lakecommit.cli.main" in sys.orig_argv:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    from airflow_provider_lakecommit.iceberg import catalog
+
+    catalog.ANSWER_SECONDS = 3600.0
+    load = SqlCatalog.load_table
+
+    def loaded(self, identifier):
+        while identifier == "lake.t03" and Path(__file__).with_name("hold").exists():
+            time.sleep(0.1)
+        return load(self, identifier)
+
+    SqlCatalog.load_table = loaded
+"""
+"""Of the process that lands: requests for one table hang, and nobody gives them up."""
 
 
 @pytest.fixture
@@ -87,3 +111,27 @@ def test_a_set_that_is_followed_lands_topics_as_they_come_and_names_troubles(fil
         running.close()
     assert code == 128 + signal.SIGTERM
     assert (filled.ids("late"), filled.ids("t03")) == (list(range(7)), list(range(40)))
+
+
+@pytest.mark.heavy
+def test_a_table_whose_catalog_hangs_holds_up_no_other_that_is_followed(filled: Shop, tmp_path: Path) -> None:
+    folder = tmp_path / "hanging"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(HANGING)
+    path = os.pathsep.join([str(folder), str(CHECKOUT)])
+    running = Running.land(filled.write(), options=("--follow", "--window-age", "1s"), env={"PYTHONPATH": path})
+    try:
+        until(lambda: filled.has(f"t{TOPICS - 1:02d}"), what="the topics that were there are landed")
+        until(lambda: filled.has("t03"), what="and so is the one that will hang")
+        (folder / "hold").touch()
+        filled.send("t03", range(40, 50))
+        for count in (50, 60, 70):
+            filled.send("t07", range(count - 10, count))
+            until(lambda count=count: len(filled.ids("t07")) == count, what=f"{count} records of another topic")
+        assert filled.ids("t03") == list(range(40))
+        (folder / "hold").unlink()
+        until(lambda: len(filled.ids("t03")) == 50, what="the one that hung is landed")
+    finally:
+        running.kill(signal.SIGTERM)
+        running.end()
+        running.close()

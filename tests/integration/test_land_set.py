@@ -8,6 +8,13 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import load_catalog
 
+from airflow_provider_lakecommit.cycle.open import preview
+from airflow_provider_lakecommit.cycle.results import Opened
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.landing_set import load_set
+from airflow_provider_lakecommit.many.connections import SetConnections, found_landings
+from airflow_provider_lakecommit.many.plans import plans_of
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 from tests.fixtures.kafka import delete_topic
 from tests.support.shop import Shop
 
@@ -91,6 +98,26 @@ def test_a_topic_without_records_waits_for_its_first_one_and_one_that_tells_no_c
     assert "2 of 3 landings did what was asked; failed: shop.lake.garbage" in answer.err
 
 
+def test_landings_that_have_nothing_to_do_are_told_by_the_log_and_cost_no_plan(shop: Shop) -> None:
+    shop.topic("orders", range(3))
+    shop.topic("refunds", range(3))
+    assert shop.run("land").code == 0
+    shop.send("refunds", range(3, 5))
+    spec = load_set(shop.write())
+    tables, planned = Tables(shop.catalog), list[str]()
+
+    def plan(session: LandingSession) -> Opened:
+        planned.append(session.landing.name)
+        return preview(session)
+
+    expansion = found_landings(spec.landing_set, spec.kafka)
+    with SetConnections(spec.landing_set, expansion, spec.kafka, tables, deployment="test") as connections:
+        plans = plans_of(spec.landing_set, expansion, connections, spec.kafka, tables, plan, print, skip_idle=True)
+    tables.close()
+    assert planned == ["shop.lake.refunds"] == list(plans.opened)
+    assert dict(plans.nothing) == {"shop.lake.orders": "nothing new"}
+
+
 def test_one_broken_table_stops_nobody(shop: Shop) -> None:
     for n in range(20):
         shop.topic(f"t{n:02d}", range(5))
@@ -127,6 +154,24 @@ def test_a_named_topic_that_is_gone_is_its_landings_trouble(shop: Shop) -> None:
     assert f"topic {names[1]!r}" in answer.err
     assert "does not exist" in answer.err
     assert shop.ids(names[0].replace("-", "_").replace(".", "_")) == list(range(6))
+
+
+def test_a_topic_of_the_pattern_that_was_deleted_is_named_and_stops_nobody(shop: Shop) -> None:
+    gone = shop.topic("goes", range(3))
+    shop.topic("stays", range(3))
+    assert shop.run("land").code == 0
+    delete_topic(shop.admin, gone)
+    told = (
+        f"shop.lake.goes: its topics are gone, or not to be seen by this principal any more ({gone}); lake.goes stays"
+    )
+    answer = shop.run("plan")
+    assert answer.code == 0
+    assert f"GONE {told}" in answer.out
+    answer = shop.run("land")
+    assert answer.code == 0
+    assert f"WARNING: {told}" in answer.err
+    assert shop.ids("goes") == [0, 1, 2]
+    assert "no topic that there is goes to such a table" in shop.run("status", "--landing", "shop.lake.goes").err
 
 
 def test_commands_on_a_landing_take_one_of_the_set_by_its_name(shop: Shop) -> None:
