@@ -108,7 +108,7 @@ def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
         session.log(f"lane {session.lane} stays open, {unreported} is not read yet: nothing is replaced")
         return None
     end = changed(folded.begin, offset=folded.end)
-    waiting = [t for t in prepared.tables if _lacks(t)]
+    waiting = [t for t in prepared.tables if _lacking(t)]
     # All are looked at before the first one is changed: a slice that is refused then is read again for all.
     staged = {t.name: _staged(session, t, folded.state.accepted[t.name]) for t in waiting}
     if any(slices is None for slices in staged.values()):
@@ -120,8 +120,8 @@ def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
 
 
 def _replace_in(session: LandingSession, t: PreparedTable, slices: Sequence[StagedSlice], end: LogPoint) -> None:
-    section = t.ledger.section
-    found = preview_of(session, t.name, section.bounds)
+    section, wanted = t.ledger.section, _lacking(t)
+    found = preview_of(session, t.name, wanted)
     if found is not None and section.key in found.epochs:
         # Somebody else has done it since.
         return
@@ -131,7 +131,7 @@ def _replace_in(session: LandingSession, t: PreparedTable, slices: Sequence[Stag
     files = sum(len(s.files) for s in slices)
     done = replace(
         session,
-        section.bounds,
+        wanted,
         {t.name: slices},
         commit_id=_commit_id(section.epoch),
         lane=session.lane,
@@ -144,8 +144,7 @@ def _replace_in(session: LandingSession, t: PreparedTable, slices: Sequence[Stag
     if done.replaced is not None:
         rows = sum(s.rows for s in slices)
         session.log(
-            f"{t.name}: {done.replaced.rows} rows of {section.bounds} are replaced by {rows}, in snapshot "
-            f"{done.snapshot_id}"
+            f"{t.name}: {done.replaced.rows} rows of {wanted} are replaced by {rows}, in snapshot {done.snapshot_id}"
         )
 
 
@@ -154,14 +153,14 @@ def _commit_id(epoch: UUID) -> UUID:
     return uuid5(epoch, "replace")
 
 
-def _lacks(t: PreparedTable) -> bool:
+def _lacking(t: PreparedTable) -> Coverage:
+    """What the lane has not landed anew in a table: all of its range, or none, or what somebody took out since."""
     section = t.ledger.section
-    return section.replaces and bool(section.bounds - section.covered)
+    return section.bounds - section.covered if section.replaces else Coverage()
 
 
 def _unreported(t: PreparedTable, accepted: Accepted) -> Coverage:
-    reported = Coverage.union(a.coverage for a in accepted[t.name])
-    return t.ledger.section.bounds - reported if _lacks(t) else Coverage()
+    return _lacking(t) - Coverage.union(a.coverage for a in accepted[t.name])
 
 
 def _staged(

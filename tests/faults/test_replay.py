@@ -25,6 +25,7 @@ from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
 from airflow_provider_lakecommit.lanes.closing import close_lane
 from airflow_provider_lakecommit.lanes.preview import LanePreview, lane_preview
 from airflow_provider_lakecommit.lanes.replaying import replace_lane, replaying_session, rows_to_replace
+from airflow_provider_lakecommit.repair.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.repair.init_preview import init_preview
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from airflow_provider_lakecommit.repair.stated import parse_ranges
@@ -230,6 +231,25 @@ def test_dead_between_its_tables_a_lane_is_not_given_up_and_goes_on(landed: Worl
     with again.session() as session, pytest.raises(LedgerError, match="has replaced its range in"):
         close_lane(session, decision=WORD)
     again.finish()
+    landed.check(EVERYTHING)
+    assert dead(landed) == Counter()
+    check_verified(landed)
+
+
+def test_what_is_taken_out_between_its_tables_is_landed_anew_with_the_rest(landed: World) -> None:
+    """A part of what the lane has replaced in one table is deleted there before the other table has its turn."""
+    again = replay(landed, "0=10-50")
+    again.read()
+    with again.session() as session, deaths(1, "after"), pytest.raises(Killed):
+        replace_lane(session, again.run_identity("dies"))
+    with World.session(landed) as session:
+        delete_back(session, delete_preview(session, {(str(landed.landing.topics), 0): 30}), WORD)
+    landed.check(EVERYTHING - Counter(range(30, 60)))
+    rest = replay(landed, "0=10-50")
+    # Its runs have names of their own.
+    rest.runs = again.runs
+    rest.finish()
+    landed.settle()
     landed.check(EVERYTHING)
     assert dead(landed) == Counter()
     check_verified(landed)

@@ -52,7 +52,8 @@ class WideCampaign(Campaign):
         rarely = (self.hole, self.fill, self.back, self.letters, self.rule, self.sweeps, self.expires, self.compacts)
         acts = (*often, *often, *often, *rarely, self.gives_up, self.rolls_back, self.two)
         act = self.chance.choice(acts)
-        at = self.chance.choice((0, 0, 0, *range(1, 9)))
+        # Of two at once nobody knows who dies.
+        at = 0 if act == self.two else self.chance.choice((0, 0, 0, *range(1, 9)))
         self.told.append(f"{act.__name__} dies at {at}")
         try:
             with deaths(at, self.chance.choice(("before", "after"))), suppress(Killed):
