@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from airflow.sdk import Asset, Context
 
     from airflow_provider_lakecommit.cycle.results import Closed
+    from airflow_provider_lakecommit.cycle.resume import EarlierCycles
     from airflow_provider_lakecommit.engines.base import Engine
     from airflow_provider_lakecommit.landing import Landing
     from airflow_provider_lakecommit.lanes.preview import LanePreview
-    from airflow_provider_lakecommit.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 
 __all__ = ["BackfillOperator"]
 
@@ -142,13 +143,17 @@ class BackfillOperator(KafkaToIcebergOperator):
                 session.log(
                     f"{WARNING}{found.removed} of lane {found.name} cannot be landed: the source has removed it"
                 )
-            if found.done:
+            if self._done(session, found):
                 yield session
                 return
             with self._lane(session, found) as own:
                 if self.yield_to_live is not None:
                     own.yields = LiveFirst(session=session, older_than=self.yield_to_live)
                 yield own
+
+    def _done(self, session: LandingSession, found: LanePreview) -> bool:
+        """Is there nothing to be landed?"""
+        return found.done
 
     def _lane(self, session: LandingSession, found: LanePreview) -> AbstractContextManager[LandingSession]:
         from airflow_provider_lakecommit.lanes.opening import lane_session
@@ -161,6 +166,12 @@ class BackfillOperator(KafkaToIcebergOperator):
         if session.lane == LIVE:
             return self._landed_before(session, context)
         return self._ended(session, super()._run(session, engine, context), context)
+
+    def _goes_on(self, session: LandingSession, identity: RunIdentity, earlier: EarlierCycles) -> bool:
+        """A lane that lacks something was opened anew since, or was left open."""
+        from airflow_provider_lakecommit.lanes.closing import lane_rest
+
+        return bool(lane_rest(session))
 
     def _landed_before(self, session: LandingSession, context: Context) -> Closed:
         """Nothing is missing: what an attempt of this run has landed that died before it could say so, or nothing."""

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.core.model import Cycle
     from airflow_provider_lakecommit.cycle.loop import LandingRunner
     from airflow_provider_lakecommit.cycle.results import Closed
+    from airflow_provider_lakecommit.cycle.resume import EarlierCycles
     from airflow_provider_lakecommit.engines.base import Engine
     from airflow_provider_lakecommit.follow.run import Follow
     from airflow_provider_lakecommit.landing import Landing
@@ -195,7 +196,7 @@ class KafkaToIcebergOperator(LandingTask):
         earlier = cycles_of(session, identity, since) if self.is_retry(context) else None
         before = published_by(session, earlier) if earlier else ()
         finished = earlier is not None and earlier.finished(self.max_cycles)
-        if earlier and finished and not (self.follow is not None and goes_on(session, identity, earlier)):
+        if earlier and finished and not self._goes_on(session, identity, earlier):
             if is_cleared(context["ti"], self.retries or 0) or not before:
                 return replace(earlier.to_closed(self.landing.table, ()), finished=True, note=str(earlier))
             self.log.info("all is done already, and no event has said so: %s", earlier)
@@ -235,6 +236,10 @@ class KafkaToIcebergOperator(LandingTask):
         run = RunOutcome.of(self.landing.name, outcomes, before) if self.follow is None else total.ended()
         self.log.info("%s", run)
         return run.whole
+
+    def _goes_on(self, session: LandingSession, identity: RunIdentity, earlier: EarlierCycles) -> bool:
+        """Is there more to do for a run whose cycles are all finished?"""
+        return self.follow is not None and goes_on(session, identity, earlier)
 
     def _make_engine(self) -> Engine:
         return self._engine_of(LIVE)

@@ -4,7 +4,8 @@
 Contract: the task reads its range in a lane of its own, of which nothing is published before all of it is read. Then
 each table gets one snapshot in which the old rows of the range go and the new ones come, the data table first; the lane
 is closed. It ends as :class:`~airflow_provider_lakecommit.operators.land.KafkaToIcebergOperator` does. Tried again, it
-goes on with its own lane; cleared after it has succeeded, it replays once more.
+goes on with its own lane, or tells what an attempt has replaced that died before it could say so; cleared after it has
+succeeded, it replays once more.
 
 Failure story: that of ``KafkaToIcebergOperator``. A task that ends for good before its range is read has changed
 nothing and leaves the lane open: the same run cleared, or the same range by `lakecommit replay`, goes on with it.
@@ -52,11 +53,37 @@ class ReplayOperator(BackfillOperator):
         self.reason = reason
         self.fewer = fewer
         self._context: Context | None = None
+        self._replaced: Closed | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Read the range again until all of it is reported, and replace it."""
         self._context = context
         return super().execute(context)
+
+    def _done(self, session: LandingSession, found: LanePreview) -> bool:
+        if not found.opened and self._context is not None:
+            self._replaced = self._replaced_before(session, self._context)
+        return found.done or self._replaced is not None
+
+    def _replaced_before(self, session: LandingSession, context: Context, *, own: bool = False) -> Closed | None:
+        """What attempts of this run have replaced, since it was cleared.
+
+        :param own: also what this one has
+        """
+        from airflow_provider_lakecommit.lanes.opening import closed_lane
+        from airflow_provider_lakecommit.lanes.replayed import replaced_before
+
+        ti = context["ti"]
+        attempts = range(ti.max_tries - (self.retries or 0) + 1, ti.try_number + own)
+        ends = [self._apart(context, "replace", str(number)) for number in attempts]
+        lane = closed_lane(session, self.asked().name)
+        return replaced_before(lane, self.identity(context), ends) if ends else None
+
+    def _landed_before(self, session: LandingSession, context: Context) -> Closed:
+        if self._replaced is None:
+            return super()._landed_before(session, context)
+        self.log.info("all is done already, and no event has said so: lane %s was replaced", self.asked().name)
+        return self._replaced
 
     @contextmanager
     def _lane(self, session: LandingSession, found: LanePreview) -> Iterator[LandingSession]:
@@ -78,16 +105,18 @@ class ReplayOperator(BackfillOperator):
         closed = replace_lane(session, self._apart(context, "replace"))
         if closed is None:
             return whole
+        # Before the lane is closed: an attempt that died here has told nobody.
+        done = self._replaced_before(session, context, own=True) or closed
         close_lane(session)
         return replace(
             closed,
-            published=(*whole.published, *closed.published),
+            published=(*whole.published, *done.published),
             ignored_fields=whole.ignored_fields,
             rejects=whole.rejects,
             reject_reason=whole.reject_reason,
         )
 
-    def _apart(self, context: Context, step: str) -> RunIdentity:
-        """Whose cycle it is that reads nothing: of this attempt, apart from those that do."""
+    def _apart(self, context: Context, step: str, attempt: str | None = None) -> RunIdentity:
+        """Whose cycle it is that reads nothing: of this attempt, or of an earlier one, apart from those that do."""
         own = self.identity(context)
-        return replace(own, run_id=f"{own.run_id}|{step}-{own.attempt}")
+        return replace(own, run_id=f"{own.run_id}|{step}-{attempt or own.attempt}")

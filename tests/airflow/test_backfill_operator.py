@@ -93,6 +93,18 @@ def test_an_attempt_that_died_with_all_of_it_landed_is_told_by_the_next(
     assert attempt(replace(first, number=3, first=3)).state == "skipped", "cleared, it has nothing to do"
 
 
+def test_a_cleared_run_whose_rows_were_rolled_back_lands_them_again(late: World) -> None:
+    first = asked(late, "fill", ranges=f"{late.topic}:0=5-10")
+    before = late.lake.head("shop.orders")
+    assert attempt(first).state == "success"
+    late.lake.open().load_table("shop.orders").manage_snapshots().set_current_snapshot(before).commit()
+    assert late.ids == [50]
+    assert attempt(late.asked("after")).state == "skipped"
+    ended = attempt(replace(first, number=2, first=2))
+    assert ended.state == "success", ended
+    assert late.ids == [*range(5, 10), 50]
+
+
 def test_what_cannot_be_meant_is_told_when_the_dag_is_parsed() -> None:
     landing = Landing(name="orders", topics="orders", table="shop.orders")
     with pytest.raises(SpecError, match="is no time"):

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.table.snapshots import Operation
 
+from airflow_provider_lakecommit.lanes import closing
 from tests.airflow.attempt import Asked, attempt, killed_in_its_second_slice
 from tests.airflow.test_land_operator import CHECKOUT, World, orders, world
+from tests.support.world import Killed
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration]
 
@@ -32,6 +35,12 @@ def landed(world: World, produce: Produce) -> World:
 
 def asked(world: World, run: str, **options: Any) -> Asked:
     return world.asked(run, kind="replay", options=options)
+
+
+def replacements(world: World) -> list[int]:
+    """The snapshots that took rows out."""
+    snapshots = world.lake.open().load_table(world.landing["table"]).snapshots()
+    return [s.snapshot_id for s in snapshots if s.summary and s.summary.operation is Operation.OVERWRITE]
 
 
 ALL = sorted([*range(20), *range(100, 120)])
@@ -60,4 +69,35 @@ def test_an_attempt_that_is_killed_is_gone_on_with(landed: World, tmp_path: Path
     assert ended.state == "success", ended
     assert ended.event is not None
     assert ended.event["rows"] == 40
+    assert landed.ids == ALL
+
+
+@pytest.mark.parametrize("when", ["before the lane is closed", "after it"])
+def test_an_attempt_that_died_with_all_of_it_replaced_is_told_by_the_next(
+    landed: World, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It replaces nothing once more, and sends the event that was never sent."""
+    real = closing.close_lane
+
+    def dies(session: Any, **options: Any) -> None:
+        if when == "after it":
+            real(session, **options)
+        raise Killed("the machine is gone")
+
+    first = asked(landed, "again", ranges=f"{landed.topic}:0=5-10, {landed.topic}:1=0-20")
+    with monkeypatch.context() as patch:
+        patch.setattr(closing, "close_lane", dies)
+        with pytest.raises(Killed):
+            attempt(first)
+    head = replacements(landed)
+    assert len(head) == 1
+    ended = attempt(replace(first, number=2))
+    assert ended.state == "success", ended
+    assert replacements(landed) == head
+    assert ended.event is not None
+    assert (ended.event["rows"], ended.event["snapshot_id"]) == (25, head[0])
+    assert landed.ids == ALL
+    cleared = attempt(replace(first, number=3, first=3))
+    assert cleared.state == "success", cleared
+    assert len(replacements(landed)) == 2
     assert landed.ids == ALL
