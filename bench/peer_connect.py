@@ -30,7 +30,7 @@ TASKS = 2
 COMMIT_SECONDS = 10.0
 FLUSH_SECONDS = 1.0
 GIVE_UP_SECONDS = 900.0
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 1.0
 _ASSIGNED = re.compile(r"^(\d+) .*(?:Adding newly assigned partitions|Resetting offset for partition)")
 
 
