@@ -63,7 +63,7 @@ PLAIN = """
     absent member struct unfit item required branches csv raw protobuf confluent message descriptor descriptors
     combined connected expansion schemas shared left evolve evolving evolution changes wanted widened misfit out side
     refused incompatible paths names one route router fit wise transform subject unwrap bundle bundled hash wrong
-    default function overflow
+    default function overflow rounds
 """
 
 
