@@ -8,18 +8,12 @@ id of a schema, columns are concluded from the sample.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-
 from confluent_kafka import Message
 
-from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, Sample, infer_schema, output_of
+from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, infer_schema, output_of, rejected, unread
 from airflow_provider_lakecommit.core.formats import WITH_REGISTRY, FormatOptions
 from airflow_provider_lakecommit.evolve.records import framed_value
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.formats.decoder import decoder_for
-from airflow_provider_lakecommit.formats.infer import InferredColumn, schema_of
-from airflow_provider_lakecommit.formats.sampled import MAX_PLACES, Node, SampledValues
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.registry.client import SchemaRegistry, needed, registry_of
 from airflow_provider_lakecommit.registry.framing import framed
@@ -48,17 +42,13 @@ def infer_registered(asked: Question, output: Output, *, subject: str | None = N
     landing = asked.landing
     message = landing.message if landing else ""
     columns = registered_columns(found, subject, message)
-    sampled = SampledValues(root=Node(), values=len(taken), tombstones=sum(value is None for _, value in taken))
+    schema = str(landing.schema) if landing else ""
+    options = FormatOptions(format=formats[found.kind], schema=schema, message=message)
     inferred = Inferred(
         asked=asked,
-        found=sampled,
+        found=unread(taken),
         columns=columns,
-        wrong=_rejected(
-            taken,
-            columns,
-            FormatOptions(format=formats[found.kind], schema=str(landing.schema) if landing else "", message=message),
-            registry,
-        ),
+        wrong=rejected(taken, columns, options, registry, examples=asked.examples),
         format=formats[found.kind],
         source=f"from subject {subject}, {told(found.key)}" if registry else "from the stated schema",
     )
@@ -81,21 +71,3 @@ def _unframed(value: bytes | None) -> bytes | None:
     if value is None or not (groups := framed([value]).groups):
         return value
     return value[groups[0].start :]
-
-
-def _rejected(
-    taken: Sample, columns: Sequence[InferredColumn], options: FormatOptions, registry: SchemaRegistry | None
-) -> list[tuple[str, int, list[str]]]:
-    """What the columns refuse of the sample: reason, count, first places."""
-    schema = schema_of(columns)
-    values = [(place, value) for place, value in taken if value is not None]
-    if schema is None or not values:
-        return []
-    decoder = decoder_for(schema, options, registry=registry)
-    counts: Counter[str] = Counter()
-    places: dict[str, list[str]] = {}
-    for reject in decoder.decode([value for _, value in values]).rejects:
-        counts[reject.reason] += 1
-        if len(some := places.setdefault(reject.reason, [])) < MAX_PLACES:
-            some.append(values[reject.index][0])
-    return [(reason, n, places[reason]) for reason, n in counts.most_common()]

@@ -2,9 +2,9 @@
 """`lakecommit infer-schema`: a sample of a topic as a whole spec that can be run as it is, ready to be edited.
 
 Contract: what is printed is a valid spec, and its schema takes every sampled record but for those that stand in
-comments with their places: the sample is decoded with it before it is printed. What is a choice stands beside as a
-comment that only has to be uncommented: exact decimals, times. No value of a record is shown unless `--examples` asks
-for it, and no secret: its place is taken by a variable of the environment.
+comments with their places: the sample is decoded with it, by the landing's format, before it is printed. What is a
+choice stands beside as a comment that only has to be uncommented: exact decimals, times. No value of a record is shown
+unless `--examples` asks for it, and no secret: its place is taken by a variable of the environment.
 """
 
 from __future__ import annotations
@@ -17,19 +17,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.formats.decoder import decoder_for
 from airflow_provider_lakecommit.formats.infer import InferredColumn, infer, schema_of
-from airflow_provider_lakecommit.formats.sampled import MAX_PLACES, SampledValues, sample_values
+from airflow_provider_lakecommit.formats.infer_texts import csv_as_json, raw_columns
+from airflow_provider_lakecommit.formats.sampled import MAX_PLACES, Node, SampledValues, sample_values
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import secrets_in
+from airflow_provider_lakecommit.registry.client import SchemaRegistry
 from airflow_provider_lakecommit.registry.settings import PREFIX, registry_settings
 from airflow_provider_lakecommit.terminal.output import Exit, Output
 
-__all__ = ["Inferred", "Question", "Sample", "infer_schema", "output_of", "rejected", "sections_yaml", "to_yaml"]
+__all__ = ["Inferred", "Question", "infer_schema", "output_of", "rejected", "sections_yaml", "to_yaml", "unread"]
 
 
 Sample = Sequence[tuple[str, bytes | None]]
+_SAY_NO_VALUE = {"not_framed", "unknown_schema", "wrong_schema", "not_avro", "not_protobuf", "not_csv"}
+"""Kinds of rejects whose reasons are about the form of a record; others quote the value that they are about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,18 +66,28 @@ class Inferred:
     source: str = ""
 
 
-def infer_schema(asked: Question, output: Output, *, taken: Sample | None = None, format: str = "json") -> int:
+def infer_schema(asked: Question, output: Output, *, taken: Sample | None = None, format: str = "") -> int:
     """Sample, conclude, check, print.
 
     :param taken: the sample, where the caller has taken it
-    :param format: of the landing, whose values are JSON in any case
+    :param format: of a landing whose values are JSON behind something, without that
     :raises LakecommitError: the topic cannot be read
     """
     taken = sample(asked.kafka, asked.topics, asked.records) if taken is None else taken
-    found = sample_values(taken)
-    columns = infer(found, examples=asked.examples)
-    wrong = rejected(taken, columns, examples=asked.examples)
-    return output_of(Inferred(asked=asked, found=found, columns=columns, wrong=wrong, format=format), output)
+    options = FormatOptions() if format or not asked.landing else asked.landing.format_options
+    if options.format == "raw":
+        found, columns = unread(taken), raw_columns(taken)
+    else:
+        found = sample_values(csv_as_json(taken, options) if options.format == "csv" else taken)
+        columns = infer(found, examples=asked.examples)
+    wrong = rejected(taken, columns, options, examples=asked.examples)
+    inferred = Inferred(asked=asked, found=found, columns=columns, wrong=wrong, format=format or options.format)
+    return output_of(inferred, output)
+
+
+def unread(taken: Sample) -> SampledValues:
+    """A sample of which only the number counts."""
+    return SampledValues(root=Node(), values=len(taken), tombstones=sum(value is None for _, value in taken))
 
 
 def output_of(inferred: Inferred, output: Output) -> int:
@@ -106,18 +121,25 @@ def output_of(inferred: Inferred, output: Output) -> int:
     return Exit.DONE
 
 
-def rejected(taken: Sample, columns: Sequence[InferredColumn], *, examples: bool) -> list[tuple[str, int, list[str]]]:
-    """What the schema refuses of the sample, by the landing's own decoder: reason, count, first places."""
+def rejected(
+    taken: Sample,
+    columns: Sequence[InferredColumn],
+    options: FormatOptions,
+    registry: SchemaRegistry | None = None,
+    *,
+    examples: bool,
+) -> list[tuple[str, int, list[str]]]:
+    """What the columns refuse of the sample, by the landing's own decoder: reason, count, first places."""
     schema = schema_of(columns)
     values = [(place, value) for place, value in taken if value is not None]
     if schema is None or not values:
         return []
     counts: Counter[str] = Counter()
     places: dict[str, list[str]] = {}
-    for reject in JsonDecoder(schema).decode([value for _, value in values]).rejects:
-        # A reason quotes the value that it is about.
-        reason_text = reject.reason if examples else reject.kind.replace("_", " ")
-        reason = f"{reject.column}: {reason_text}" if reject.column else reason_text
+    for reject in decoder_for(schema, options, registry=registry).decode([value for _, value in values]).rejects:
+        reason = reject.reason
+        if not examples and reject.kind not in _SAY_NO_VALUE:
+            reason = f"{reject.column}: " * bool(reject.column) + reject.kind.replace("_", " ")
         counts[reason] += 1
         if len(some := places.setdefault(reason, [])) < MAX_PLACES:
             some.append(values[reject.index][0])
@@ -172,6 +194,8 @@ def _format(inferred: Inferred) -> Iterable[str]:
             yield f"{key}: {json.dumps(stated)}"
     if landing and landing.message:
         yield f"message: {_scalar(landing.message)}"
+    if landing and landing.csv:
+        yield f"csv: {_flow(dict(landing.csv))}"
 
 
 def sections_yaml(sections: Mapping[str, Mapping[str, Any]], *, own: bool) -> Iterable[str]:

@@ -125,7 +125,7 @@ def _number(nanos: int) -> Convert:
     def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
         kept = _NANOS["nanos" if target.unit == "ns" else "micros"]
         if nanos >= kept:
-            ticks = pc.multiply_checked(array, pa.scalar(nanos // kept, pa.int64()))
+            ticks = _times(array, nanos // kept)
         else:
             factor = pa.scalar(kept // nanos, pa.int64())
             ticks = pc.divide(array, factor)
@@ -148,7 +148,7 @@ def _pattern(pattern: str, read_as: pa.DataType, part: Callable[[datetime], Any]
         if not pa.types.is_timestamp(target):
             return plausible(values, target)
         micros = values.cast(pa.int64())
-        ticks = pc.multiply_checked(micros, pa.scalar(1_000, pa.int64())) if target.unit == "ns" else micros
+        ticks = _times(micros, 1_000) if target.unit == "ns" else micros
         return plausible(ticks, target)
 
     return convert
@@ -156,6 +156,13 @@ def _pattern(pattern: str, read_as: pa.DataType, part: Callable[[datetime], Any]
 
 def _in_utc(at: datetime) -> datetime:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+
+
+def _times(array: pa.Array, factor: int) -> pa.Array:
+    try:
+        return pc.multiply_checked(array, pa.scalar(factor, pa.int64()))
+    except pa.ArrowInvalid:
+        raise ValueError("beyond the times that the column can hold; is the unit right?") from None
 
 
 def plausible(values: pa.Array, target: pa.DataType) -> pa.Array:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, rejected, to_yaml
+from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.infer import InferredColumn, infer
 from airflow_provider_lakecommit.formats.sampled import sample_values
@@ -37,7 +38,7 @@ def printed(taken: Sample, tmp_path: Path) -> tuple[Landing, str]:
     """The landing that is read back from what is printed."""
     found = sample_values(taken)
     inferred = infer(found)
-    wrong = rejected(taken, inferred, examples=False)
+    wrong = rejected(taken, inferred, FormatOptions(), examples=False)
     asked = Question(kafka={}, topics=["my topic/1"], landing=None, catalog=None, records=len(taken), examples=False)
     shown = Inferred(asked=asked, found=found, columns=inferred, wrong=wrong)
     text = "\n".join(to_yaml(shown))
@@ -73,7 +74,7 @@ def test_what_the_printed_schema_refuses_is_what_was_told(
     landing, _ = printed(taken, tmp_path_factory.mktemp("yaml"))
     schema, _, _ = create_from_spec(landing.create or {})
     decoded = JsonDecoder(schema).decode([v for _, v in taken if v is not None])
-    told = rejected(taken, inferred, examples=False)
+    told = rejected(taken, inferred, FormatOptions(), examples=False)
     assert len(decoded.rejects) == sum(n for _, n, _ in told)
 
 
@@ -149,7 +150,7 @@ def test_records_that_contradict_each_other_are_told_with_counts_and_places() ->
     (found,) = infer(sample_values(taken))
     assert found.type == "long"
     assert "2 values are of kind number, 1 of kind text, which are rejected (t[0]@2)" in found.notes[0]
-    ((reason, count, places),) = rejected(taken, [found], examples=False)
+    ((reason, count, places),) = rejected(taken, [found], FormatOptions(), examples=False)
     assert (count, places) == (1, ["t[0]@2"])
     assert "three" not in reason
 
@@ -165,7 +166,7 @@ def test_values_that_are_no_rows_are_counted_and_placed(tmp_path: Path) -> None:
     }
     _, text = printed(taken, tmp_path)
     assert "1 records without a value" in text
-    assert sum(n for _, n, _ in rejected(taken, infer(found), examples=False)) == 5
+    assert sum(n for _, n, _ in rejected(taken, infer(found), FormatOptions(), examples=False)) == 5
 
 
 def test_an_object_with_many_keys_that_differ_may_be_a_map() -> None:

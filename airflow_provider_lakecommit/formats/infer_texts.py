@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of a `create` section for records that are CSV, or bytes as they are.
+
+Contract: pure. :func:`csv_as_json` shows rows of CSV, read by the landing's own decoder, as JSON that says the same:
+what is written as JSON writes a number or a truth is one, all else is a text, so that a number with a zero before it
+stays a text. From there on it is inferred as JSON is. :func:`raw_columns` is the one column of ``raw``. What is no row
+is left out: it is told by decoding the sample with what was inferred.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
+
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.formats.decoder import decoder_for
+from airflow_provider_lakecommit.formats.infer import InferredColumn
+from airflow_provider_lakecommit.formats.text_columns import bad_texts
+
+__all__ = ["csv_as_json", "raw_columns"]
+
+Sample = Sequence[tuple[str, bytes | None]]
+_PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false")
+
+
+def csv_as_json(taken: Sample, options: FormatOptions) -> list[tuple[str, bytes | None]]:
+    """Each row as a JSON object, with the place of its record; tombstones as they are.
+
+    :param options: of the landing
+    """
+    texts = Schema(*(NestedField(n, name, StringType()) for n, name in enumerate(options.csv["columns"], 1)))
+    decoder = decoder_for(texts, FormatOptions(format="csv", csv=options.csv))
+    values = [(place, value) for place, value in taken if value is not None]
+    decoded = decoder.decode([value for _, value in values])
+    places = range(decoded.table.num_rows) if decoded.records is None else decoded.records
+    rows = zip(places, decoded.table.to_pylist(), strict=True)
+    tombstones: list[tuple[str, bytes | None]] = [(place, None) for place, value in taken if value is None]
+    return [*tombstones, *((values[i][0], _object(row).encode()) for i, row in rows)]
+
+
+def raw_columns(taken: Sample) -> list[InferredColumn]:
+    """The column that takes all of these values; none, if there are none."""
+    values = [value for _, value in taken if value is not None]
+    if not values:
+        return []
+    text = not bad_texts(values)
+    note = "value: all sampled values are UTF-8; binary takes all others, too" if text else "value: some are not UTF-8"
+    return [InferredColumn(name="value", type="string" if text else "binary", required=True, notes=(note,))]
+
+
+def _object(row: dict[str, str | None]) -> str:
+    return "{" + ", ".join(f"{json.dumps(name)}: {_json(text)}" for name, text in row.items()) + "}"
+
+
+def _json(text: str | None) -> str:
+    return text if text is not None and _PLAIN.fullmatch(text) else json.dumps(text)
