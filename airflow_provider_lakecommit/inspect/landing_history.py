@@ -130,7 +130,7 @@ def _changes(
 ) -> Iterator[tuple[LandingSnapshot, str, str | None, str]]:
     """Where a value of the landing's sections is another one than in the snapshot before: there, the lane, and both."""
     lanes = sorted({key for s in found for key in s.sections if key[0] == landing})
-    for s, older in zip(found, (*found[1:], None), strict=True):
+    for s, older in zip(found, (*found[1:], None), strict=False):
         for key in lanes:
             after = s.sections.get(key)
             before = older.sections.get(key) if older else None

@@ -177,12 +177,23 @@ def _rows_of_records(
 
 
 def _rows_of_all(landing: Landing, histories: Sequence[TableHistory]) -> Iterator[Finding]:
-    """Where all tables have the same ranges, and nothing was replaced, each record that landed is a row of one."""
-    sums = [totals(h, landing.name) for h in histories]
-    ranges = {str(covered_of(h.snapshots[-1].sections, landing.name)) if h.snapshots else "" for h in histories}
-    if len(ranges) > 1 or not all(h.whole for h in histories) or any(t.replaced for t in sums):
+    """Where all tables have the same ranges, and nothing was replaced, each record that landed is a row of one. A table
+    that has none is one that joins, of which nothing landed yet, or it was made anew.
+    """
+    known = [h for h in histories if h.snapshots]
+    sums = [totals(h, landing.name) for h in known]
+    ranges = {str(covered_of(h.snapshots[-1].sections, landing.name)) for h in known}
+    if len(ranges) != 1 or not all(h.whole for h in histories) or any(t.replaced for t in sums):
         return
     landed, rows = {t.counts.landed for t in sums}, sum(t.rows for t in sums)
+    if len(known) < len(histories):
+        empty = next(h for h in histories if not h.snapshots)
+        if rows < max(landed):
+            text = (
+                f"has nothing of landing {landing.name}, and {max(landed)} records that landed are {rows} rows of the"
+            )
+            yield wrong_table(empty, f"{text} other tables: it was dropped, or made anew")
+        return
     if len(landed) > 1 or rows < max(landed) or (landing.one_row_each and rows > max(landed)):
         told = " or ".join(map(str, sorted(landed)))
         yield wrong_table(histories[0], f"it and the other tables of rows have {rows} rows for {told} landed records")

@@ -69,7 +69,7 @@ def _rules(session: LandingSession, prepared: Prepared) -> str:
 
 
 def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable, marks: Marks) -> str:
-    lacking = " and ".join(one.tables)
+    lacking, columns = " and ".join(one.tables), ", ".join(session.landing.data_tables)
     ends = ",".join(f"{p.topic}:{p.partition}={s.ranges[-1].end}" for p, s in sorted(one.ranges.parts.items()))
     before = _newest_without(session, one, holder, marks)
     together = f"roll {one.holder} back to snapshot {before}, so that all are read again together; " if before else ""
@@ -79,7 +79,7 @@ def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable, mar
     together += out if session.landing.metadata_columns and not gone(one.ranges, marks) else ""
     words = " and ".join(f"`{RESET_ATTEST} SPEC --table {t} --at {ends}`" for t in one.tables)
     return (
-        f"{lacking} lacks {one.ranges}, which {one.holder} has from when the columns of {session.landing.table} or the "
+        f"{lacking} lacks {one.ranges}, which {one.holder} has from when the columns of {columns} or the "
         f"decoding of landing {session.landing.name} were others: read for {lacking} alone now, a record could end in "
         f"two tables, or in none. Nothing is read until that is settled: {together}or undo the change until {lacking} "
         f"has it; or, if {lacking} is right without it, say so with {words}"

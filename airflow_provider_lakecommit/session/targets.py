@@ -23,6 +23,7 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.core.model import Plan, TableTarget
 from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.places import PLACING
 
@@ -58,7 +59,12 @@ def check_fit(landing: Landing, target: TableTarget) -> None:
     from airflow_provider_lakecommit.spark.decoders import check_schema
 
     if role_of(landing.destinations, target.table) is Role.ROWS:
-        check_schema(landing, Schema.model_validate_json(target.schema), target.table)
+        try:
+            check_schema(landing, Schema.model_validate_json(target.schema), target.table)
+        except TableError as e:
+            if len(landing.data_tables) == 1:
+                raise
+            raise TableError(f"{target.table}: {e}") from e
     check_target(target, landing.location_providers)
 
 

@@ -6,6 +6,7 @@ reason; one broken table stops no other; whatever dies.
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,11 +15,14 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import BinaryType
 
 from airflow_provider_lakecommit.dead_letters.letters import Selection
 from airflow_provider_lakecommit.dead_letters.replay import replay as replay_dead_letters
-from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, SpecError, TableError
+from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, SpecError, TableError
+from airflow_provider_lakecommit.repair.word import Way
 from tests.faults.test_replay import replay
+from tests.faults.test_reset import say
 from tests.support.steps import check_verified
 from tests.support.world import SCHEMA, Killed, World, deaths
 
@@ -236,12 +240,75 @@ def test_windows_are_planned_without_a_table_that_is_in_trouble(
         assert ids(world, "shop.rows") == expected(0, 160)["rows"], "the other table is not held up"
         dead = Counter(json.loads(row["value"])["id"] for row in world.rows("shop.dead"))
         assert dead == expected(0, 160)["dead"], "nothing is a dead letter for a table's trouble"
+        if trouble != "broken":
+            with pytest.raises(AssertionError, match="dropped, or made anew"):
+                check_verified(world)
     if trouble == "emptied":
         catalog.drop_table("shop.refunds")
     if trouble != "broken":
         catalog.register_table("shop.refunds", table.metadata_location)
     world.settle()
     check(world, 0, 160)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("seed", range(3))
+def test_a_table_that_comes_and_goes_while_runs_die_has_each_record_once(
+    make_world: Make, produce: Produce, seed: int
+) -> None:
+    world, chance = make_world(**FIELDS), random.Random(seed)
+    produce(world.landing.topics, mixed(0, 40))
+    world.settle()
+    with world.session() as session:
+        catalog = session.tables.catalog
+    sent, away = 40, None
+    for step in range(14):
+        if chance.random() < 0.6:
+            produce(world.landing.topics, mixed(sent, 20))
+            sent += 20
+        if away is None and chance.random() < 0.4:
+            away = catalog.load_table("shop.refunds").metadata_location
+            catalog.drop_table("shop.refunds")
+        elif away is not None and chance.random() < 0.5:
+            catalog.register_table("shop.refunds", away)
+            away = None
+        at, when = chance.choice([0, 0, 1, 2, 3, 4, 5, 6, 8]), chance.choice(["before", "after"])
+        with deaths(at, when), suppress(Killed, LakecommitError):  # type: ignore[arg-type]
+            world.run(f"step-{step}")
+    if away is not None:
+        catalog.register_table("shop.refunds", away)
+    world.settle(10)
+    check(world, 0, sent)
+
+
+def test_a_table_that_is_gone_for_good_is_made_and_filled_anew_by_a_persons_word(
+    make_world: Make, produce: Produce
+) -> None:
+    world = make_world(**FIELDS)
+    produce(world.landing.topics, mixed(0, 40))
+    world.settle()
+    with world.session() as session:
+        session.tables.catalog.drop_table("shop.refunds")
+    produce(world.landing.topics, mixed(40, 40))
+    with pytest.raises(LedgerError, match="`lakecommit reset offsets SPEC --from"):
+        world.run()
+    head = len(world.rows("shop.rows"))
+    say(world, "earliest", Way())
+    world.settle()
+    assert (head, ids(world, "shop.rows").total()) == (40, 40), "nothing is read again for the other table"
+    check(world, 0, 80)
+
+
+def test_a_table_that_cannot_be_filled_is_named(make_world: Make, produce: Produce) -> None:
+    world = make_world(**FIELDS)
+    produce(world.landing.topics, mixed(0, 20))
+    world.settle()
+    with world.session() as session:
+        table = session.tables.catalog.load_table("shop.refunds")
+    with table.update_schema() as update:
+        update.add_column("octets", BinaryType())
+    with pytest.raises(TableError, match=r"^shop\.refunds: column octets is binary"):
+        world.run()
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

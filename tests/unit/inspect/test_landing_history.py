@@ -54,6 +54,14 @@ def grows(landing: FakeLanding, run: str) -> None:
     landing.cycle(run)
 
 
+def test_a_table_in_which_nothing_landed_has_a_history_of_nothing(landing: FakeLanding, told: Run) -> None:
+    landing.cycle("a")
+    schema = landing.catalog.load_table(DATA).schema()
+    landing.catalog.drop_table(DATA)
+    landing.catalog.create_table(DATA, schema)
+    assert f"{DATA}: 0 snapshots with rows" in told()
+
+
 def test_windows_are_told_the_newest_first_with_what_they_took_and_their_runs(landing: FakeLanding, told: Run) -> None:
     landing.cost = SliceCost(read_seconds=1, decode_seconds=1, write_seconds=1, bytes=10)
     landing.cycle("a")
