@@ -13,17 +13,22 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_lakecommit.cli.infer_parts import parts_of, row_values, told_by_envelope
 from airflow_provider_lakecommit.core.formats import FormatOptions
-from airflow_provider_lakecommit.formats.decoder import decoder_for
+from airflow_provider_lakecommit.core.routing import NOT_ROUTED, Route
+from airflow_provider_lakecommit.declared.unwrap import columns_of_unwrap
+from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
+from airflow_provider_lakecommit.formats.decoder import Decoder, decoder_for
 from airflow_provider_lakecommit.formats.infer import InferredColumn, infer, schema_of
 from airflow_provider_lakecommit.formats.infer_texts import csv_as_json, raw_columns
 from airflow_provider_lakecommit.formats.sampled import MAX_PLACES, Node, SampledValues, sample_values
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.records.unwrap import UnwrapDecoder
 from airflow_provider_lakecommit.redaction import secrets_in
 from airflow_provider_lakecommit.registry.client import SchemaRegistry
 from airflow_provider_lakecommit.registry.settings import PREFIX, registry_settings
@@ -56,7 +61,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inferred:
-    """What was concluded. ``wrong`` is what the columns refuse of the sample, ``source`` where else they are from."""
+    """What was concluded. ``wrong`` is what the columns refuse of the sample, ``source`` where else they are from,
+    ``beside`` has the columns of further tables of a route.
+    """
 
     asked: Question
     found: SampledValues
@@ -64,6 +71,7 @@ class Inferred:
     wrong: Sequence[tuple[str, int, list[str]]]
     format: str = "json"
     source: str = ""
+    beside: Mapping[str, Sequence[InferredColumn]] = field(default_factory=dict)
 
 
 def infer_schema(asked: Question, output: Output, *, taken: Sample | None = None, format: str = "") -> int:
@@ -75,6 +83,8 @@ def infer_schema(asked: Question, output: Output, *, taken: Sample | None = None
     """
     taken = sample(asked.kafka, asked.topics, asked.records) if taken is None else taken
     options = FormatOptions() if format or not asked.landing else asked.landing.format_options
+    if options.format == "json" and asked.landing and (asked.landing.unwrap or asked.landing.routing):
+        return output_of(_of_landing(asked, asked.landing, taken, format or options.format), output)
     if options.format == "raw":
         found, columns = unread(taken), raw_columns(taken)
     else:
@@ -90,6 +100,20 @@ def unread(taken: Sample) -> SampledValues:
     return SampledValues(root=Node(), values=len(taken), tombstones=sum(value is None for _, value in taken))
 
 
+def _of_landing(asked: Question, landing: Landing, taken: Sample, format: str) -> Inferred:
+    """By the landing's own words on envelopes and tables."""
+    parts, none = parts_of(landing, taken)
+    columns, wrong = dict[str, list[InferredColumn]](), list[tuple[str, int, list[str]]]()
+    for table, part in parts.items():
+        inferred = infer(row_values(landing, sample_values(part)), examples=asked.examples)
+        columns[table] = told_by_envelope(landing, inferred)
+        wrong += rejected(part, columns[table], FormatOptions(), examples=asked.examples, unwrap=landing.unwrap)
+    if none:
+        wrong.append((f"{NOT_ROUTED.replace('_', ' ')}: no table is named for them", len(none), none[:MAX_PLACES]))
+    found, leading = sample_values(taken), columns.pop(landing.table)
+    return Inferred(asked=asked, found=found, columns=leading, wrong=wrong, format=format, beside=columns)
+
+
 def output_of(inferred: Inferred, output: Output) -> int:
     """Print what was inferred."""
     asked, found, columns = inferred.asked, inferred.found, inferred.columns
@@ -99,7 +123,8 @@ def output_of(inferred: Inferred, output: Output) -> int:
                 "topics": list(asked.topics),
                 "format": inferred.format,
                 "sampled": found.values,
-                "create": {"schema": [c.to_dict() for c in columns if c.type is not None]},
+                "create": _schema(columns),
+                **_routed(inferred.beside),
                 "notes": {c.name: list(c.notes) for c in columns if c.notes},
                 "tombstones": found.tombstones,
                 "rejected": [{"reason": reason, "count": n, "places": places} for reason, n, places in inferred.wrong],
@@ -121,6 +146,14 @@ def output_of(inferred: Inferred, output: Output) -> int:
     return Exit.DONE
 
 
+def _routed(beside: Mapping[str, Sequence[InferredColumn]]) -> dict[str, Any]:
+    return {"route": {"create": {table: _schema(columns) for table, columns in beside.items()}}} if beside else {}
+
+
+def _schema(columns: Sequence[InferredColumn]) -> dict[str, Any]:
+    return {"schema": [c.to_dict() for c in columns if c.type is not None]}
+
+
 def rejected(
     taken: Sample,
     columns: Sequence[InferredColumn],
@@ -128,6 +161,7 @@ def rejected(
     registry: SchemaRegistry | None = None,
     *,
     examples: bool,
+    unwrap: str | Mapping[str, Any] | None = None,
 ) -> list[tuple[str, int, list[str]]]:
     """What the columns refuse of the sample, by the landing's own decoder: reason, count, first places."""
     schema = schema_of(columns)
@@ -136,7 +170,12 @@ def rejected(
         return []
     counts: Counter[str] = Counter()
     places: dict[str, list[str]] = {}
-    for reject in decoder_for(schema, options, registry=registry).decode([value for _, value in values]).rejects:
+    decoder: Decoder = (
+        decoder_for(schema, options, registry=registry)
+        if unwrap is None
+        else UnwrapDecoder(JsonDecoder, schema, columns_of_unwrap(unwrap), options)
+    )
+    for reject in decoder.decode([value for _, value in values]).rejects:
         reason = reject.reason
         if not examples and reject.kind not in _SAY_NO_VALUE:
             reason = f"{reject.column}: " * bool(reject.column) + reject.kind.replace("_", " ")
@@ -169,19 +208,44 @@ def to_yaml(inferred: Inferred) -> Iterable[str]:
     yield _comment("rejected records go there, with offset and reason; without it one bad record blocks its range")
     dead = (landing.dead_letter_table if landing else None) or f"{table}_dead"
     yield f"dead_letter_table: {_scalar(dead)}"
-    typed = [c for c in columns if c.type is not None]
+    typed = [c for c in (*columns, *(c for of in inferred.beside.values() for c in of)) if c.type is not None]
     if rules := {c.name: c.rule for c in typed if c.rule is not None}:
         yield _comment("how times are written in the records, for columns that are times after all:")
         yield f"# timestamps: {_flow(rules)}"
-    if typed:
+    if any(c.type is not None for c in columns):
         yield "create:"
         yield "  schema:"
+    yield from _columns(columns, "    ")
+    if landing and landing.unwrap:
+        yield f"unwrap: {_flow(landing.unwrap)}"
+    if landing and landing.routing:
+        yield from _route(landing.routing, inferred.beside)
+
+
+def _columns(columns: Iterable[InferredColumn], indent: str) -> Iterable[str]:
     for column in columns:
-        yield from (f"    {_comment(note)}" for note in column.notes)
+        yield from (f"{indent}{_comment(note)}" for note in column.notes)
         if column.type is not None:
-            yield f"    - {_flow(column.to_dict())}"
+            yield f"{indent}- {_flow(column.to_dict())}"
         if column.other is not None:
-            yield f"    # - {_flow(column.other)}"
+            yield f"{indent}# - {_flow(column.other)}"
+
+
+def _route(route: Route, beside: Mapping[str, Sequence[InferredColumn]]) -> Iterable[str]:
+    yield "route:"
+    yield f"  field: {_scalar(route.field)}"
+    yield f"  tables: {{{', '.join(f'{_scalar(text)}: {_scalar(table)}' for text, table in route.tables.items())}}}"
+    yield f"  other: {_scalar(route.other)}"
+    yield f"  missing: {_scalar(route.missing)}"
+    if any(c.type is not None for of in beside.values() for c in of):
+        yield "  create:"
+    for table, columns in beside.items():
+        if any(c.type is not None for c in columns):
+            yield f"    {_scalar(table)}:"
+            yield "      schema:"
+            yield from _columns(columns, "        ")
+        else:
+            yield _comment(f"no record for {table} was sampled: say how it is made")
 
 
 def _format(inferred: Inferred) -> Iterable[str]:

@@ -109,6 +109,44 @@ def test_what_is_printed_lands_the_records(
     assert yaml.safe_load(run("infer-schema", str(spec)).out)["name"] == "mine"
 
 
+def test_rows_in_envelopes_for_several_tables_are_inferred_and_land(
+    tmp_path: Path, bootstrap: str, make_topic: Callable[..., str], control_topic: str, produce: Produce
+) -> None:
+    topic = make_topic(1)
+    values: list[dict[str, object]] = []
+    for n in range(30):
+        order = {"id": n, "cents": n * 100}
+        person = {"id": n, "name": f"n{n}", "seen": "2026-01-01T10:00:00"}
+        values += [
+            {"before": None, "after": order, "op": "c", "source": {"table": "orders", "ts_ms": 1767323045006}},
+            {"payload": {"before": person, "after": None, "op": "d", "source": {"table": "people", "ts_ms": 1}}},
+            {"payload": {"before": None, "after": {"id": n}, "op": "c", "source": {"table": "other"}}},
+        ]
+    produce(topic, [(str(n), value) for n, value in enumerate(values)])
+    spec = tmp_path / "spec.yaml"
+    route = {"field": "source.table", "tables": {"orders": "shop.orders", "people": "shop.people"}}
+    stated = {"name": "mine", "topics": topic, "table": "shop.orders", "unwrap": "debezium", "route": route}
+    places = {"kafka": {"bootstrap.servers": bootstrap}, "catalog": {"type": "sql"}}
+    spec.write_text(json.dumps({**stated, **places}))
+    answer = run("infer-schema", str(spec))
+    assert answer.code == 0, answer.err
+    assert "# 30 records are REJECTED by this schema: not routed: no table is named for them" in answer.out
+    printed = yaml.safe_load(answer.out)
+    told = ["_op", "_is_deleted", "_source_time"]
+    assert [c["name"] for c in printed["create"]["schema"]] == ["id", "cents", *told]
+    people = printed["route"]["create"]["shop.people"]["schema"]
+    assert [(c["name"], c["type"]) for c in people[:3]] == [("id", "long"), ("name", "string"), ("seen", "timestamp")]
+    as_json = run("infer-schema", str(spec), "--json").value
+    assert as_json["route"]["create"]["shop.people"]["schema"] == people
+    fields = {key: value for key, value in printed.items() if key not in ("kafka", "catalog", "spark")}
+    landing = Landing.from_dict({**fields, "control_topic": control_topic, "dead_letter_max_ratio": 1.0})
+    world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
+    world.settle()
+    assert sorted(row["cents"] for row in world.rows()) == [n * 100 for n in range(30)]
+    assert {(row["_op"], row["_is_deleted"]) for row in world.rows("shop.people")} == {("d", True)}
+    assert len(world.rows("shop.people")) == 30
+
+
 def test_a_topic_without_records_is_refused(bootstrap: str, make_topic: Callable[..., str]) -> None:
     answer = run("infer-schema", make_topic(1), "--bootstrap", bootstrap)
     assert answer.code == 1

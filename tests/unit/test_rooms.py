@@ -264,7 +264,7 @@ RULES = (
     rule(
         "cli",
         f"{LIBRARY} landing_set many runs lanes replace follow inspect repair adopt maintenance dead_letters doctor "
-        "telemetry deployment terminal __version__",
+        "records telemetry deployment terminal __version__",
         nowhere=AIRFLOW,
         lazily=SPARK,
     ),

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `lakecommit infer-schema` makes of a sample where the spec has `unwrap` or `route`: rows in envelopes, tables.
+
+Contract: :func:`parts_of` deals the sampled records of JSON out to the tables of a route, as a landing would, by the
+field of the row or of the envelope; what no table is named for is told apart. :func:`row_values` is what the rows of
+such a part look like: those in ``before`` and ``after``, where the values are envelopes. :func:`told_by_envelope` are
+the columns that any envelope fills.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow_provider_lakecommit.core.routing import Route
+from airflow_provider_lakecommit.declared.unwrap import ENVELOPE_ROOTS, PAYLOAD
+from airflow_provider_lakecommit.formats.infer import InferredColumn
+from airflow_provider_lakecommit.formats.sampled import Node, SampledValues
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["parts_of", "row_values", "told_by_envelope"]
+
+Sample = Sequence[tuple[str, bytes | None]]
+_IMAGES = ("before", "after")
+
+
+def parts_of(landing: Landing, taken: Sample) -> tuple[dict[str, list[tuple[str, bytes | None]]], list[str]]:
+    """By each table of the landing its sampled records; and the places of those that go to none."""
+    parts: dict[str, list[tuple[str, bytes | None]]] = {table: [] for table in landing.data_tables}
+    none: list[str] = []
+    for place, value in taken:
+        table = landing.table
+        if (route := landing.routing) is not None and value is not None:
+            text = _text(value, route, unwraps=landing.unwrap is not None)
+            table = route.tables.get(text, route.other_table or "") if text is not None else route.other_table or ""
+        if table:
+            parts[table].append((place, value))
+        else:
+            none.append(place)
+    return parts, none
+
+
+def _text(value: bytes, route: Route, *, unwraps: bool) -> str | None:
+    """What a record is routed by; ``None`` also where it is no JSON."""
+    try:
+        found: Any = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    path = route.field.split(".")
+    if unwraps and isinstance(found, Mapping):
+        found = inner if isinstance(inner := found.get(PAYLOAD), Mapping) and path[0] != PAYLOAD else found
+        if path[0] not in ENVELOPE_ROOTS:
+            found = found.get("before" if found.get("op") == "d" else "after")
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def row_values(landing: Landing, found: SampledValues) -> SampledValues:
+    """The rows of what was sampled, with what was refused of it."""
+    if landing.unwrap is None:
+        return found
+    envelopes = [found.root, *(n for n in [found.root.fields.get(PAYLOAD)] if n is not None)]
+    images = [n for envelope in envelopes for name in _IMAGES if (n := envelope.fields.get(name)) is not None]
+    rows = Node.union(images)
+    rows.settle(rows.seen)
+    return SampledValues(root=rows, values=found.values, tombstones=found.tombstones, refused=found.refused)
+
+
+def told_by_envelope(landing: Landing, columns: Sequence[InferredColumn]) -> list[InferredColumn]:
+    """With what happened to a row, whether it is gone, and when that was."""
+    if landing.unwrap is None or not columns:
+        return list(columns)
+    there = {c.name for c in columns}
+    told = (("_op", "string", True), ("_is_deleted", "boolean", True), ("_source_time", "timestamptz", False))
+    added = (InferredColumn(name=name, type=kind, required=always) for name, kind, always in told)
+    return [*columns, *(c for c in added if c.name not in there)]
