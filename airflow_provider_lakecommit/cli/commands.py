@@ -144,11 +144,16 @@ class StatusCommand(Command):
         add("--max-age", type=duration, metavar="TIME", help="well is what is valid through less than that ago")
 
     def run(self, options: Namespace, output: Output) -> int:
-        spec = load(options, output)
-        from airflow_provider_lakecommit.cli.status import status
         from airflow_provider_lakecommit.inspect.status_rules import StatusLimits
 
         allowed = StatusLimits(lag=options.max_lag, age=options.max_age)
+        if (declared := load_set_file(options, output)) is not None:
+            from airflow_provider_lakecommit.cli.status_set import status_set
+
+            return status_set(declared, output, every=options.every, allowed=allowed, files=options.files)
+        spec = load(options, output)
+        from airflow_provider_lakecommit.cli.status import status
+
         return status(spec, output, every=options.every, allowed=allowed, files=options.files)
 
 

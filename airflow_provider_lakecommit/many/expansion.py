@@ -53,6 +53,12 @@ class Expansion:
     known: frozenset[str] = field(default=frozenset(), repr=False)
 
     @property
+    def left_out(self) -> dict[str, object]:
+        """Topics without a landing, as plain values."""
+        without = [{"topics": list(t.topics), "table": t.table, "why": t.why} for t in self.troubles]
+        return {"without_landing": without, "ignored": list(self.ignored)}
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """Of all landings."""
         return tuple(dict.fromkeys(t for landing in self.landings for t in landing.topic_names))

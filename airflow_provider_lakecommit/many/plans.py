@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.many.schemas import with_schema
 from airflow_provider_lakecommit.many.steps import for_all
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
-__all__ = ["SetPlans", "landing_ready", "plans_of", "without_records"]
+__all__ = ["SetPlans", "has_no_record", "landing_ready", "plans_of", "without_records"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +91,15 @@ def landing_ready(
     try:
         return with_schema(declared, landing, kafka, tables)
     except TableError:
-        stable = connections.marks(landing)
-        if stable and not any(stable.values()):
+        if has_no_record(landing, connections):
             return None
         raise
+
+
+def has_no_record(landing: Landing, connections: SetConnections) -> bool:
+    """Did its topics never have one, as far as the brokers say?"""
+    stable = connections.marks(landing)
+    return bool(stable) and not any(stable.values())
 
 
 def without_records(landing: Landing) -> str:

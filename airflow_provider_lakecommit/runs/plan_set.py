@@ -50,8 +50,7 @@ def _as_dict(spec: LandingSetSpec, expansion: Expansion, plans: SetPlans) -> dic
         "plans": [to_dict(each) for each in plans.opened.values()],
         "nothing": dict(plans.nothing),
         "failed": {name: str(each) for name, each in plans.failed.items()},
-        "without_landing": [{"topics": list(t.topics), "table": t.table, "why": t.why} for t in expansion.troubles],
-        "ignored": list(expansion.ignored),
+        **expansion.left_out,
         "gone": {each.name: list(each.topics) for each in plans.gone},
     }
 

@@ -185,7 +185,33 @@ def test_commands_on_a_landing_take_one_of_the_set_by_its_name(shop: Shop) -> No
     answer = shop.run("status", "--landing", "shop.lake.order")
     assert answer.code == 2
     assert "did you mean 'shop.lake.orders'?" in answer.err
-    assert "say which by --landing NAME" in shop.run("status").err
+    assert "say which by --landing NAME" in shop.run("verify").err
+
+
+def test_the_status_of_a_set_has_a_line_for_each_landing_the_worst_first(shop: Shop) -> None:
+    plain = {"control_topic": f"{shop.prefix}-control"}
+    for what in ("a", "b"):
+        shop.topic(what, range(3))
+    shop.topic("empty")
+    assert shop.run("land", defaults=plain).code == 0
+    answer = shop.run("status", defaults=plain)
+    assert (answer.code, answer.out.splitlines()[-1]) == (0, "3 landings: 3 well, 0 failed; 0 offsets behind")
+    shop.send("b", range(3, 8))
+    answer = shop.run("status", defaults=plain)
+    assert answer.code == 6
+    assert answer.out.splitlines() == [
+        "shop.lake.b: BEHIND: 5 offsets are not landed; 5 offsets behind",
+        "shop.lake.a: all is well",
+        f"shop.lake.empty: all is well: {shop.prefix}.empty never had a record: lake.empty is made when there is one",
+        "3 landings: 1 behind, 2 well, 0 failed; 5 offsets behind",
+    ]
+    [value] = shop.run("status", "--json", defaults=plain).lines
+    assert next((each["landing"], each["standing"]) for each in value["landings"]) == ("shop.lake.b", "behind")
+    shop.topic("a-x")
+    shop.topic("a.x")
+    answer = shop.run("status", defaults=plain)
+    assert answer.code == 1
+    assert answer.out.startswith("NO LANDING topics")
 
 
 @pytest.mark.parametrize("unmatched", ["fail", "ignore"])

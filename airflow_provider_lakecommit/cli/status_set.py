@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit status SET.yaml`: where every landing of a set stands, a line each, the worst first. Writes nothing.
+
+Contract: that of :mod:`~airflow_provider_lakecommit.cli.status` for each landing, on connections that all share. The
+exit code is that of the worst: 1 where one cannot be looked at or topics have no landing, else what `status` ends with
+for the landing that is worst off; 0 only when all is well. A topic that never had a record, and whose table is made
+with the first, is well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from airflow_provider_lakecommit.cli.status import CODES
+from airflow_provider_lakecommit.engines.process import CLI
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.inspect.status import Status, read_status, to_dict
+from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
+from airflow_provider_lakecommit.landing_set import LandingSetSpec
+from airflow_provider_lakecommit.many.connections import SetConnections, found_landings
+from airflow_provider_lakecommit.many.expansion import Expansion
+from airflow_provider_lakecommit.many.gone import GoneLanding
+from airflow_provider_lakecommit.many.plans import has_no_record, without_records
+from airflow_provider_lakecommit.many.steps import CLIENTS, for_all
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.terminal.output import Exit, Output
+
+__all__ = ["status_set"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Standing:
+    """How one landing stands; without ``found`` it has no table yet and needs none."""
+
+    verdict: StatusVerdict
+    why: str
+    found: Status | None = None
+
+
+def status_set(
+    spec: LandingSetSpec, output: Output, *, every: timedelta | None, allowed: StatusLimits, files: bool
+) -> int:
+    """Show all of them; the exit code is that of the worst.
+
+    :raises SourceError: there is no topic for any landing
+    :raises SourceUnavailableError: the brokers do not answer
+    """
+    expansion = found_landings(spec.landing_set, spec.kafka)
+    tables = Tables(spec.catalog, few=CLIENTS)
+    try:
+        with SetConnections(spec.landing_set, expansion, spec.kafka, tables, deployment=CLI) as connections:
+
+            def step(session: LandingSession) -> _Standing:
+                landing = session.landing
+                made = spec.landing_set.missing_table == "create"
+                if made and has_no_record(landing, connections) and tables.find(landing.table) is None:
+                    return _Standing(verdict=StatusVerdict.WELL, why=without_records(landing))
+                found = read_status(session, every, count_files=files)
+                verdict, why = status_verdict(found, allowed)
+                return _Standing(verdict=verdict, why=why, found=found)
+
+            ended = for_all(connections, expansion.landings, step, output.log)
+            gone = connections.gone()
+    finally:
+        tables.close()
+    order = list(StatusVerdict)
+    seen = {name: each for name, each in ended.items() if isinstance(each, _Standing)}
+    seen = dict(sorted(seen.items(), key=lambda item: order.index(item[1].verdict)))
+    failed = {name: str(each) for name, each in ended.items() if isinstance(each, BaseException)}
+    if output.as_json:
+        output.result(_as_dict(spec, expansion, seen, failed))
+    else:
+        output.lines(_lines(expansion, seen, failed, gone))
+    if failed or expansion.troubles:
+        return Exit.REFUSED
+    return CODES[next((each.verdict for each in seen.values()), StatusVerdict.WELL)]
+
+
+def _as_dict(
+    spec: LandingSetSpec, expansion: Expansion, seen: Mapping[str, _Standing], failed: Mapping[str, str]
+) -> dict[str, object]:
+    return {
+        "landing_set": spec.landing_set.name,
+        "landings": [
+            {**(to_dict(each.found) if each.found else {"landing": name}), "standing": each.verdict, "why": each.why}
+            for name, each in seen.items()
+        ],
+        "failed": dict(failed),
+        **expansion.left_out,
+    }
+
+
+def _lines(
+    expansion: Expansion, seen: Mapping[str, _Standing], failed: Mapping[str, str], gone: tuple[GoneLanding, ...]
+) -> Iterator[str]:
+    yield from (f"FAILED {name}: {why}" for name, why in failed.items())
+    yield from (f"NO LANDING {trouble}" for trouble in expansion.troubles)
+    yield from (f"GONE {each}" for each in gone)
+    for name, each in seen.items():
+        behind = f"; {each.found.lag} offsets behind" if each.found and each.found.lag else ""
+        is_so = "all is well" if each.verdict is StatusVerdict.WELL else each.verdict.upper()
+        yield f"{name}: {is_so}{f': {each.why}' if each.why else ''}{behind}"
+    counts = Counter(each.verdict for each in seen.values())
+    told = [f"{counts[v]} {v}" for v in StatusVerdict if counts[v]]
+    lag = sum(each.found.lag for each in seen.values() if each.found)
+    yield f"{len(seen) + len(failed)} landings: {', '.join([*told, f'{len(failed)} failed'])}; {lag} offsets behind"
