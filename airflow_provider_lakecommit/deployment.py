@@ -17,17 +17,29 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing_set import LandingSet
 from airflow_provider_lakecommit.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-__all__ = ["DeclaredLanding", "catalog_of", "complete", "kafka_of", "landings_of", "rest_of", "spark_of"]
+__all__ = [
+    "DeclaredLanding",
+    "DeclaredSet",
+    "catalog_of",
+    "complete",
+    "kafka_of",
+    "landings_of",
+    "rest_of",
+    "set_of",
+    "spark_of",
+]
 
 CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
 """By which Airflow decides where a process may get connections from; `airflow connections` sets it as we do."""
@@ -48,6 +60,16 @@ class DeclaredLanding:
         return f"{self.landing.name} ({', '.join(sorted(outer))})"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredSet:
+    """A landing set as a task of a DAG declares it."""
+
+    landing_set: LandingSet
+    places: frozenset[str]
+    spark_conn_id: str = ""
+    spark_conf: Mapping[str, Any] | None = None
+
+
 def landings_of(dag_id: str, *, group: str | None = None, name: str | None = None) -> list[DeclaredLanding]:
     """The landings of a DAG.
 
@@ -63,6 +85,19 @@ def landings_of(dag_id: str, *, group: str | None = None, name: str | None = Non
         raise SpecError(f"DAG {dag_id!r} has no task of a landing")
     asked = " and ".join([f"task group {group!r}"] * bool(group) + [f"landing {name!r}"] * bool(name))
     raise SpecError(f"DAG {dag_id!r} has no {asked}; it has {'; '.join(map(str, every))}")
+
+
+def set_of(dag_id: str, *, group: str | None = None) -> DeclaredSet | None:
+    """The landing set of a DAG, as this deployment completes it; ``None`` if it has none.
+
+    :param group: only one with tasks in this task group, or of this task
+    :raises SpecError: there is no such DAG, it cannot be parsed, or it has several
+    """
+    found = [each for each in _declared_sets(_parsed(dag_id)) if group is None or group in each.places]
+    names = sorted({each.landing_set.name for each in found})
+    if len(names) > 1:
+        raise SpecError(f"DAG {dag_id!r} has {len(names)} landing sets, {', '.join(names)}: say which by --task-group")
+    return next((each for each in found if each.spark_conn_id), found[0] if found else None)
 
 
 def complete(landing: Landing) -> Landing:
@@ -126,15 +161,32 @@ def spark_of(conn_id: str, conf: Mapping[str, Any] | None = None) -> dict[str, A
     return {"master": master, **({"conf": dict(conf)} if conf else {})}
 
 
-def _declared(dag: DAG) -> Iterator[DeclaredLanding]:
-    from airflow_provider_lakecommit.operators.base import LandingTask
-
+def _tasks_of(dag: DAG, base: type) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """Tasks of a kind, and what is stated of them, be they mapped or not."""
     for task in dag.tasks:
         mapped = getattr(task, "partial_kwargs", None)
         kind = type(task) if mapped is None else task.operator_class
-        if not (isinstance(kind, type) and issubclass(kind, LandingTask)):
-            continue
-        stated: Mapping[str, Any] = vars(task) if mapped is None else mapped
+        if isinstance(kind, type) and issubclass(kind, base):
+            yield task, vars(task) if mapped is None else mapped
+
+
+def _declared_sets(dag: DAG) -> Iterator[DeclaredSet]:
+    from airflow_provider_lakecommit.operators.set_task import SetTask, landing_set_of
+
+    for task, stated in _tasks_of(dag, SetTask):
+        spark = stated.get("spark_conn_id")
+        yield DeclaredSet(
+            landing_set=landing_set_of(stated["landing_set"]).completed_by(complete),
+            places=frozenset({task.task_id, *_groups(task)}),
+            spark_conn_id=_rendered(dag, spark) if isinstance(spark, str) else "",
+            spark_conf=stated.get("spark_conf"),
+        )
+
+
+def _declared(dag: DAG) -> Iterator[DeclaredLanding]:
+    from airflow_provider_lakecommit.operators.base import LandingTask
+
+    for task, stated in _tasks_of(dag, LandingTask):
         landings = stated.get("landings") or [stated["landing"]]
         places = frozenset({task.task_id, *_groups(task)})
         spark = stated.get("spark_conn_id")
@@ -185,7 +237,9 @@ def _merged(dag_id: str, found: Sequence[DeclaredLanding]) -> list[DeclaredLandi
     return list(merged.values())
 
 
+@cache
 def _parsed(dag_id: str) -> DAG:
+    """Once in a process, whatever is asked of it."""
     _open()
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.dagbag import BundleDagBag

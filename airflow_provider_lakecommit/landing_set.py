@@ -13,7 +13,7 @@ Failure story: that of a landing: all that is wrong is one :class:`SpecError`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,19 @@ class LandingSet:
     def landing_name(self, table: str) -> str:
         """That of the landing of a table."""
         return f"{self.name}.{table}"
+
+    def with_defaults(self, name: str) -> Landing:
+        """A landing of a name, with the options that all have by default; its topics and its table are nobody's."""
+        return Landing.from_dict({**self.defaults, "name": name, "topics": "any", "table": "any.table"})
+
+    def completed_by(self, complete: Callable[[Landing], Landing]) -> LandingSet:
+        """The set, with what a deployment says where it does not.
+
+        :param complete: does so for a landing
+        """
+        one = complete(self.with_defaults(self.name))
+        shared = {"control_topic": one.control_topic, "location_providers": one.location_providers}
+        return dataclasses.replace(self, defaults={**self.defaults, **shared})
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LandingSet:

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import LandingSpec, load_spec
+from airflow_provider_lakecommit.landing import Landing, LandingSpec, load_spec
 from airflow_provider_lakecommit.landing_set import LandingSetSpec, declares_set, load_set
 from airflow_provider_lakecommit.registry.settings import registry_settings, with_registry
 from airflow_provider_lakecommit.terminal.output import Output, results_only, start_logging
@@ -62,6 +62,10 @@ def load(options: Namespace, output: Output) -> LandingSpec:
     :raises SpecError: it cannot be used, or it is not clear which is meant
     """
     if options.dag:
+        if (of_set := load_dag_set(options, output)) is not None:
+            from airflow_provider_lakecommit.runs.land_set import landing_of
+
+            return landing_of(of_set, options.landing)
         specs = load_dag(options, output)
         if len(specs) > 1:
             raise SpecError(
@@ -98,6 +102,8 @@ def load_file(path: str, options: Namespace, output: Output) -> LandingSpec:
 
 def load_set_file(options: Namespace, output: Output) -> LandingSetSpec | None:
     """The set that a command is given, if it is given one, and all of it."""
+    if options.dag:
+        return None if options.landing else load_dag_set(options, output)
     given = [options.spec] if isinstance(options.spec, str) else list(options.spec or ())
     alone = len(given) == 1 and not Path(given[0]).is_dir() and not options.landing
     return _set_file(given[0], options, output) if alone and declares_set(given[0]) else None
@@ -135,21 +141,42 @@ def load_dag(options: Namespace, output: Output) -> list[LandingSpec]:
     :raises SpecError: there is no such DAG, or a connection cannot be used
     """
     specs = []
-    given = connection_ids(options)
     with opened(options, output) as airflow:
         for declared in airflow.landings_of(options.dag, group=options.task_group, name=options.landing):
             landing = airflow.complete(declared.landing)
-            named = {"kafka": given.get("kafka") or landing.kafka_config_id}
-            if options.wants_catalog:
-                named["catalog"] = given.get("catalog") or landing.iceberg_conn_id
-            found = _sections(airflow, named, output)
-            found["kafka"] = _with_registry(airflow, landing.registry_conn_id, found["kafka"], output)
-            if options.wants_spark and getattr(options, "spark", True):
-                spark = airflow.spark_of(given.get("spark") or declared.spark_conn_id, declared.spark_conf)
-                output.keep(spark)
-                found["spark"] = spark
-            specs.append(LandingSpec(landing=landing, **{"catalog": {}, "spark": {}, **found}))
+            specs.append(LandingSpec(landing=landing, **_connected(airflow, landing, declared, options, output)))
     return specs
+
+
+def load_dag_set(options: Namespace, output: Output) -> LandingSetSpec | None:
+    """The landing set of a DAG, with its connections; ``None`` if the DAG has none.
+
+    :raises SpecError: there is no such DAG, it is not clear which set is meant, or a connection cannot be used
+    """
+    with opened(options, output) as airflow:
+        declared = airflow.set_of(options.dag, group=options.task_group)
+        if declared is None:
+            return None
+        one = declared.landing_set.with_defaults(declared.landing_set.name)
+        found = _connected(airflow, one, declared, options, output)
+    return LandingSetSpec(landing_set=declared.landing_set, **found)
+
+
+def _connected(
+    airflow: ModuleType, landing: Landing, declared: Any, options: Namespace, output: Output
+) -> dict[str, Any]:
+    """The sections of a spec, by the connections that a landing, or those of its set, name."""
+    given = connection_ids(options)
+    named = {"kafka": given.get("kafka") or landing.kafka_config_id}
+    if options.wants_catalog:
+        named["catalog"] = given.get("catalog") or landing.iceberg_conn_id
+    found = _sections(airflow, named, output)
+    found["kafka"] = _with_registry(airflow, landing.registry_conn_id, found["kafka"], output)
+    if options.wants_spark and getattr(options, "spark", True):
+        spark = airflow.spark_of(given.get("spark") or declared.spark_conn_id, declared.spark_conf)
+        output.keep(spark)
+        found["spark"] = spark
+    return {"catalog": {}, "spark": {}, **found}
 
 
 def airflow_landing(options: Namespace, output: Output) -> LandingSpec | None:

@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.connector.sink import CONTROL_TOPIC
 from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec, load_spec
+from airflow_provider_lakecommit.landing_set import declares_set, load_set
 from airflow_provider_lakecommit.registry.settings import with_registry
 from airflow_provider_lakecommit.terminal.output import Output
 
@@ -217,6 +218,14 @@ def _landing(options: Namespace, output: Output) -> LandingSpec | None:
     """The landing that is named by a DAG or a spec, if one is."""
     if (found := airflow_landing(options, output)) is not None or not options.spec:
         return found
-    spec = load_spec(options.spec, elsewhere=("catalog", "spark", *(("kafka",) if options.kafka_conn_id else ())))
+    elsewhere = ("catalog", "spark", *(("kafka",) if options.kafka_conn_id else ()))
+    if declares_set(options.spec):
+        of_set = load_set(options.spec, elsewhere=elsewhere)
+        if not options.landing:
+            raise SpecError(f"{options.spec} is a set of landings: say which by --landing NAME")
+        output.keep(of_set.variables, of_set.kafka)
+        # Its name is all that the control topic knows it by.
+        return of_set.of(of_set.landing_set.with_defaults(options.landing))
+    spec = load_spec(options.spec, elsewhere=elsewhere)
     output.keep(spec.variables, spec.kafka)
     return spec

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import AssetAlias, BaseOperator
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.landing_set import LandingSet
 from airflow_provider_lakecommit.operators.arguments import refuse_unknown
 from airflow_provider_lakecommit.operators.base import log_session_line
@@ -104,11 +103,9 @@ class SetTask(BaseOperator):
         from airflow_provider_lakecommit.iceberg.catalog import Tables
         from airflow_provider_lakecommit.many.steps import CLIENTS
 
-        settings, declared = Settings.read(), self.landing_set
-        any_of = {**declared.defaults, "name": declared.name, "topics": "any", "table": "any.table"}
-        one = settings.complete(Landing.from_dict(any_of))
-        shared = {"control_topic": one.control_topic, "location_providers": one.location_providers}
-        whole = replace(declared, defaults={**declared.defaults, **shared})
+        settings = Settings.read()
+        whole = self.landing_set.completed_by(settings.complete)
+        one = whole.with_defaults(whole.name)
         catalog, kafka = catalog_properties(one.iceberg_conn_id, reach=reach), source_settings(one)
         namespaces = kafka_namespace(kafka), catalog_namespace(catalog, one.iceberg_conn_id)
         tables = Tables(catalog, one.iceberg_conn_id, few=CLIENTS)

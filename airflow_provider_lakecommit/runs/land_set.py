@@ -68,7 +68,9 @@ def landing_of(spec: LandingSetSpec, name: str | None) -> LandingSpec:
 
 
 def with_stated_schema(spec: LandingSetSpec, landing: Landing) -> Landing:
-    """Where its table has to be made, the landing knows how."""
+    """Where its table has to be made, the landing knows how; a command that needs no catalog makes none."""
+    if not spec.catalog:
+        return landing
     tables = Tables(spec.catalog)
     try:
         return with_schema(spec.landing_set, landing, spec.kafka, tables)

@@ -48,7 +48,7 @@ PLAIN = """
     reading recovered redaction reference refusal refuse reject rejected relabel repair report reported request rescue
     rescued rest restart result resume retry rewriter rights role routing rows rule ruling run runner sample sampled
     secrets seen sender server set settings settle settlement severity shape show signals source span stale stall
-    stalled start stated status stop stopped summary swap successor swapped tail tally target terminal terms text
+    rounds stalled start stated status stop stopped summary swap successor swapped tail tally target terminal terms text
     thread ticket times to totals transient trim turns type unblock unavailable unknown updates url values verify
     voiding waiting waits watch wire work write writer written believed body bounds destination gone measure place
     planned prunable prune pruned quarantine quarantined signature signing unbelieved unreadable acceptance block

@@ -251,7 +251,7 @@ RULES = (
         lazily=HEAVY,
     ),
     rule("task_groups", "landing landing_set operators", nowhere=SPARK, lazily=HEAVY),
-    rule("deployment", "landing settings hooks operators", nowhere=HEAVY | SPARK, lazily=AIRFLOW),
+    rule("deployment", "landing landing_set settings hooks operators", nowhere=HEAVY | SPARK, lazily=AIRFLOW),
     rule("terminal", "core redaction shown session", nowhere=AIRFLOW | SPARK | LAKE | KAFKA),
     rule("terminal/output", "redaction", only=NOTHING),
     rule("terminal/stop", only=NOTHING),

@@ -24,10 +24,12 @@ DAGS = """
 from datetime import datetime
 from airflow.sdk import DAG
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing_set import LandingSet
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.reset import ResetBlockedOperator
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
+from airflow_provider_lakecommit.task_groups.landing_set import LandingSetTaskGroup
 
 print("a DAG file prints this")
 orders = Landing(name="orders", topics="orders", table="shop.orders", kafka_config_id="brokers")
@@ -49,6 +51,13 @@ with DAG("none", schedule=None, start_date=datetime(2026, 1, 1)):
     pass
 with DAG("committed", schedule=None, start_date=datetime(2026, 1, 1)):
     LakeCommitOperator(task_id="commit", landings=[orders, clicks], plan_task_ids=["a", "b"])
+with DAG("many", schedule=None, start_date=datetime(2026, 1, 1)):
+    LandingSetTaskGroup("land", landing_set=LandingSet(name="shop", topics_pattern=".*", table="lake.{topic}"))
+with DAG("sets", schedule=None, start_date=datetime(2026, 1, 1)):
+    for name in "ab":
+        own = {"control_topic": "own"} if name == "b" else {}
+        every = LandingSet(name=name, topics_pattern=".*", table="lake.{topic}", defaults=own)
+        LandingSetTaskGroup(name, landing_set=every)
 """
 )
 CONNECTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -70,8 +79,12 @@ base = dict(dag=None, task_group=None, landing=None, kafka_conn_id=None, iceberg
             wants_spark=True, wants_catalog=True, verbose=False)
 out = Output()
 for asked in json.loads(sys.argv[1]):
+    options = Namespace(**{**base, **asked})
     try:
-        specs = from_airflow.load_dag(Namespace(**{**base, **asked}), out)
+        if (of_set := from_airflow.load_dag_set(options, out)) is not None:
+            specs = [of_set.of(of_set.landing_set.with_defaults(of_set.landing_set.name))]
+        else:
+            specs = from_airflow.load_dag(options, out)
         found = [{"name": s.landing.name, "control": s.landing.control_topic, "kafka": s.kafka,
                   "catalog": s.catalog, "spark": s.spark} for s in specs]
     except SpecError as e:
@@ -123,8 +136,17 @@ def test_landings_of_dags_and_their_connections(ask: Any) -> None:
         {"dag": "two", "iceberg_conn_id": "nowhere"},
         {"dag": "one", "spark_conn_id": "cluster"},
         {"dag": "one", "spark_conn_id": "standalone"},
+        {"dag": "many", "spark_conn_id": "spark_default"},
+        {"dag": "sets", "wants_spark": False},
+        {"dag": "sets", "wants_spark": False, "task_group": "b"},
     ]
-    both, group, clicks, one, lend, twoo, none, torn, committed, nowhere, cluster, standalone = ask(*questions)
+    *answers, many, two_sets, one_of_two = ask(*questions)
+    both, group, clicks, one, lend, twoo, none, torn, committed, nowhere, cluster, standalone = answers
+    (shop,), sets, (b,) = (found for found, _ in (many, two_sets, one_of_two))
+    assert (shop["name"], shop["control"], shop["spark"]) == ("shop", "deployments", {"master": "local[2]"})
+    assert shop["catalog"]["credential"] == "me:hunter-two"
+    assert sets == "DAG 'sets' has 2 landing sets, a, b: say which by --task-group"
+    assert (b["name"], b["control"]) == ("b", "own")
     assert "submits to yarn, which the command line does not" in both[0]
     (orders,), struck = group
     assert (orders["name"], orders["control"]) == ("orders", "deployments")
@@ -174,6 +196,7 @@ class FakeDeployment:
     catalog_of = staticmethod(lambda conn_id: {"type": "rest", "uri": conn_id})
     spark_of = staticmethod(lambda conn_id, conf=None: {"remote": conn_id})
     complete = staticmethod(lambda landing: landing)
+    set_of = staticmethod(lambda dag, **_: None)
 
     @staticmethod
     def landings_of(dag: str, **_: object) -> list[Any]:
