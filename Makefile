@@ -73,8 +73,8 @@ test-unit: $(STAMP) ## the tests that need nothing but Python: no broker, no Spa
 test-all: preflight jars class-archive ## also the tests that need more, then what could not be run and why
 	@$(BIN)/python -m dev.test_all $(PYTEST)
 
-bench: preflight jars ## 2 M orders, checked row by row, beside a plain process
-	@$(BIN)/python -m bench
+bench: preflight jars ## 2 M orders, checked row by row, beside a plain process; FORMAT=avro SHAPE=wide PEERS="spark connect"
+	@$(BIN)/python -m bench $(if $(FORMAT),--format $(FORMAT)) $(if $(SHAPE),--shape $(SHAPE)) $(if $(PEERS),--peers $(PEERS))
 
 constraints: $(STAMP) ## write the locked versions anew; UPGRADE=--upgrade takes the newest
 	@bash dev/constraints.sh $(BIN) $(UPGRADE)

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.orders import BLOCK, numbers, tails
 
-__all__ = ["AVRO", "values"]
+__all__ = ["AVRO", "number", "spanned", "values"]
 
 AVRO: dict[str, Any] = {
     "type": "record",
@@ -56,26 +56,28 @@ def values(first: int, last: int, records: int) -> Iterator[bytes]:
         columns = (n[name].tolist() for name in ("id", "customer_id", "ms", "cents", "tail"))
         for i, customer, ts, cents, tail in zip(*columns, strict=True):
             amount = cents.to_bytes((cents.bit_length() + 8) // 8, signed=True)
-            yield _number(i) + _number(customer) + _number(ts) + _spanned(amount) + ends[tail]
+            yield number(i) + number(customer) + number(ts) + spanned(amount) + ends[tail]
 
 
 def _tail(tail: Any) -> bytes:
     """All that does not depend on the number of the record."""
     address, items, note = tail["address"], tail["items"], tail["note"]
     out = b"".join(map(_text, (tail["status"], tail["country"], *(address[key] for key in ("street", "city", "zip")))))
-    out += _number(len(items)) + b"".join(_text(each["sku"]) + _number(each["qty"]) for each in items) + _number(0)
-    return out + (_number(0) if note is None else _number(1) + _text(note))
+    out += number(len(items)) + b"".join(_text(each["sku"]) + number(each["qty"]) for each in items) + number(0)
+    return out + (number(0) if note is None else number(1) + _text(note))
 
 
 def _text(text: str) -> bytes:
-    return _spanned(text.encode())
+    return spanned(text.encode())
 
 
-def _spanned(octets: bytes) -> bytes:
-    return _number(len(octets)) + octets
+def spanned(octets: bytes) -> bytes:
+    """Bytes behind their length."""
+    return number(len(octets)) + octets
 
 
-def _number(value: int) -> bytes:
+def number(value: int) -> bytes:
+    """A whole number, which is not negative."""
     raw, out = value << 1, bytearray()
     while raw > 0x7F:
         out.append(raw & 0x7F | 0x80)

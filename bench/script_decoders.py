@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json as pj
 
+from bench.avro_orders import number, spanned
 from bench.registered import HEADS
 from bench.shapes import Shape
 
@@ -59,8 +60,8 @@ class AvroRows:
 
     def __init__(self, shape: Shape) -> None:
         entries = {b"avro.codec": b"null", b"avro.schema": json.dumps(shape.avro).encode()}
-        found = b"".join(_spanned(key) + _spanned(value) for key, value in entries.items())
-        self._head = b"Obj\x01" + _number(len(entries)) + found + _number(0) + SYNC
+        found = b"".join(spanned(key) + spanned(value) for key, value in entries.items())
+        self._head = b"Obj\x01" + number(len(entries)) + found + number(0) + SYNC
         self._start = len(HEADS["avro"])
 
     def __call__(self, values: Sequence[bytes]) -> pa.Table:
@@ -69,7 +70,7 @@ class AvroRows:
         file = [self._head]
         for first in range(0, len(values), BLOCK_RECORDS):
             some = [value[self._start :] for value in values[first : first + BLOCK_RECORDS]]
-            file += [_number(len(some)), _spanned(b"".join(some)), SYNC]
+            file += [number(len(some)), spanned(b"".join(some)), SYNC]
         return read_avro(BytesIO(b"".join(file))).to_arrow()
 
 
@@ -92,15 +93,3 @@ class ProtobufRows:
             self._handler = HandlerPool([message.file]).get_for_message(message)
         batch = self._handler.list_to_record_batch([value[self._start :] for value in values])
         return pa.Table.from_batches([batch])
-
-
-def _spanned(octets: bytes) -> bytes:
-    return _number(len(octets)) + octets
-
-
-def _number(value: int) -> bytes:
-    raw, out = value << 1, bytearray()
-    while raw > 0x7F:
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    return bytes([*out, raw])
