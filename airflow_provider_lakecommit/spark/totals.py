@@ -80,7 +80,9 @@ class SliceTotals:
                     "record; nothing of it is published, report it"
                 )
             self._rows[name] += rows
-        landed = [places[i] for i in decoded.landed(len(places))]
+        landed = decoded.landed(len(places))
+        if len(places) < len(chunk.messages):
+            landed = [places[i] for i in landed]
         rejected = [places[r.index] for r in decoded.rejects]
         filtered = [places[i] for i in decoded.filtered]
         for run in chunk.runs:
