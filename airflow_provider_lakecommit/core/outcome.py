@@ -29,7 +29,8 @@ Verdict = Literal["success", "skipped", "failed"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """What the commit task reported before it ended. ``published`` names table and snapshot, ``causes`` say why slices
-    of the run were not done; ``redundant`` reports told what others had told, and count in nothing.
+    of the run were not done; ``redundant`` reports told what others had told, and count in nothing; ``stopped`` is why
+    no window is planned before a person acts.
     """
 
     published: tuple[str, ...] = ()
@@ -41,6 +42,7 @@ class Commit:
     note: str = ""
     causes: tuple[str, ...] = ()
     redundant: int = 0
+    stopped: str = ""
 
     @classmethod
     def from_dict(cls, v: Mapping[str, Any]) -> Commit:
@@ -55,6 +57,7 @@ class Commit:
             note=v["note"],
             causes=tuple(v.get("causes", ())),
             redundant=v.get("redundant", 0),
+            stopped=v.get("stopped", ""),
         )
 
 
@@ -192,6 +195,12 @@ TABLE = (
         lambda _, commit: bool(commit.blocked),
         "failed",
         lambda _, commit: f"{_named(commit.blocked)}; {_HELPS}",
+    ),
+    OutcomeRule(
+        "stopped",
+        lambda _, commit: bool(commit.stopped),
+        "failed",
+        lambda _, commit: f"no window was planned, needs a hand: {commit.stopped}",
     ),
     OutcomeRule(
         "published",

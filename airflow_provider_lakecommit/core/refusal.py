@@ -39,6 +39,11 @@ class RefusalState(StrEnum):
     """A state that this release does not know."""
 
     @property
+    def needs_a_hand(self) -> bool:
+        """Does nothing clear it but a person, who does not know of it yet?"""
+        return self is RefusalState.INCOMPATIBLE
+
+    @property
     def budget_full(self) -> bool:
         """Is a budget of pending work full?"""
         return self in (RefusalState.PENDING_SLICES, RefusalState.PENDING_FILES, RefusalState.PENDING_BYTES)

@@ -32,18 +32,20 @@ class PausePolicy:
 
     idle: int = 0
     refused: int = 0
-    suspended: bool = False
+    standing: bool = False
+    """Is it refused until a person acts?"""
 
     def note(self, outcome: CycleOutcome) -> None:
         """The newest closed cycle."""
         self.refused = self.refused + 1 if outcome.deferred and not outcome.closed.published else 0
-        self.suspended = outcome.opened.plan.refused is RefusalState.SUSPENDED
+        state = outcome.opened.plan.refused
+        self.standing = state is RefusalState.SUSPENDED or (state is not None and state.needs_a_hand)
         self.idle = 0 if outcome.progress or outcome.deferred else self.idle + 1
 
     @property
     def over(self) -> bool:
-        """Was a window refused so often, or by a person, that the run ends as one that has nothing to do?"""
-        return self.suspended or self.refused > len(REFUSED_PAUSES)
+        """Was a window refused so often, or until a person acts, that the run ends as one that has nothing to do?"""
+        return self.standing or self.refused > len(REFUSED_PAUSES)
 
     def pause(self, outcome: CycleOutcome) -> float:
         """Seconds before the next cycle, after this one was noted.

@@ -211,7 +211,8 @@ class Closed:
     ``waiting`` say what they wait behind, ``causes`` why slices of it were not done. ``rejects`` counts the records
     that were rejected by kind and column, ``reject_reason`` is that of most of them; ``ignored_fields`` counts those
     that had a field that the table lacks; ``redundant`` the reports of this cycle on what another one had reported
-    before, which count nowhere else. ``beside`` are the data tables beside ``table``.
+    before, which count nowhere else. ``beside`` are the data tables beside ``table``; ``stopped`` is why no window is
+    planned before a person acts.
     """
 
     commit_id: UUID
@@ -232,6 +233,7 @@ class Closed:
     causes: tuple[str, ...] = ()
     redundant: int = 0
     beside: tuple[str, ...] = ()
+    stopped: str = ""
 
     @property
     def rows(self) -> int:
@@ -284,6 +286,7 @@ class Closed:
             "reject_reason": self.reject_reason,
             "causes": list(self.causes),
             "redundant": self.redundant,
+            "stopped": self.stopped,
         }
 
 

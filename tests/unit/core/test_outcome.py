@@ -51,6 +51,11 @@ CASES = {
         "failed",
         "`lakecommit reset blocked`",
     ),
+    "records do not fit, and the landing is to stop before them": (
+        ended(Commit(published=("t snapshot 1",), stopped="incompatible records: c is int"), groups={}),
+        "failed",
+        "no window was planned, needs a hand: incompatible records: c is int",
+    ),
     "a group failed of bad records": (
         ended(
             Commit(blocked=("orders-0[3, 4): cost is missing",), causes=("cost is missing: slice orders-0[3, 4)", "x")),
