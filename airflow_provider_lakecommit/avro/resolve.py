@@ -68,7 +68,7 @@ from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
 
-__all__ = ["Resolver"]
+__all__ = ["Resolver", "chosen_columns"]
 
 _WITH_ZONE = (TimestamptzType, TimestamptzNanoType)
 _WITHOUT_ZONE = (TimestampType, TimestampNanoType)
@@ -168,7 +168,7 @@ class Resolver:
 
     def _struct(self, written: WriterType, fields: Iterable[NestedField], target: pa.DataType, at: str) -> Struct:
         columns = {f.name: (place, f) for place, f in enumerate(fields)}
-        chosen = _chosen(written.fields, columns)
+        chosen = chosen_columns(written.fields, columns)
         steps: list[tuple[int, Reader] | UnknownField] = []
         for each in written.fields:
             name = chosen.get(each.name)
@@ -325,7 +325,7 @@ class _UnfitError(Exception):
 _STRING = WriterType(kind="string", name="string", least=1)
 
 
-def _chosen(written: Iterable[WriterField], columns: Iterable[str]) -> dict[str, str]:
+def chosen_columns(written: Iterable[WriterField], columns: Iterable[str]) -> dict[str, str]:
     """Which field becomes which column: the one of its name, else the first that has its name as an alias."""
     names = {f.name for f in written}
     chosen = {name: name for name in columns if name in names}

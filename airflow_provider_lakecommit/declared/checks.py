@@ -256,9 +256,7 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
         wrong.append("speculation: with `replicas`, all slices are done more than once already")
     if values.get("evolve", "none") != "none" and values.get("format", "json") in FORMATS.keys() - SCHEMA_SOURCES:
         wrong.append(f"evolve: nothing tells the columns of {values['format']} records: change the table by hand")
-    if values.get("evolve", "none") != "none" and (
-        shaped := [k for k in ("route", "transform", "unwrap") if values.get(k)]
-    ):
+    if values.get("evolve", "none") != "none" and (shaped := [k for k in ("route", "transform") if values.get(k)]):
         wrong.append(f"evolve: with `{shaped[0]}`, records do not tell a table's columns: change the table by hand")
     if values.get("on_incompatible") == "stop" and values.get("evolve", "none") == "none":
         wrong.append("on_incompatible: records are looked at before a window only where `evolve` is add or widen")

@@ -12,7 +12,16 @@ from typing import Any
 
 from airflow_provider_lakecommit.declared.names import meant
 
-__all__ = ["COLUMNS", "DELETED", "ENVELOPE_ROOTS", "PAYLOAD", "check_unwrap", "columns_of_unwrap", "wrong_with_unwrap"]
+__all__ = [
+    "COLUMNS",
+    "DELETED",
+    "ENVELOPE_ROOTS",
+    "IMAGES",
+    "PAYLOAD",
+    "check_unwrap",
+    "columns_of_unwrap",
+    "wrong_with_unwrap",
+]
 
 _UNWRAPPED = ("json", "json_schema", "avro")
 """Formats whose values may be envelopes."""
@@ -27,6 +36,8 @@ COLUMNS: Mapping[str, str] = {
     "_transaction_order": "transaction.total_order",
 }
 """Columns that are filled from an envelope where the table has them, with where their values are."""
+IMAGES = {"c": "after", "r": "after", "u": "after", "d": "before"}
+"""Which image of its row a change is about, by its ``op``."""
 _ENVELOPES = ("debezium",)
 _KEYS = ("envelope", "columns")
 _ROOTS = ("op", "source", "transaction", "ts_ms", "ts_us", "ts_ns")
@@ -72,3 +83,6 @@ def wrong_with_unwrap(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"unwrap: is for formats {', '.join(_UNWRAPPED)}"
     if values.get("unknown_fields", "ignore") != "ignore":
         yield "unwrap: of fields within an envelope only `unknown_fields: ignore` can be told"
+    create = values.get("create")
+    if isinstance(create, Mapping) and create.get("schema") == "registry":
+        yield "create.schema: with `unwrap`, a registry's are columns of the envelope: state the row's as a list"

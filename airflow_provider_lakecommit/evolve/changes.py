@@ -26,7 +26,7 @@ anything                     anything else                    does not fit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
 from pyiceberg.schema import Schema
@@ -48,9 +48,24 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.evolve.names import unusable
 from airflow_provider_lakecommit.evolve.paths import Path, dotted, plain
 
-__all__ = ["Added", "Change", "Evolution", "LeftOut", "Limits", "Misfit", "TableSide", "Widened", "evolution"]
+__all__ = [
+    "UNLIMITED",
+    "Added",
+    "Change",
+    "Evolution",
+    "LeftOut",
+    "Limits",
+    "Misfit",
+    "TableSide",
+    "Widened",
+    "evolution",
+    "lacking",
+    "without_value",
+]
 
 MAX_DIGITS = 38
+_REQUIRED = "make it optional by hand if it may be"
+"""What to do about a required column for which records have no value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,15 +130,20 @@ class Limits:
     depth: int = 10
 
 
+UNLIMITED = Limits(columns=1 << 30, table=1 << 30, depth=1 << 30)
+"""Where nothing is changed yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSide:
     """What a table says beside its columns: its format version, the ids that its partitioning, order or identifier
-    rest on, and the paths that it had once.
+    rest on, the paths that it had once, and the names of its partition fields, of this and earlier specs.
     """
 
     version: int = 2
     bound: frozenset[int] = frozenset()
     gone: frozenset[Path] = frozenset()
+    parts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,8 +229,11 @@ class _Look:
 
     def _addable(self, one: NestedField, path: Path, taken: dict[str, str]) -> IcebergType | None:
         """The type of a new column without what of it cannot be added; ``None`` if nothing of it can."""
-        if (why := unusable(one.name)) is not None:
+        if (why := unusable(one.name, top=len(path) == 1)) is not None:
             self._leave(path, why)
+        elif ".".join(path).casefold() in self.side.parts:
+            # Java's library loads no such table.
+            self._leave(path, "a partition field of the table has that name; add it by hand under another one")
         elif (like := taken.get(one.name.casefold())) is not None:
             self._leave(path, f"its name differs from that of column {like} in case only")
         elif path in self.side.gone:
@@ -267,6 +290,23 @@ def _size(kind: IcebergType) -> int:
     if isinstance(kind, ListType):
         return 1 + _size(kind.element_type)
     return 2 + _size(kind.value_type) if isinstance(kind, MapType) else 1
+
+
+def without_value(column: str, kind: str, how: str) -> Misfit:
+    """Of a required column, for which records have no value."""
+    return Misfit(column=column, in_table=f"required {kind}", in_records=how, why=_REQUIRED)
+
+
+def lacking(own: StructType, wanted: StructType, above: Path = ()) -> Iterator[Misfit]:
+    """Required columns that are not wanted at all: whoever writes so has no value for them."""
+    there = {f.name: f.field_type for f in wanted.fields}
+    for one in own.fields:
+        path, kind = (*above, one.name), one.field_type
+        if one.name not in there:
+            if one.required:
+                yield without_value(dotted(path), plain(kind), "missing")
+        elif isinstance(kind, StructType) and isinstance(inner := there[one.name], StructType):
+            yield from lacking(kind, inner, path)
 
 
 def _holds(own: IcebergType, wanted: IcebergType) -> bool:

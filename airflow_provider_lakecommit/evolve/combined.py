@@ -14,15 +14,13 @@ from typing import TypeVar
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from airflow_provider_lakecommit.evolve.changes import LeftOut, Limits, Misfit, evolution
+from airflow_provider_lakecommit.evolve.changes import UNLIMITED, LeftOut, Misfit, evolution
 from airflow_provider_lakecommit.evolve.schema import evolved_schema
 from airflow_provider_lakecommit.evolve.wanted import Wanted
 
 __all__ = ["combined"]
 
 T = TypeVar("T")
-_MANY = 1 << 30
-_NO_LIMITS = Limits(columns=_MANY, table=_MANY, depth=_MANY)
 
 
 def combined(
@@ -40,7 +38,7 @@ def combined(
     left_out, misfits, now = list[LeftOut](), list[Misfit](), schema
     for one in written:
         columns, without = wants(now, one)
-        found = evolution(now, columns, widen=True, limits=_NO_LIMITS)
+        found = evolution(now, columns, widen=True, limits=UNLIMITED)
         left_out += [*without, *found.left_out]
         misfits += found.misfits
         now = evolved_schema(now, found.changes, last_id=max(now.field_ids, default=0), schema_id=0)

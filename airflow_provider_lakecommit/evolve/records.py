@@ -17,16 +17,17 @@ from typing import Any
 from confluent_kafka import Message
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.evolve.envelopes import row_in
 from airflow_provider_lakecommit.evolve.seen_types import seen_types
 from airflow_provider_lakecommit.evolve.wanted import Wanted
 from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.kafka.record import headers_of
 from airflow_provider_lakecommit.kafka.sample import ValueOf, records_at, sample_of
+from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.registry.framing import framed, with_header
 
-__all__ = ["RECORDS", "FramedRecordsSource", "RecordsSource", "framed_value", "sampled"]
+__all__ = ["RECORDS", "FramedRecordsSource", "RecordsSource", "framed_value", "sampled", "told_of"]
 
 RECORDS = 3_000
 SECONDS = 15.0
@@ -44,11 +45,16 @@ def sampled(
     return taken + records_at(kafka, seen - ranges, seconds=SECONDS, value_of=value_of)
 
 
+def told_of(many: int, ranges: Coverage, seen: Coverage) -> str:
+    """What such a sample is called."""
+    return f"{many} records of {ranges}" + (f" and of {seen}" if seen else "")
+
+
 class RecordsSource:
     """The :class:`~airflow_provider_lakecommit.evolve.wanted.WantedSource` of plain JSON."""
 
-    def __init__(self, _options: FormatOptions, kafka: Mapping[str, Any]) -> None:
-        self._kafka = kafka
+    def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
+        self._unwraps, self._kafka = landing.unwrap is not None, kafka
 
     def value_of(self, message: Message) -> bytes | None:
         """What of a record is its JSON."""
@@ -57,10 +63,10 @@ class RecordsSource:
     def wanted(self, schema: Schema, ranges: Coverage, seen: Coverage) -> Wanted:
         """By what is in them."""
         taken = sampled(self._kafka, ranges, seen, self.value_of)
-        found = seen_types(schema, sample_values(taken))
+        found = seen_types(schema, sample_values(taken, row_in) if self._unwraps else sample_values(taken))
         return Wanted(
             columns=found.columns,
-            told_by=f"{len(taken)} records of {ranges}" + (f" and of {seen}" if seen else ""),
+            told_by=told_of(len(taken), ranges, seen),
             left_out=tuple(found.left_out),
             misfits=tuple(found.misfits),
         )

@@ -28,7 +28,8 @@ def side_of(metadata: TableMetadata) -> TableSide:
     bound |= {f.source_id for order in metadata.sort_orders for f in order.fields} | set(schema.identifier_field_ids)
     now = {path for path, _ in paths_in(schema.fields)}
     once = {path for s in metadata.schemas for path, _ in paths_in(s.fields)}
-    return TableSide(version=metadata.format_version, bound=frozenset(bound), gone=frozenset(once - now))
+    parts = frozenset(f.name.casefold() for spec in metadata.partition_specs for f in spec.fields)
+    return TableSide(version=metadata.format_version, bound=frozenset(bound), gone=frozenset(once - now), parts=parts)
 
 
 def evolved_schema(schema: Schema, changes: Iterable[Change], *, last_id: int, schema_id: int, doc: str = "") -> Schema:

@@ -32,7 +32,7 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from airflow_provider_lakecommit.evolve.changes import MAX_DIGITS, LeftOut, Misfit
+from airflow_provider_lakecommit.evolve.changes import MAX_DIGITS, LeftOut, Misfit, without_value
 from airflow_provider_lakecommit.evolve.paths import Path, dotted, plain
 from airflow_provider_lakecommit.formats.infer import is_map_in_disguise
 from airflow_provider_lakecommit.formats.sampled import Node, SampledValues
@@ -85,6 +85,10 @@ class _Look:
             kind = self.own(by_name[name], inner, at) if name in by_name else self.new(inner, at)
             if kind is not None:
                 out.append(NestedField(next(self._ids), name, kind, required=False))
+        for one in own.fields:
+            if one.required and (lack := _lack(node, node.fields.get(one.name))):
+                told = dotted((*path, one.name)), plain(one.field_type), f"missing or null in {lack}"
+                self.misfits.append(without_value(*told))
         return out
 
     def own(self, kind: IcebergType, node: Node, path: Path) -> IcebergType | None:
@@ -143,6 +147,9 @@ class _Look:
         if max(-low, high) > _DOUBLE:
             self._leave(path, "some numbers are beyond a double")
             return None
+        if node.numbers.beyond_double:
+            self._leave(path, "a double would round some of its numbers; add a decimal by hand")
+            return None
         return DoubleType()
 
     def _leave(self, path: Path, why: str) -> None:
@@ -198,6 +205,12 @@ def _taken_by(kind: IcebergType) -> set[str]:
             return _NUMBERS | {"text"}
         case _:
             return {"int", "fraction", "text"}
+
+
+def _lack(objects: Node, inner: Node | None) -> int:
+    """How many of these objects have no value there."""
+    had = 0 if inner is None else inner.seen - inner.nulls
+    return objects.kinds.get("object", 0) - had
 
 
 def _bounds(node: Node) -> tuple[Decimal, Decimal]:

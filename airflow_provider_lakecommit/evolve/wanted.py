@@ -7,7 +7,7 @@ what is held against the table then is only what the decoder would refuse. What 
 ``left_out``, what it knows not to fit in ``misfits``. It writes nothing, and is bounded in time.
 
 A format's source is made by its factory in :data:`~airflow_provider_lakecommit.core.formats.SCHEMA_SOURCES`, called
-with the landing's options of the format and the settings of the connection to Kafka.
+with the landing and the settings of the connection to Kafka.
 
 Failure story: a source that is away raises a transient error of the package, and the plan with it, as for the records
 themselves; it never answers with less than it was asked for because of that.
@@ -23,9 +23,10 @@ from typing import Any, Protocol, cast
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from airflow_provider_lakecommit.core.formats import SCHEMA_SOURCES, FormatOptions
+from airflow_provider_lakecommit.core.formats import SCHEMA_SOURCES
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.evolve.changes import LeftOut, Misfit
+from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["Wanted", "WantedSource", "source_for"]
 
@@ -53,11 +54,11 @@ class WantedSource(Protocol):
         """
 
 
-def source_for(options: FormatOptions, kafka: Mapping[str, Any]) -> WantedSource:
+def source_for(landing: Landing, kafka: Mapping[str, Any]) -> WantedSource:
     """The source of a landing's format.
 
     :raises KeyError: the format has none
     """
-    module, _, name = SCHEMA_SOURCES[options.format].partition(":")
+    module, _, name = SCHEMA_SOURCES[landing.format].partition(":")
     factory = getattr(import_module(module), name)
-    return cast(WantedSource, factory(options, kafka))
+    return cast(WantedSource, factory(landing, kafka))

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wanted columns by the Avro schemas that a window's records were written with.
 
-Contract: the schemas are those that the sampled records name, or the one that the landing states; what is registered
-and no record names changes no table. Fields are told apart as the decoder tells them: by name, else by an alias. What
-of a schema does not fit is what the decoder's own resolution refuses, once everything is as wide as it can be. Several
-schemas are :mod:`~airflow_provider_lakecommit.evolve.combined`.
-
-Failure story: a schema that the registry does not have, or that is none of a record, is for the tasks to reject; a
-registry that does not answer is an error, and the plan is made again.
+Contract: that of :mod:`~airflow_provider_lakecommit.evolve.named_schemas`. Fields are told apart as the decoder tells
+them: by name, else by an alias. What of a schema does not fit is what the decoder's own resolution refuses, once
+everything is as wide as it can be. Of envelopes that the landing unwraps, the schemas of their rows count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -31,72 +28,54 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.avro.infer import avro_columns
-from airflow_provider_lakecommit.avro.nested import Unfit
+from airflow_provider_lakecommit.avro.nested import Absent, Required, Unfit
 from airflow_provider_lakecommit.avro.reader_schema import ReaderSchema
-from airflow_provider_lakecommit.avro.resolve import Resolver
+from airflow_provider_lakecommit.avro.resolve import Resolver, chosen_columns
 from airflow_provider_lakecommit.avro.writer import WriterField, WriterType, writer_type
-from airflow_provider_lakecommit.core.formats import FormatOptions
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.evolve.changes import LeftOut, Misfit
-from airflow_provider_lakecommit.evolve.combined import combined
+from airflow_provider_lakecommit.evolve.changes import LeftOut, Misfit, without_value
+from airflow_provider_lakecommit.evolve.envelopes import rows_of
+from airflow_provider_lakecommit.evolve.named_schemas import NamedSchemasSource
 from airflow_provider_lakecommit.evolve.paths import Path, dotted, plain
-from airflow_provider_lakecommit.evolve.records import framed_value, sampled
-from airflow_provider_lakecommit.evolve.wanted import Wanted
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
-from airflow_provider_lakecommit.registry.client import needed, registry_of
-from airflow_provider_lakecommit.registry.framing import framed
-from airflow_provider_lakecommit.registry.schemas import AVRO, SchemaKey, UnknownSchemaError, told
+from airflow_provider_lakecommit.registry.framing import Framed
+from airflow_provider_lakecommit.registry.schemas import RegisteredSchema
 
 __all__ = ["WrittenSource"]
 
 
-class WrittenSource:
+class WrittenSource(NamedSchemasSource[WriterType]):
     """The :class:`~airflow_provider_lakecommit.evolve.wanted.WantedSource` of Avro."""
 
-    def __init__(self, options: FormatOptions, kafka: Mapping[str, Any]) -> None:
-        self._options, self._kafka = options, kafka
+    def _stated(self) -> tuple[str, list[WriterType]]:
+        return "the schema that the landing states", list(self._rows(writer_type(self._options.schema)))
 
-    def wanted(self, schema: Schema, ranges: Coverage, seen: Coverage) -> Wanted:
-        """By their schemas.
+    def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterator[WriterType]:
+        with suppress(Refusal):
+            yield from self._rows(writer_type(found.text, [inner.text for _, inner in found.imported()]))
 
-        :raises RegistryError: it does not answer
-        """
-        told_by, written = self._written(ranges, seen)
-        return combined(schema, written, _wants, self._unfit, told_by)
+    def _rows(self, written: WriterType) -> Iterator[WriterType]:
+        if written.kind == "record":
+            asked = ReaderSchema.of(self._options.reader_schema) if self._options.reader_schema else ReaderSchema()
+            yield from (asked.named(written),) if self._landing.unwrap is None else rows_of(asked.named(written))
 
-    def _written(self, ranges: Coverage, seen: Coverage) -> tuple[str, list[WriterType]]:
-        """The schemas of the records, and how to call them."""
-        asked = ReaderSchema.of(self._options.reader_schema) if self._options.reader_schema else ReaderSchema()
-        if self._options.schema:
-            return "the schema that the landing states", [asked.named(writer_type(self._options.schema))]
-        values = [v for _, v in sampled(self._kafka, ranges, seen, framed_value) if v is not None]
-        keys = [group.key for group in framed(values).groups]
-        by = f"{', '.join(map(told, keys)) or 'no schema'} of {len(values)} records of {ranges}"
-        return by, [asked.named(one) for key in keys for one in self._schema(key)]
-
-    def _schema(self, key: SchemaKey) -> Iterator[WriterType]:
-        try:
-            found = needed(registry_of(self._kafka), "", "avro").schema(key)
-            if found.kind == AVRO:
-                one = writer_type(found.text, [inner.text for _, inner in found.imported()])
-                yield from [one] if one.kind == "record" else []
-        except (UnknownSchemaError, Refusal):
-            return
+    def _wants(self, schema: Schema, written: WriterType) -> tuple[StructType, list[LeftOut]]:
+        look = _Look()
+        return StructType(*look.fields(schema.as_struct(), written, ())), look.left_out
 
     def _unfit(self, schema: Schema, written: WriterType) -> Iterator[Misfit]:
+        # One that envelopes are read by is none of their rows.
+        options = self._options if self._landing.unwrap is None else replace(self._options, reader_schema="")
         try:
-            readers = Resolver(schema, self._options).records(written)
+            readers = Resolver(schema, options).records(written)
         except Refusal:
             return
         for one in _unfit_in(readers):
             kind = plain(schema.find_type(one.path))
-            yield Misfit(column=one.path, in_table=kind, in_records=str(one.written), why=one.why)
-
-
-def _wants(schema: Schema, written: WriterType) -> tuple[StructType, list[LeftOut]]:
-    look = _Look()
-    return StructType(*look.fields(schema.as_struct(), written, ())), look.left_out
+            if isinstance(one, Unfit):
+                yield Misfit(column=one.path, in_table=kind, in_records=str(one.written), why=one.why)
+            else:
+                yield without_value(one.path, kind, "missing")
 
 
 @dataclass(slots=True)
@@ -109,14 +88,13 @@ class _Look:
 
     def fields(self, own: StructType, written: WriterType, path: Path) -> list[NestedField]:
         names = {f.name: f.field_type for f in own.fields}
-        taken = {f.name for f in written.fields} & names.keys()
+        chosen = chosen_columns(written.fields, names)
         out: dict[str, IcebergType] = {}
         for one in written.fields:
-            alias = next((a for a in one.aliases if a in names and a not in taken), None)
-            name = one.name if one.name in names or alias is None else alias
+            name = chosen.get(one.name, one.name)
             kind = self.own(names[name], one.type, (*path, name)) if name in names else self.new(one, (*path, name))
             if kind is not None:
-                out.setdefault(name, kind)
+                out[name] = kind
         return [NestedField(n, name, kind, required=False) for n, (name, kind) in enumerate(out.items(), 1)]
 
     def own(self, kind: IcebergType, written: WriterType, path: Path) -> IcebergType:
@@ -153,9 +131,9 @@ class _Look:
         return create_from_spec({"schema": [column.to_dict()]})[0].fields[0].field_type
 
 
-def _unfit_in(reader: Any) -> Iterator[Unfit]:
-    """All that is read nowhere, in readers of readers."""
-    if isinstance(reader, Unfit):
+def _unfit_in(reader: Any) -> Iterator[Unfit | Required]:
+    """All that is read nowhere, in readers of readers, and what is required and never there."""
+    if isinstance(reader, Unfit) or (isinstance(reader, Required) and isinstance(reader.inner, Absent)):
         yield reader
     elif isinstance(reader, tuple):
         for part in reader:

@@ -9,7 +9,7 @@ or has a key twice, is counted as such with the place of the first few.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -18,6 +18,7 @@ __all__ = ["MAX_PLACES", "Node", "Numbers", "SampledValues", "sample_values"]
 
 MAX_PLACES = 3
 MAX_DEPTH = 60
+DIGITS = 17
 _KINDS: tuple[tuple[type, str], ...] = ((bool, "bool"), (int, "int"), (Decimal, "fraction"), (str, "text"))
 
 
@@ -27,12 +28,15 @@ class _NotOurs(ValueError):
 
 @dataclass(slots=True)
 class Numbers:
-    """Bounds of the numbers at a path: digits before and after the point, the smallest and the largest."""
+    """Bounds of the numbers at a path: digits before and after the point, the smallest and the largest; and whether
+    one of them has more digits than a double keeps.
+    """
 
     whole: int = 0
     scale: int = 0
     low: Decimal | None = None
     high: Decimal | None = None
+    beyond_double: bool = False
 
     def add(self, value: Decimal) -> None:
         if not value.is_finite():
@@ -42,12 +46,14 @@ class Numbers:
         self.whole = max(self.whole, value.adjusted() + 1 if value else 1)
         self.low = value if self.low is None else min(self.low, value)
         self.high = value if self.high is None else max(self.high, value)
+        self.beyond_double |= _beyond_double(value)
 
     def take(self, other: Numbers) -> None:
         """The bounds of both."""
         self.whole, self.scale = max(self.whole, other.whole), max(self.scale, other.scale)
         self.low = min((n for n in (self.low, other.low) if n is not None), default=None)
         self.high = max((n for n in (self.high, other.high) if n is not None), default=None)
+        self.beyond_double |= other.beyond_double
 
 
 @dataclass(slots=True)
@@ -124,6 +130,10 @@ class Node:
             self.elements.settle(self.elements.seen)
 
 
+def _itself(value: dict[str, Any]) -> dict[str, Any]:
+    return value
+
+
 @dataclass(slots=True)
 class SampledValues:
     """A sample. ``refused`` counts values that give no row whatever the schema, by why, with their first places."""
@@ -138,8 +148,13 @@ class SampledValues:
         self.refused[why] = (count + 1, places if len(places) >= MAX_PLACES else [*places, place])
 
 
-def sample_values(sample: Iterable[tuple[str, bytes | None]]) -> SampledValues:
-    """Look at record values, each with its place (``orders[3]@17``)."""
+def sample_values(
+    sample: Iterable[tuple[str, bytes | None]], row_of: Callable[[dict[str, Any]], dict[str, Any] | None] = _itself
+) -> SampledValues:
+    """Look at record values, each with its place (``orders[3]@17``).
+
+    :param row_of: what of an object is looked at; nothing, if it gives ``None``
+    """
     found = SampledValues(root=Node())
     for place, value in sample:
         found.values += 1
@@ -162,10 +177,18 @@ def sample_values(sample: Iterable[tuple[str, bytes | None]]) -> SampledValues:
                 found.refuse("is no JSON object", place)
             elif _depth(parsed) > MAX_DEPTH:
                 found.refuse(f"is nested deeper than {MAX_DEPTH}", place)
-            else:
-                found.root.add(parsed, place)
+            elif (row := row_of(parsed)) is not None:
+                found.root.add(row, place)
     found.root.settle(found.root.seen)
     return found
+
+
+def _beyond_double(value: Decimal) -> bool:
+    """Does a double change the number, so that it shows? 17 digits tell any double from its neighbours."""
+    _, digits, exponent = value.as_tuple()
+    if exponent == 0:
+        return len(digits) > DIGITS - 2 and Decimal(float(value)) != value
+    return len(digits) > DIGITS and len("".join(map(str, digits)).strip("0")) > DIGITS
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -137,7 +137,7 @@ class ColumnStep:
     def _wanted(self, folded: FoldedLog, metadata: TableMetadata, ranges: Coverage) -> Wanted:
         landing = self.session.landing
         seen = _unknown_places(self.session, folded, metadata)
-        return source_for(landing.format_options, self.session.kafka).wanted(metadata.schema(), ranges, seen)
+        return source_for(landing, self.session.kafka).wanted(metadata.schema(), ranges, seen)
 
 
 def evolve(session: LandingSession, look: ColumnLook, decision: Decision | None = None) -> tuple[Change, ...]:
@@ -175,7 +175,7 @@ def _refused(landing: Landing, look: ColumnLook, plan: Plan) -> Plan:
     why = Refuse(
         state=RefusalState.INCOMPATIBLE,
         reason=f"{landing.table}: {_some(look.found.misfits)}, by {look.wanted.told_by}",
-        clears='a column of a type that takes them, on_incompatible="dead_letter", or a person who has the landing go '
+        clears='a column that takes them, on_incompatible="dead_letter", or a person who has the landing go '
         f"on behind these records (`{RESET_OFFSETS}`)",
     )
     nothing = empty_plan(plan.landing, plan.lane, plan.spec_version, plan.asked_at, why)
@@ -188,9 +188,9 @@ def _changes(landing: Landing, wanted: Wanted, metadata: TableMetadata) -> tuple
 
 def _held_against(landing: Landing, metadata: TableMetadata, wanted: Wanted) -> Evolution:
     # With what decodes records, whose loading a plan that does not look at any is spared.
-    from airflow_provider_lakecommit.spark.decoders import filled_elsewhere
+    from airflow_provider_lakecommit.spark.decoders import filled_beside_rows
 
-    skip = filled_elsewhere(landing)
+    skip = filled_beside_rows(landing)
     found = evolution(
         metadata.schema(),
         wanted.columns,

@@ -27,7 +27,7 @@ from pyiceberg.types import IcebergType, NestedField, StringType, StructType, Ti
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.declared.names import meant
-from airflow_provider_lakecommit.declared.unwrap import DELETED, PAYLOAD
+from airflow_provider_lakecommit.declared.unwrap import DELETED, IMAGES, PAYLOAD
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, put_back
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
@@ -39,7 +39,6 @@ NO_CHANGE = "no_change"
 TRUNCATED = "truncated"
 """The kind of rejects that say that all rows of a table are gone."""
 Make = Callable[[Schema, FormatOptions], Decoder]
-_IMAGES = {"c": "after", "r": "after", "u": "after", "d": "before"}
 _BEFORE, _AFTER = "before", "after"
 _TELLING = ("op", "ddl", "status")
 """Fields by which is told what a value is."""
@@ -153,7 +152,7 @@ class UnwrapDecoder:
         rejects = {
             i: _no_row(op, {name: parts[name][i].as_py() for name in ("ddl", "status")})
             for i, op in enumerate(ops)
-            if op not in _IMAGES or lacks_image[i]
+            if op not in IMAGES or lacks_image[i]
         }
         columns = {f.name: _within(image, f.name) for f in self._row}
         for name, path in self._taken.items():
@@ -191,8 +190,8 @@ def _no_row(op: str | None, told: Mapping[str, str | None]) -> Reject:
     """Why a value gives no row."""
     if op == "t":
         return Reject(index=0, kind=TRUNCATED, column=None, reason="op t: all rows of the source's table were removed")
-    if op in _IMAGES:
-        image = _IMAGES[op]
+    if op in IMAGES:
+        image = IMAGES[op]
         hint = "; the source tells no row of a delete (in PostgreSQL: REPLICA IDENTITY)" if op == "d" else ""
         return Reject(index=0, kind=NO_CHANGE, column=None, reason=f"op {op} has no `{image}`{hint}")
     if op == "m":

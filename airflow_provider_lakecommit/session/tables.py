@@ -123,7 +123,7 @@ def _wanted(session: LandingSession, name: str) -> tuple[Schema, PartitionSpec, 
     landing = session.landing
     if role_of(landing.destinations, name) is Role.DEAD_LETTERS:
         return DEAD_LETTER_SCHEMA, UNPARTITIONED_PARTITION_SPEC, {}, UNSORTED_SORT_ORDER
-    create = _create_section(landing, create_of(landing, name, session.kafka))
+    create = _create_section(landing, create_of(landing, name, session.kafka, session.log))
     made = create_from_spec(create)
     return *made, sort_order_from_spec(create, made[0])
 

@@ -32,7 +32,7 @@ from airflow_provider_lakecommit.records.unwrap import UnwrapDecoder
 from airflow_provider_lakecommit.spark.key_columns import key_columns, registry_for
 from airflow_provider_lakecommit.spark.metadata import mistyped
 
-__all__ = ["block_decoder", "check_rules", "check_schema", "filled_elsewhere"]
+__all__ = ["block_decoder", "check_rules", "check_schema", "filled_beside_rows", "filled_elsewhere"]
 
 Kafka = Mapping[str, Any]
 
@@ -101,6 +101,12 @@ def _router(landing: Landing, route: Route, decoders: Mapping[str, Decoder], kaf
     plain = replace(options, unknown_fields="ignore")
     row = UnwrapDecoder(lambda of, to: _decoder(landing, of, to, kafka), field_schema([route.field]), {}, plain)
     return Router(route, row, decoders)
+
+
+def filled_beside_rows(landing: Landing) -> Set[str]:
+    """Top-level columns that no field of a record's row fills, though it may have their names."""
+    envelope = frozenset[str]() if landing.unwrap is None else columns_of_unwrap(landing.unwrap).keys()
+    return filled_elsewhere(landing) | envelope
 
 
 def _row_decoder(landing: Landing, table: str, schema: Schema, kafka: Kafka | None) -> Decoder:

@@ -3,7 +3,8 @@
 
 Contract: a topic's subject is ``TOPIC-value``, unless ``create`` states another one. The newest version is asked for
 each time it is needed, and never when records are read: these name their schemas themselves. What a format knows of
-columns is one entry of :data:`COLUMNS`.
+columns is one entry of :data:`COLUMNS`. Columns of a table that is made by it are optional at every level: what writers
+have to write from this version on, records of earlier and later ones may lack.
 
 Failure story: a subject that is not there, or is of a format without an entry, is a
 :class:`~airflow_provider_lakecommit.exceptions.SpecError` that names it; a registry that is away is its own error.
@@ -11,11 +12,16 @@ Failure story: a subject that is not there, or is of a format without an entry, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg.schema import Schema
+from pyiceberg.types import StructType
+
+from airflow_provider_lakecommit.evolve.changes import UNLIMITED, TableSide, evolution
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.registry.client import SchemaRegistry, needed, registry_of
 from airflow_provider_lakecommit.registry.schemas import RegisteredSchema, UnknownSchemaError
@@ -33,6 +39,9 @@ COLUMNS = {
 """What makes columns of a schema, by its kind, ``module:name``; called with a schema, and with the ``message`` that the
 landing names, if it does. It gives them, or raises :class:`~airflow_provider_lakecommit.formats.decoder.Refusal`.
 """
+
+
+_STATE = "state `create.schema` as a list"
 
 
 def subjects_of(landing: Landing, table: str | None = None) -> tuple[str, ...]:
@@ -75,10 +84,14 @@ def registered_columns(schema: RegisteredSchema, subject: str, message: str = ""
     return found
 
 
-def create_of(landing: Landing, table: str, kafka: Mapping[str, Any]) -> Mapping[str, Any]:
+def create_of(
+    landing: Landing, table: str, kafka: Mapping[str, Any], log: Callable[[str], object]
+) -> Mapping[str, Any]:
     """The section ``create`` of a table of a landing, its columns those of the registry's newest version if it says so.
 
-    :raises SpecError: there is no such subject, or topics of the landing have columns that differ
+    :param log: told of fields that no column can hold
+    :raises SpecError: there is no such subject, topics of the landing have columns that differ, or a column cannot have
+        its field's name
     :raises RegistryError: the registry does not answer
     """
     create = landing.create_of(table) or {}
@@ -88,12 +101,32 @@ def create_of(landing: Landing, table: str, kafka: Mapping[str, Any]) -> Mapping
     columns: dict[str, dict[str, Any]] = {}
     for subject in subjects_of(landing, table):
         for column in registered_columns(newest(registry, subject), subject, landing.message):
-            made = column.to_dict()
             if column.type is None:
+                log(f"{table}: no column for field {column.name} of subject {subject}: {'; '.join(column.notes)}")
                 continue
+            made = _optional(column.to_dict())
             if columns.setdefault(column.name, made) != made:
                 raise SpecError(
                     f"landing {landing.name!r}: column {column.name} of subject {subject} is {made}, of another topic "
-                    f"{columns[column.name]}: state `create.schema` as a list, or `create.subject`"
+                    f"{columns[column.name]}: {_STATE}, or `create.subject`"
                 )
-    return {**{k: v for k, v in create.items() if k != "subject"}, "schema": list(columns.values())}
+    made_of = {**{k: v for k, v in create.items() if k != "subject"}, "schema": list(columns.values())}
+    _check_names(landing, made_of)
+    return made_of
+
+
+def _optional(made: Any) -> Any:
+    """A column that no record need have, with all that is in it: older records may lack what the newest version has."""
+    if isinstance(made, Mapping):
+        return {key: _optional(part) for key, part in made.items() if key != "required"}
+    return [_optional(part) for part in made] if isinstance(made, list) else made
+
+
+def _check_names(landing: Landing, create: Mapping[str, Any]) -> None:
+    """Refuse what no landing would add to a table.
+
+    :raises SpecError: naming each
+    """
+    columns = create_from_spec({"schema": create["schema"]})[0].as_struct() if create["schema"] else StructType()
+    if wrong := evolution(Schema(), columns, widen=False, side=TableSide(version=3), limits=UNLIMITED).left_out:
+        raise SpecError(f"landing {landing.name!r}: {'; '.join(map(str, wrong))}: {_STATE}")

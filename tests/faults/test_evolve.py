@@ -20,6 +20,7 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, StringType
 from airflow_provider_lakecommit.committer.summary import record_of
 from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
 from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.dead_letters.letters import Selection
@@ -329,16 +330,59 @@ class TestWhatDoesNotFit:
             assert opened.plan.refused is RefusalState.INCOMPATIBLE
             assert opened.plan.left == 1
             assert "column n is int in the table and a text in 1" in str(opened.plan.reason)
-            assert 'cleared by a column of a type that takes them, on_incompatible="dead_letter"' in str(
-                opened.plan.reason
-            )
-            world.close(run, opened)
+            assert 'cleared by a column that takes them, on_incompatible="dead_letter"' in str(opened.plan.reason)
+            closed = world.close(run, opened)
+            assert closed.stopped == opened.plan.reason
+            commit = Commit.from_dict(closed.to_dict())
+            assert decide(Ended(plan="success", groups={}, commit="skipped", closed=commit)).verdict == "failed"
         assert "extra" not in table_of(world).schema().column_names, "nothing is changed for a window that is refused"
         world.landing = replace(world.landing, on_incompatible="dead_letter")
         world.settle()
         world.check(Counter([1]))
         assert len(world.rows("shop.dead")) == 1
         check_verified(world)
+
+    def test_a_required_column_without_a_value_stops_it_too(self, make_world: Make, produce: Produce) -> None:
+        world = make_world(create=PLAIN, evolve="add", on_incompatible="stop")
+        produce(world.landing.topics, values({"id": 1}, {"id": 2}))
+        world.run()
+        produce(world.landing.topics, [("3", '{"n": 3}'), ("4", '{"id": null, "n": 4}'), ("5", '{"id": 5}')])
+        reason = str(world.open("stop").plan.reason)
+        assert "column id is required long in the table and missing or null in 2 in the records" in reason
+
+
+def test_names_that_would_keep_others_from_reading_the_table_are_left_out(make_world: Make, produce: Produce) -> None:
+    """And what else the same records bring is added. Which names these are, Spark has told: `test_engine_evolve.py`."""
+    world = make_world(create={**PLAIN, "partition_by": ["bucket(2, id)"]}, evolve="add")
+    produce(world.landing.topics, values({"id": 1, "_file": "x", "id_bucket": 7, "extra": 1}))
+    world.settle()
+    assert [f.name for f in table_of(world).schema().fields] == ["id", "n", "extra"]
+    text = " ".join(world.lines)
+    assert "_file is not added: Iceberg has a metadata column of that name" in text
+    assert "id_bucket is not added: a partition field of the table has that name" in text
+
+
+def test_columns_follow_the_rows_of_change_envelopes(make_world: Make, produce: Produce) -> None:
+    schema = [*PLAIN["schema"], {"name": "_op", "type": "string"}]
+    world = make_world(create={"schema": schema}, evolve="widen", unwrap="debezium", dead_letter_max_ratio=1.0)
+
+    def change(op: str, before: Any, after: Any) -> tuple[str, str]:
+        value = {"op": op, "before": before, "after": after, "source": {"lsn": 1}}
+        return "1", json.dumps({"schema": {}, "payload": value} if op == "u" else value)
+
+    produce(world.landing.topics, [change("c", None, {"id": 1, "n": 1})])
+    world.run()
+    new = {"id": 1, "n": 1 << 40, "note": "x", "_op": 5, "lines": [{"sku": "a"}]}
+    produce(
+        world.landing.topics, [change("u", {"id": 1, "n": 1}, new), change("d", new, None), change("t", None, None)]
+    )
+    world.settle()
+    assert [f.name for f in table_of(world).schema().fields] == ["id", "n", "_op", "note", "lines"]
+    rows = {row["_op"]: row for row in world.rows()}
+    assert (rows["c"]["n"], rows["c"]["note"]) == (1, None)
+    assert [(rows[op]["n"], rows[op]["note"], rows[op]["lines"]) for op in "ud"] == [(1 << 40, "x", [{"sku": "a"}])] * 2
+    assert [row["kind"] for row in world.rows("shop.dead")] == ["truncated"]
+    check_verified(world)
 
 
 def test_a_catalog_that_refuses_is_named_and_the_landing_goes_on(

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import fastavro
 import pytest
 
-from airflow_provider_lakecommit.exceptions import RegistryError
+from airflow_provider_lakecommit.evolve.paths import paths_in
+from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.registry.settings import with_registry
 from tests.fakes.registry import FakeRegistry
 from tests.support.avro_shapes import encoded
@@ -128,6 +131,122 @@ def test_an_alias_finds_its_column_and_makes_none(world: World, produce: Produce
     world.settle()
     assert "land" not in table_of(world).schema().column_names
     assert [row["country"] for row in world.rows()] == ["DE"]
+
+
+def test_of_two_fields_with_one_alias_the_second_is_a_column_of_its_own(
+    world: World, produce: Produce, fake: FakeRegistry
+) -> None:
+    renamed = record("Order", id="int")
+    renamed["fields"] += [{"name": name, "type": "string", "aliases": ["country"]} for name in ("land", "pays")]
+    send(world, produce, fake, renamed, {"id": 1, "land": "DE", "pays": "FR"})
+    world.settle()
+    assert [(row["country"], row["pays"]) for row in world.rows()] == [("DE", "FR")]
+
+
+def test_a_required_column_that_a_schema_lacks_stops_the_landing_where_that_is_said(
+    world: World, produce: Produce, fake: FakeRegistry
+) -> None:
+    send(world, produce, fake, record("Order", country="string"), {"country": "DE"})
+    world.landing = replace(world.landing, on_incompatible="stop")
+    reason = str(world.open("stop").plan.reason)
+    assert "column id is required int in the table and missing in the records" in reason
+
+
+def test_a_required_column_that_the_readers_schema_fills_fits(
+    world: World, produce: Produce, fake: FakeRegistry
+) -> None:
+    asked = record("Order", country="string")
+    asked["fields"].append({"name": "id", "type": "int", "default": 7})
+    world.landing = replace(world.landing, on_incompatible="stop", reader_schema=json.dumps(asked))
+    send(world, produce, fake, record("Order", country="string"), {"country": "DE"})
+    world.settle()
+    assert [(row["id"], row["country"]) for row in world.rows()] == [(7, "DE")]
+
+
+def test_a_registry_that_nobody_named_is_asked_for_in_the_landings_name(
+    world: World, produce: Produce, fake: FakeRegistry
+) -> None:
+    send(world, produce, fake, OLD, {"id": 1, "country": "DE"})
+    world.kafka = {"bootstrap.servers": world.kafka["bootstrap.servers"]}
+    with pytest.raises(SpecError, match="landing 'rows': records of format avro name their schema in a registry"):
+        world.open("run")
+
+
+def envelope(row: dict[str, Any]) -> dict[str, Any]:
+    """As Debezium's converter registers it: both images are of one named type."""
+    return record("Envelope", before=["null", row], after=["null", row["name"]], op="string")
+
+
+def test_columns_follow_the_rows_of_envelopes(
+    make_world: Callable[..., World], produce: Produce, fake: FakeRegistry
+) -> None:
+    create = {"schema": [{"name": "id", "type": "int"}, {"name": "_op", "type": "string"}]}
+    stated = {"partitions": 1, "format": "avro", "unwrap": "debezium", "evolve": "widen", "create": create}
+    world = make_world(**stated)
+    world.kafka = with_registry(world.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5})
+    old, new = record("Value", id="int"), record("Value", id="long", note=["null", "string"], _op="int", _pos="int")
+
+    def change(schema: dict[str, Any], **value: Any) -> bytes:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, fastavro.parse_schema(envelope(schema)), value)
+        return b"\x00" + fake.register("orders-value", envelope(schema)).to_bytes(4) + out.getvalue()
+
+    produce(world.landing.topics, [change(old, before=None, after={"id": 1}, op="c")], 0)
+    world.run()
+    row = {"id": 1 << 40, "note": "x", "_op": 1, "_pos": 1}
+    produce(world.landing.topics, [change(new, before=None, after=row, op="u"), change(new, before=row, op="d")], 0)
+    world.settle()
+    kinds = {f.name: str(f.field_type) for f in table_of(world).schema().fields}
+    assert kinds == {"id": "long", "_op": "string", "note": "string"}
+    assert sorted((row["id"], row["_op"], row["note"]) for row in world.rows()) == [
+        (1, "c", None),
+        (1 << 40, "d", "x"),
+        (1 << 40, "u", "x"),
+    ]
+    assert any("_pos is not added: Iceberg has a metadata column" in line for line in world.lines)
+    check_verified(world)
+
+
+class TestATableByTheRegistry:
+    """Made by a subject's newest version, which the topic's records may not have yet."""
+
+    @pytest.fixture
+    def world(self, make_world: Callable[..., World], fake: FakeRegistry) -> World:
+        made = make_world(partitions=1, format="avro", create={"schema": "registry", "subject": "orders-value"})
+        made.kafka = with_registry(made.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5})
+        return made
+
+    def test_has_columns_that_older_records_lack_and_takes_these(
+        self, world: World, produce: Produce, fake: FakeRegistry
+    ) -> None:
+        send(world, produce, fake, OLD, {"id": 1, "country": "DE"})
+        who = record("Who", name="string")
+        newest = record("Order", id="long", country="string", who=who, tags={"type": "array", "items": "string"})
+        fake.register("orders-value", newest)
+        world.settle()
+        schema = table_of(world).schema()
+        assert [f.name for f in schema.fields] == ["id", "country", "who", "tags"]
+        assert not [path for path, field in paths_in(schema.fields) if field.required]
+        assert [(row["id"], row["who"], row["tags"]) for row in world.rows()] == [(1, None, None)]
+
+    @pytest.mark.parametrize(
+        ("more", "why"),
+        [({"_file": "string"}, "_file is not added: Iceberg has a metadata"), ({"ID": "int"}, "in case only")],
+    )
+    def test_is_not_made_with_names_that_no_table_should_have(
+        self, world: World, produce: Produce, fake: FakeRegistry, more: dict[str, Any], why: str
+    ) -> None:
+        fake.register("orders-value", record("Order", id="long", **more))
+        with pytest.raises(SpecError, match=rf"landing 'rows': .*{why}.*state `create.schema` as a list"):
+            world.open("run")
+
+    def test_is_made_without_what_no_column_holds_and_says_so(
+        self, world: World, produce: Produce, fake: FakeRegistry
+    ) -> None:
+        fake.register("orders-value", record("Order", id="long", nothing="null"))
+        world.run()
+        assert [f.name for f in table_of(world).schema().fields] == ["id"]
+        assert any("no column for field nothing of subject orders-value" in line for line in world.lines)
 
 
 def test_schemas_that_are_none_are_for_the_tasks_to_reject(world: World, produce: Produce, fake: FakeRegistry) -> None:

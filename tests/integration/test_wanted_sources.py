@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,13 +15,14 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
 
-from airflow_provider_lakecommit.core.formats import SCHEMA_SOURCES, FormatOptions
+from airflow_provider_lakecommit.core.formats import SCHEMA_SOURCES
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.evolve.changes import Added, Widened, evolution
 from airflow_provider_lakecommit.evolve.records import FramedRecordsSource, RecordsSource
 from airflow_provider_lakecommit.evolve.wanted import Wanted, WantedSource, source_for
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 from airflow_provider_lakecommit.kafka.sample import records_at
+from airflow_provider_lakecommit.landing import Landing
 
 pytestmark = pytest.mark.integration
 
@@ -30,6 +32,7 @@ TABLE = Schema(
     NestedField(2, "n", IntegerType(), required=False),
     NestedField(3, "ts", TimestamptzType(), required=False),
 )
+LANDING = Landing(name="rows", topics="rows", table="shop.rows")
 FRAME = b"\x00" + (7).to_bytes(4)
 
 
@@ -40,7 +43,7 @@ class NewestWriter:
 
     newest: Mapping[str, IcebergType] = {"id": LongType(), "n": LongType(), "ts": StringType(), "extra": StringType()}
 
-    def __init__(self, _options: FormatOptions, _kafka: Mapping[str, Any]) -> None:
+    def __init__(self, _landing: Landing, _kafka: Mapping[str, Any]) -> None:
         pass
 
     def wanted(self, schema: Schema, ranges: Coverage, seen: Coverage) -> Wanted:
@@ -69,7 +72,7 @@ def ranges(make: type[WantedSource], make_topic: Callable[..., str], produce: Ca
 def test_what_records_have_and_the_table_lacks_is_wanted(
     make: type[WantedSource], ranges: Coverage, bootstrap: str
 ) -> None:
-    found = make(FormatOptions(), {"bootstrap.servers": bootstrap}).wanted(TABLE, ranges, Coverage())
+    found = make(LANDING, {"bootstrap.servers": bootstrap}).wanted(TABLE, ranges, Coverage())
     assert found.misfits == ()
     assert evolution(TABLE, found.columns, widen=True).changes == (
         Widened(path=("n",), before=IntegerType(), after=LongType()),
@@ -88,7 +91,7 @@ def test_for_a_table_that_has_all_of_it_nothing_is_to_be_done(
         NestedField(4, "extra", StringType(), required=False),
         NestedField(5, "more", StringType(), required=False),
     )
-    found = make(FormatOptions(), {"bootstrap.servers": bootstrap}).wanted(table, ranges, Coverage())
+    found = make(LANDING, {"bootstrap.servers": bootstrap}).wanted(table, ranges, Coverage())
     assert evolution(table, found.columns, widen=True) == evolution(table, StructType(), widen=True)
     assert (found.misfits, found.left_out) == ((), ())
 
@@ -100,7 +103,7 @@ def test_brokers_that_do_not_answer_are_an_error_and_no_empty_answer(
     monkeypatch.setattr("airflow_provider_lakecommit.evolve.records.SECONDS", 1.0)
     gone = Coverage.of([(SourcePartition("orders", 0, "id"), OffsetRange(0, 10))])
     with pytest.raises(SourceUnavailableError, match="reading orders"):
-        made(FormatOptions(), {"bootstrap.servers": "127.0.0.1:1"}).wanted(TABLE, gone, Coverage())
+        made(LANDING, {"bootstrap.servers": "127.0.0.1:1"}).wanted(TABLE, gone, Coverage())
 
 
 def test_ranges_of_markers_alone_are_a_sample_of_nothing(
@@ -109,13 +112,13 @@ def test_ranges_of_markers_alone_are_a_sample_of_nothing(
     topic = make_topic(1)
     produce(topic, [("1", "{}")], transactional=True, outcome="abort")
     ranges = Coverage.of([(SourcePartition(topic, 0, "id"), OffsetRange(0, 2))])
-    found = RecordsSource(FormatOptions(), {"bootstrap.servers": bootstrap}).wanted(TABLE, ranges, Coverage())
+    found = RecordsSource(LANDING, {"bootstrap.servers": bootstrap}).wanted(TABLE, ranges, Coverage())
     assert found.columns.fields == ()
 
 
 def test_each_format_that_has_a_source_names_one_that_can_be_made() -> None:
     for name in SCHEMA_SOURCES:
-        assert callable(source_for(FormatOptions(format=name), {}).wanted)
+        assert callable(source_for(replace(LANDING, format=name), {}).wanted)
 
 
 def test_single_records_are_read_wherever_they_lie(

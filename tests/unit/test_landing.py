@@ -263,9 +263,9 @@ class TestSpecVersion:
         assert landing(**EVOLVE).spec_version == landing().spec_version
         assert landing(**EVOLVE).to_dict() == {**LEAST, **EVOLVE}
 
-    @pytest.mark.parametrize("beside", [{"route": FULL["route"]}, WITH_SQL, {"unwrap": "debezium"}])
+    @pytest.mark.parametrize("beside", [{"route": FULL["route"]}, WITH_SQL])
     def test_columns_follow_the_records_only_where_these_are_the_rows(self, beside: dict[str, Any]) -> None:
-        with pytest.raises(SpecError, match=r"evolve: with `(route|transform|unwrap)`, records do not tell"):
+        with pytest.raises(SpecError, match=r"evolve: with `(route|transform)`, records do not tell"):
             landing(**EVOLVE, **beside)
 
     def test_a_default_that_is_written_out_does_not(self) -> None:

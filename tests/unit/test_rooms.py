@@ -137,12 +137,16 @@ RULES = (
     rule("connector", "core places redaction wire kafka iceberg committer", nowhere=AIRFLOW | SPARK),
     rule("connector/group_log", only=NOTHING),
     rule("connector/judge", "core places", only=NOTHING),
-    rule("evolve", "core registry kafka iceberg formats avro protobuf committer", nowhere=AIRFLOW | SPARK),
+    rule(
+        "evolve",
+        "core declared landing registry kafka iceberg formats avro protobuf committer",
+        nowhere=AIRFLOW | SPARK,
+    ),
     *(
-        rule(f"evolve/{module}", nowhere=KAFKA | frozenset({"pyarrow"}))
+        rule(f"evolve/{module}", "declared", nowhere=KAFKA | frozenset({"pyarrow"}))
         for module in ("changes", "names", "paths", "schema")
     ),
-    rule("subjects", "core registry formats landing", nowhere=AIRFLOW | SPARK | KAFKA),
+    rule("subjects", "core registry iceberg formats evolve landing", nowhere=AIRFLOW | SPARK | KAFKA),
     rule(
         "session",
         "redaction signing core planning places shown wire landing kafka iceberg parquet spark committer evolve "

@@ -29,7 +29,8 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from airflow_provider_lakecommit.evolve.changes import Added, Evolution, Limits, TableSide, Widened, evolution
+from airflow_provider_lakecommit.evolve.changes import Added, Evolution, Limits, TableSide, Widened, evolution, lacking
+from airflow_provider_lakecommit.evolve.names import RESERVED
 from airflow_provider_lakecommit.evolve.paths import Path, dotted, parts_of, paths_in
 from airflow_provider_lakecommit.evolve.schema import evolved_schema
 from tests.support.effort import examples
@@ -146,6 +147,29 @@ def test_of_a_struct_that_is_new_only_what_can_be_a_column_is_added() -> None:
     found = new("x", StructType(*inner))
     assert [str(c) for c in found.changes] == ["add x struct<ok: optional long>"]
     assert [one.column for one in found.left_out] == ["x.OK", "x.a.b"]
+
+
+@pytest.mark.parametrize("name", [*sorted(RESERVED), "_FILE"])
+def test_a_name_that_iceberg_gives_to_metadata_is_left_out_at_the_top_alone(name: str) -> None:
+    wanted = StructType(optional(name, LongType()), optional("s", StructType(optional(name, LongType()))))
+    found = evolution(Schema(), wanted, widen=False)
+    assert [str(change) for change in found.changes] == [f"add s struct<{name}: optional long>"]
+    assert f"{name} is not added: Iceberg has a metadata column of that name" in str(found.left_out[0])
+
+
+def test_a_name_that_a_partition_field_has_is_left_out() -> None:
+    wanted = StructType(optional("id_bucket", LongType()), optional("s", StructType(optional("id_bucket", LongType()))))
+    found = evolution(Schema(), wanted, widen=False, side=TableSide(parts=frozenset({"id_bucket"})))
+    assert [str(change) for change in found.changes] == ["add s struct<id_bucket: optional long>"]
+    assert "id_bucket is not added: a partition field of the table has that name" in str(found.left_out[0])
+
+
+def test_required_columns_that_are_not_wanted_are_named_at_every_level() -> None:
+    inner = StructType(NestedField(2, "x", LongType(), required=True), optional("y", LongType(), 3))
+    own = StructType(NestedField(1, "id", LongType(), required=True), optional("s", inner, 4), optional("t", inner, 5))
+    found = list(lacking(own, StructType(optional("s", StructType()))))
+    assert [misfit.column for misfit in found] == ["id", "s.x"]
+    assert "column id is required long in the table and missing in the records (make it optional" in str(found[0])
 
 
 def test_a_column_that_partitions_rest_on_is_not_widened() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, StructType
 
+from airflow_provider_lakecommit.evolve.envelopes import row_in
 from airflow_provider_lakecommit.evolve.paths import plain
 from airflow_provider_lakecommit.evolve.seen_types import SeenTypes, seen_types
 from airflow_provider_lakecommit.formats.sampled import sample_values
@@ -31,6 +33,7 @@ def wanted(found: SeenTypes) -> dict[str, str]:
     [
         (['{"c": 1}', '{"c": null}', "{}"], "long"),
         (['{"c": 1}', '{"c": 1.5}'], "double"),
+        (['{"c": 9007199254740992}', '{"c": 0.30000000000000004}', '{"c": 100000000000000000000.0}'], "double"),
         (['{"c": "2026-01-01"}'], "string"),
         (['{"c": true}'], "boolean"),
         (['{"c": {"a": 1}}', '{"c": {"b": "x"}}'], "struct<a: long, b: string>"),
@@ -55,6 +58,8 @@ def test_a_field_without_a_value_waits_in_silence(record: str) -> None:
         (['{"c": {"a": 1}}', '{"c": {"a": []}}'], "c.a is not added: its values disagree"),
         (['{"c": 9223372036854775808}'], "beyond a long"),
         (['{"c": 1e400}'], "beyond a double"),
+        (['{"c": 9007199254740993}', '{"c": 1.5}'], "a double would round some of its numbers"),
+        (['{"c": 0.123456789012345678}'], "a double would round some of its numbers"),
     ],
 )
 def test_a_field_whose_values_disagree_is_named_with_counts_and_places(records: list[str], why: str) -> None:
@@ -116,6 +121,30 @@ def test_a_column_of_the_table_keeps_its_type_unless_only_width_is_lacking(colum
 def test_values_that_a_column_cannot_take_are_misfits(column: str, value: str, what: str) -> None:
     found = seen({"c": column}, f'{{"c": {value}}}')
     assert what in str(found.misfits[0])
+
+
+@pytest.mark.parametrize(
+    ("record", "what"),
+    [
+        ('{"s": {"x": 1}}', "column id is required long in the table and missing or null in 1 in the records"),
+        ('{"id": null, "s": {"x": 1}}', "column id is required long"),
+        ('{"id": 1, "s": {"x": 1}}', ""),
+        ('{"id": 1}', ""),
+        ('{"id": 1, "s": {}}', "column s.x is required int"),
+    ],
+)
+def test_a_required_column_without_a_value_is_a_misfit(record: str, what: str) -> None:
+    inner = StructType(NestedField(3, "x", IntegerType(), required=True))
+    fields = NestedField(1, "id", LongType(), required=True), NestedField(2, "s", inner, required=False)
+    found = seen_types(Schema(*fields), sample_values([("t[0]@0", record.encode()), ("t[0]@1", None)]))
+    assert [what in str(misfit) for misfit in found.misfits] == ([True] if what else [])
+
+
+def test_of_envelopes_the_rows_are_looked_at() -> None:
+    change = {"op": "d", "before": {"c": 1}, "after": {"other": 1}}
+    values = (change, {"schema": {}, "payload": {"op": "u", "before": {"old": 1}, "after": {"c": 2.5}}}, {"op": "t"})
+    found = sample_values([("t[0]@0", json.dumps(v).encode()) for v in values], row_in)
+    assert wanted(seen_types(Schema(), found)) == {"c": "double"}
 
 
 def test_what_is_no_record_at_all_wants_nothing() -> None:

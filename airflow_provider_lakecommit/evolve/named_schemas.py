@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wanted columns by the schemas that a window's records name in a registry: what all formats of such records share.
+
+Contract: the schemas are those of the sampled records, each once, or the one that the landing states; what is
+registered and no record names changes no table. What a schema wants and what of it does not fit is the format's.
+Several are :mod:`~airflow_provider_lakecommit.evolve.combined`.
+
+Failure story: a schema that the registry does not have, or that is none of a record, is for the tasks to reject; a
+registry that does not answer is an error, and the plan is made again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import StructType
+
+from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.evolve.changes import LeftOut, Misfit
+from airflow_provider_lakecommit.evolve.combined import combined
+from airflow_provider_lakecommit.evolve.records import framed_value, sampled, told_of
+from airflow_provider_lakecommit.evolve.wanted import Wanted
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.registry.client import needed, registry_of
+from airflow_provider_lakecommit.registry.framing import Framed, framed
+from airflow_provider_lakecommit.registry.schemas import RegisteredSchema, UnknownSchemaError, told
+
+__all__ = ["NamedSchemasSource"]
+
+T = TypeVar("T")
+
+
+class NamedSchemasSource(ABC, Generic[T]):
+    """The :class:`~airflow_provider_lakecommit.evolve.wanted.WantedSource` of a format whose records name schemas, each
+    of which comes to some ``T``.
+    """
+
+    def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
+        self._landing, self._kafka = landing, kafka
+        self._options = landing.format_options
+
+    def wanted(self, schema: Schema, ranges: Coverage, seen: Coverage) -> Wanted:
+        """By their schemas.
+
+        :raises RegistryError: it does not answer
+        :raises SpecError: the settings name none
+        """
+        told_by, written = self._stated() if self._options.schema else self._sampled(ranges, seen)
+        return combined(schema, written, self._wants, self._unfit, told_by)
+
+    def _sampled(self, ranges: Coverage, seen: Coverage) -> tuple[str, list[T]]:
+        values = [v for _, v in sampled(self._kafka, ranges, seen, framed_value) if v is not None]
+        groups = framed(values).groups
+        by = f"{', '.join(told(g.key) for g in groups) or 'no schema'} of {told_of(len(values), ranges, seen)}"
+        named = (one for group in groups for one in self._of(group, values))
+        return by, list(dict.fromkeys(named))
+
+    def _of(self, group: Framed, values: Sequence[bytes]) -> Iterator[T]:
+        registry = needed(registry_of(self._kafka), self._landing.name, self._landing.format)
+        try:
+            found = registry.schema(group.key)
+        except UnknownSchemaError:
+            return
+        if found.kind == WITH_REGISTRY[self._landing.format]:
+            yield from self._named(found, group, values)
+
+    @abstractmethod
+    def _stated(self) -> tuple[str, list[T]]:
+        """What the landing states, and how to call it."""
+
+    @abstractmethod
+    def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterable[T]:
+        """What records of a schema are; nothing, if it is none of records."""
+
+    @abstractmethod
+    def _wants(self, schema: Schema, written: T) -> tuple[StructType, list[LeftOut]]:
+        """The columns that one of them wants, and what of it cannot be one."""
+
+    @abstractmethod
+    def _unfit(self, schema: Schema, written: T) -> Iterable[Misfit]:
+        """What of one of them does not fit."""
