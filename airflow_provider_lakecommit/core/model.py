@@ -249,10 +249,10 @@ class SliceReport:
     """One attempt's report on one slice: finished (``tables`` and ``spans``), or ``blocked``/``failed`` with the reason
     and no tables. ``bytes`` are those of the record values, ``rules`` those by which rows and rejects were told apart
     (:mod:`~airflow_provider_lakecommit.core.rules`), ``rejects`` counts them by kind and column, ``reject_reason`` is
-    that of most, ``unknown_at`` has topic, partition and offset of the first record with a field that the table lacks;
-    reports of earlier releases lack these and ``cost``. One that is blocked may have been read in part
-    only: then its counts are of that part. ``whole`` is the slice that the attempt was made at, if it ended early and
-    this is how far it came. ``coverage`` is that of the spans.
+    that of most, ``unknown_at`` has topic, partition and offset of the first record with a field that the table lacks,
+    or a value that its column does not take; reports of earlier releases lack these and ``cost``. One that is blocked
+    may have been read in part only: then its counts are of that part. ``whole`` is the slice that the attempt was made
+    at, if it ended early and this is how far it came. ``coverage`` is that of the spans.
     """
 
     slice_id: UUID

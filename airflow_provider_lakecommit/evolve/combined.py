@@ -26,21 +26,23 @@ T = TypeVar("T")
 def combined(
     schema: Schema,
     written: Sequence[T],
+    before: Sequence[T],
     wants: Callable[[Schema, T], tuple[StructType, Iterable[LeftOut]]],
     unfit: Callable[[Schema, T], Iterable[Misfit]],
     told_by: str,
 ) -> Wanted:
     """What all of them want of a table.
 
+    :param before: those of records that have had their fate, of which is not asked what does not fit
     :param wants: the columns that one of them wants, and what of it cannot be one
     :param unfit: what of one of them does not fit
     """
     left_out, misfits, now = list[LeftOut](), list[Misfit](), schema
-    for one in written:
+    for one, judged in (*((one, True) for one in written), *((one, False) for one in before if one not in written)):
         columns, without = wants(now, one)
         found = evolution(now, columns, widen=True, limits=UNLIMITED)
         left_out += [*without, *found.left_out]
-        misfits += found.misfits
+        misfits += found.misfits if judged else ()
         now = evolved_schema(now, found.changes, last_id=max(now.field_ids, default=0), schema_id=0)
     misfits += [misfit for one in written for misfit in unfit(now, one)]
     return Wanted(

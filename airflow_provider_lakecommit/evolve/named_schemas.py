@@ -49,15 +49,17 @@ class NamedSchemasSource(ABC, Generic[T]):
         :raises RegistryError: it does not answer
         :raises SpecError: the settings name none
         """
-        told_by, written = self._stated() if self._options.schema else self._sampled(ranges, seen)
-        return combined(schema, written, self._wants, self._unfit, told_by)
+        if self._options.schema:
+            told_by, stated = self._stated()
+            return combined(schema, stated, (), self._wants, self._unfit, told_by)
+        samples = sampled(self._kafka, ranges, seen, framed_value)
+        own, before = ([v for _, v in sample if v is not None] for sample in samples)
+        names = ", ".join(told(group.key) for group in framed(own + before).groups) or "no schema"
+        told_by = f"{names} of {told_of(len(own) + len(before), ranges, seen)}"
+        return combined(schema, self._schemas(own), self._schemas(before), self._wants, self._unfit, told_by)
 
-    def _sampled(self, ranges: Coverage, seen: Coverage) -> tuple[str, list[T]]:
-        values = [v for _, v in sampled(self._kafka, ranges, seen, framed_value) if v is not None]
-        groups = framed(values).groups
-        by = f"{', '.join(told(g.key) for g in groups) or 'no schema'} of {told_of(len(values), ranges, seen)}"
-        named = (one for group in groups for one in self._of(group, values))
-        return by, list(dict.fromkeys(named))
+    def _schemas(self, values: Sequence[bytes]) -> list[T]:
+        return list(dict.fromkeys(one for group in framed(values).groups for one in self._of(group, values)))
 
     def _of(self, group: Framed, values: Sequence[bytes]) -> Iterator[T]:
         registry = needed(registry_of(self._kafka), self._landing.name, self._landing.format)

@@ -3,8 +3,9 @@
 
 Contract: of the ranges that are planned, up to :data:`RECORDS` records are looked at, from the begin, the middle and
 the end of each partition; small windows are looked at whole; and the records in which tasks of earlier windows first
-met a field that the table lacks. What is too rare for that is ignored or dead-lettered by the task that meets it, as
-the landing says, and its place is reported: the next window looks there.
+met a field that the table lacks, or a value that a column did not take. What is too rare for that is ignored or
+dead-lettered by the task that meets it, as the landing says, and its place is reported: the next window looks there,
+and is not judged by it.
 
 Failure story: a sample that is cut short by time is a smaller sample; brokers that do not answer are an error.
 """
@@ -19,7 +20,7 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.evolve.envelopes import row_in
-from airflow_provider_lakecommit.evolve.seen_types import seen_types
+from airflow_provider_lakecommit.evolve.seen_types import SeenTypes, seen_types
 from airflow_provider_lakecommit.evolve.wanted import Wanted
 from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.kafka.record import headers_of
@@ -33,16 +34,18 @@ RECORDS = 3_000
 SECONDS = 15.0
 
 
-def sampled(
-    kafka: Mapping[str, Any], ranges: Coverage, seen: Coverage, value_of: ValueOf
-) -> list[tuple[str, bytes | None]]:
-    """Values with their places: a sample of the ranges, and the single records that were seen before.
+Sample = list[tuple[str, bytes | None]]
+"""Values with their places."""
+
+
+def sampled(kafka: Mapping[str, Any], ranges: Coverage, seen: Coverage, value_of: ValueOf) -> tuple[Sample, Sample]:
+    """A sample of the ranges, and the single records that were met before.
 
     :raises SourceError: the records may not be read
     :raises SourceUnavailableError: the brokers do not answer
     """
     taken = sample_of(kafka, ranges, RECORDS, seconds=SECONDS, value_of=value_of)
-    return taken + records_at(kafka, seen - ranges, seconds=SECONDS, value_of=value_of)
+    return taken, records_at(kafka, seen - ranges, seconds=SECONDS, value_of=value_of)
 
 
 def told_of(many: int, ranges: Coverage, seen: Coverage) -> str:
@@ -62,14 +65,19 @@ class RecordsSource:
 
     def wanted(self, schema: Schema, ranges: Coverage, seen: Coverage) -> Wanted:
         """By what is in them."""
-        taken = sampled(self._kafka, ranges, seen, self.value_of)
-        found = seen_types(schema, sample_values(taken, row_in) if self._unwraps else sample_values(taken))
+        own, before = sampled(self._kafka, ranges, seen, self.value_of)
+        found = self._types(schema, own + before)
+        # What was met before has had its fate.
+        misfits = self._types(schema, own).misfits if before else found.misfits
         return Wanted(
             columns=found.columns,
-            told_by=told_of(len(taken), ranges, seen),
+            told_by=told_of(len(own) + len(before), ranges, seen),
             left_out=tuple(found.left_out),
-            misfits=tuple(found.misfits),
+            misfits=tuple(misfits),
         )
+
+    def _types(self, schema: Schema, taken: Sample) -> SeenTypes:
+        return seen_types(schema, sample_values(taken, row_in) if self._unwraps else sample_values(taken))
 
 
 class FramedRecordsSource(RecordsSource):

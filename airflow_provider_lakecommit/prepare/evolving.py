@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import DecimalType, FloatType, IntegerType
 
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.log import SliceReported
@@ -48,6 +49,8 @@ MOST_LOOKED_BACK = 500
 """Records of the control log before those that the plan needs in which reports tell of unknown fields."""
 MOST_PLACES = 50
 """Of such fields, whose first records are looked at."""
+_WIDENED = (IntegerType, FloatType, DecimalType)
+"""Types of which there are wider ones."""
 MOST_NAMED = 10
 """Columns that one line names."""
 
@@ -206,8 +209,11 @@ def _held_against(landing: Landing, metadata: TableMetadata, wanted: Wanted) -> 
 
 
 def _unknown_places(session: LandingSession, folded: FoldedLog, metadata: TableMetadata) -> Coverage:
-    """Where tasks of the newest slices first met fields that the table lacks still."""
-    known = {dotted(path) for path, _ in paths_in(metadata.schema().fields)}
+    """Where tasks of the newest slices first met fields that the table lacks still, or values for which types may be
+    widened.
+    """
+    wide = _WIDENED if session.landing.evolve == "widen" else ()
+    known = {dotted(path) for path, one in paths_in(metadata.schema().fields) if not isinstance(one.field_type, wide)}
     log = session.control.read(folded.partition, max(0, folded.read_from - MOST_LOOKED_BACK))
     entries = read_entries(log.records, session.landing.name, session.lane)
     found: dict[str, tuple[SourcePartition, int]] = {}

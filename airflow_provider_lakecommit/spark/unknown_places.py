@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a slice first met each field that the table lacks: so that the next plan can look at its value.
+"""Where a slice first met each field that the table lacks, or a value that its column does not take: so that the next
+plan can look at it.
 
 Contract: the first record of each of at most :data:`MOST_PLACES` fields, by the path under which it is counted. A
 rejected record tells its place itself. Of fields that are left out only counts are known, so the block is decoded again
@@ -39,7 +40,7 @@ class UnknownPlaces:
         if self._decoder is None:
             return
         for reject in decoded.rejects:
-            if reject.kind == "unknown_field" and reject.column is not None:
+            if reject.kind in ("unknown_field", "wrong_value") and reject.column is not None:
                 self._note(reject.column, messages[reject.index])
         new = [n for n in decoded.ignored if n not in self.found and len(n) <= NAME_LENGTH]
         wanted = frozenset(new[: MOST_PLACES - len(self.found)])

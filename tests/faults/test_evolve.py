@@ -486,6 +486,30 @@ def test_a_field_that_no_sample_shows_is_added_by_the_window_after_the_one_that_
     check_verified(world)
 
 
+def test_a_value_that_no_sample_shows_widens_its_column_by_the_window_after_the_one_that_met_it(
+    make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does the landing stop before what it has behind it: of the window that met it, a text was rejected too."""
+    monkeypatch.setattr(records, "RECORDS", 3)
+    stated = {"evolve": "widen", "on_incompatible": "stop", "slice_records": 20, "dead_letter_max_ratio": 1.0}
+    world = make_world(partitions=1, create=NESTED, **stated)
+    some: list[dict[str, Any]] = [{"id": i, "n": i} for i in range(40)]
+    some[7] |= {"n": 1 << 40}
+    some[27] |= {"price": "much", "n": 1 << 41}
+    produce(world.landing.topics, values(*some))
+    world.run()
+    assert len(world.rows("shop.dead")) == 2
+    produce(world.landing.topics, values({"id": 40}))
+    world.settle()
+    schema = table_of(world).schema()
+    assert (schema.find_type("n"), str(schema.find_type("price"))) == (LongType(), "decimal(6, 2)")
+    with world.session() as session:
+        assert replay(session, Selection(), decision=DECISION).rows == 1
+    assert {row["id"]: row["n"] for row in world.rows()}[7] == 1 << 40
+    assert len(world.rows()) == 40
+    check_verified(world)
+
+
 def test_while_a_table_lags_behind_columns_stay_as_they_are(make_world: Make, produce: Produce) -> None:
     """The data table has a range whose dead letters are not in theirs yet: by other columns it could be judged anew."""
     world = make_world(partitions=1, create=PLAIN, evolve="add", dead_letter_max_ratio=1.0)

@@ -12,6 +12,7 @@ from typing import Any
 import fastavro
 import pytest
 
+from airflow_provider_lakecommit.evolve import records
 from airflow_provider_lakecommit.evolve.paths import paths_in
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.registry.settings import with_registry
@@ -102,6 +103,26 @@ def test_several_schemas_of_a_window_make_the_columns_that_hold_them_all(
     assert (row["who"], str(row["price"]), row["either"]["long"]) == ({"name": "ann", "age": 7}, "1234567.89", 5)
     assert (rows[4]["more"], rows[5]["more"], rows[2]["country"]) == (1, 1 << 40, "FR")
     assert any("schema id" in line and "widen id from int to long" in line for line in world.lines)
+    check_verified(world)
+
+
+def test_a_schema_that_was_met_before_wants_its_columns_and_stops_nothing_any_more(
+    world: World, produce: Produce, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came in the middle of a window and went again, beyond the sample."""
+    monkeypatch.setattr(records, "RECORDS", 3)
+    world.landing = replace(world.landing, on_incompatible="stop")
+    send(world, produce, fake, OLD, *({"id": i, "country": "DE"} for i in range(5)))
+    seldom = record("Order", id="long", country="int", extra="string")
+    send(world, produce, fake, seldom, {"id": 1 << 40, "country": 3, "extra": "x"})
+    send(world, produce, fake, OLD, *({"id": i, "country": "DE"} for i in range(5, 20)))
+    world.run()
+    assert len(world.rows()) == 20
+    send(world, produce, fake, OLD, {"id": 20, "country": "DE"})
+    world.settle()
+    schema = table_of(world).schema()
+    assert (str(schema.find_type("id")), str(schema.find_type("extra"))) == ("long", "string")
+    assert len(world.rows()) == 21
     check_verified(world)
 
 

@@ -49,6 +49,14 @@ def found(values: Sequence[dict[str, Any]], *, strict: bool = False, chunk: int 
     return {name: offset for name, (_, _, offset) in places.found.items()}
 
 
+def test_the_first_record_whose_value_a_column_does_not_take_is_told() -> None:
+    values: list[dict[str, Any]] = [{"id": i} for i in range(50)]
+    values[13] |= {"id": 1 << 70}
+    values[14] |= {"id": "x"}
+    values[31] |= {"lines": [{"sku": 5}]}
+    assert found(values) == {"id": 113, "lines.element.sku": 131}
+
+
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
 def test_the_first_record_of_each_field_is_told(strict: bool, chunk: int) -> None:
