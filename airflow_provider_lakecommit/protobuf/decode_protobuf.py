@@ -154,6 +154,9 @@ class _Parser:
         rows = self._parsed(written)
         if rows is None:
             raise Refusal("not_protobuf", None, f"{self._whose}: the value cannot be read by columns")
+        if self._columns.ambiguous(rows):
+            # Protobuf's own parser keeps such an entry aside, as it stands, and writes it again.
+            raise Refusal("not_protobuf", None, f"{self._whose}: a map has an entry that is not only a key and a value")
         rejects = [Reject.of(i, why) for i, why in bad.items()]
         return put_back(self._decoded(rows), places, rejects) if bad else self._decoded(rows)
 

@@ -439,6 +439,28 @@ VERY_LONG = b"\x08\x01\xa2\x06\xff\x7f" + bytes(16383)
 """And so is what stands beside this one."""
 
 
+@pytest.mark.parametrize("required", [False, True])
+@pytest.mark.parametrize(
+    "entries",
+    [
+        b"\x0a\x05\x0a\x01k\x78\x07",
+        b"\x0a\x02\x78\x07",
+        b"\x0a\x05\x0a\x01k\x12\x00" + b"\x0a\x07\x0a\x01k\x12\x00\x78\x07",
+    ],
+    ids=["no value", "nothing", "twice"],
+)
+def test_a_map_never_has_a_key_twice_or_an_entry_without_its_value(entries: bytes, required: bool) -> None:
+    text = f"{HEAD} message Item {{ int32 n = 1; }} message Order {{ map<string, Item> m = 1; }}"
+    item = StructType(NestedField(4, "n", IntegerType()))
+    kind = MapType(2, StringType(), 3, item, value_required=required)
+    good = b"\x0a\x05\x0a\x01g\x12\x00"
+    for unknown_fields in ("ignore", "dead_letter"):
+        odd = decoder(text, NestedField(1, "m", kind), unknown_fields=unknown_fields)
+        decoded = odd.decode([good, entries, good])
+        assert [r.index for r in decoded.rejects] == [1]
+        assert decoded.table.to_pylist() == [{"m": [("g", {"n": 0})]}] * 2
+
+
 @pytest.mark.parametrize("neighbours", [[], [BOTH_OF_ONE], [VERY_LONG]])
 @pytest.mark.parametrize(
     ("value", "row"),
