@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.registry.client import needed, registry_of
 from airflow_provider_lakecommit.registry.schemas import UnknownSchemaError, told
-from airflow_provider_lakecommit.subjects.columns import subjects_of
+from airflow_provider_lakecommit.subjects.columns import asked_subjects
 
 __all__ = ["registry"]
 
@@ -24,14 +24,15 @@ CHECK = "schema registry"
 
 def registry(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult]:
     """What is seen of it; nothing, where the landing needs none."""
-    if landing.format not in WITH_REGISTRY or landing.schema:
+    subjects = asked_subjects(landing)
+    if not subjects:
         return
     try:
-        asked = needed(registry_of(kafka), landing.name, landing.format)
+        asked = needed(registry_of(kafka), landing.name, next(iter(subjects.values())))
     except SpecError as e:
         yield fail(CHECK, str(e), "add a section `registry` to the spec, or `registry_conn_id` to the landing")
         return
-    for subject in subjects_of(landing):
+    for subject, format in subjects.items():
         try:
             found = asked.newest(subject)
         except UnknownSchemaError as e:
@@ -42,7 +43,7 @@ def registry(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult
             yield fail(CHECK, str(e), "correct its address or credentials, or bring it back: records cannot be read")
         else:
             seen = f"{asked.place}: the newest version of {subject} is {told(found.key)}, of type {found.kind}"
-            if found.kind == WITH_REGISTRY[landing.format]:
+            if found.kind == WITH_REGISTRY[format]:
                 yield ok(CHECK, seen)
             else:
-                yield fail(CHECK, seen, f"state another `format` than {landing.format}, its records would be rejected")
+                yield fail(CHECK, seen, f"state another `format` than {format}, its records would be rejected")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
+from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
 from airflow_provider_lakecommit.evolve.changes import UNLIMITED, TableSide, evolution
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     # With Arrow, which a plan does without.
     from airflow_provider_lakecommit.formats.infer import InferredColumn
 
-__all__ = ["COLUMNS", "create_of", "newest", "registered_columns", "subjects_of"]
+__all__ = ["COLUMNS", "asked_subjects", "create_of", "newest", "registered_columns", "subjects_of"]
 
 COLUMNS = {
     "AVRO": "airflow_provider_lakecommit.avro.infer:registered_columns",
@@ -51,6 +52,18 @@ def subjects_of(landing: Landing, table: str | None = None) -> tuple[str, ...]:
     """
     stated = (landing.create_of(table or landing.table) or {}).get("subject")
     return (stated,) if stated else tuple(f"{topic}-value" for topic in landing.topic_names)
+
+
+def asked_subjects(landing: Landing) -> dict[str, str]:
+    """The subjects whose schemas records name as a rule, of their values and of their keys, each with the format that
+    it should be of; none, where no registry is needed.
+    """
+    found: dict[str, str] = {}
+    if landing.format in WITH_REGISTRY and not landing.schema:
+        found |= dict.fromkeys(subjects_of(landing), landing.format)
+    if (format := landing.key.get("format")) in WITH_REGISTRY and not landing.key.get("schema"):
+        found |= {f"{topic}-key": format for topic in landing.topic_names}
+    return found
 
 
 def newest(registry: SchemaRegistry, subject: str) -> RegisteredSchema:

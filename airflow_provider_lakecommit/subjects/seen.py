@@ -14,7 +14,7 @@ from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.registry.client import needed, registry_of
 from airflow_provider_lakecommit.registry.schemas import UnknownSchemaError
-from airflow_provider_lakecommit.subjects.columns import subjects_of
+from airflow_provider_lakecommit.subjects.columns import asked_subjects
 
 __all__ = ["registry_lines"]
 
@@ -23,18 +23,19 @@ MOST_IDS = 20
 
 def registry_lines(landing: Landing, kafka: Mapping[str, Any]) -> Iterator[str]:
     """What is known of the schemas of a landing's records; nothing, where they have none."""
-    if landing.format not in WITH_REGISTRY:
-        return
-    if landing.schema:
+    if landing.format in WITH_REGISTRY and landing.schema:
         yield f"format {landing.format}, all records of the schema that the landing states"
+    subjects = asked_subjects(landing)
+    if not subjects:
         return
+    format = next(iter(subjects.values()))
     try:
-        registry = needed(registry_of(kafka), landing.name, landing.format)
+        registry = needed(registry_of(kafka), landing.name, format)
     except SpecError as e:
-        yield f"format {landing.format}: {e}"
+        yield f"format {format}: {e}"
         return
-    yield f"format {landing.format}, schemas of {registry.place}"
-    for subject in subjects_of(landing):
+    yield f"format {', '.join(dict.fromkeys(subjects.values()))}, schemas of {registry.place}"
+    for subject in subjects:
         try:
             ids = registry.ids(subject)
         except UnknownSchemaError:

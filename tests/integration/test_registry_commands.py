@@ -111,6 +111,10 @@ def test_the_doctor_asks_the_registry(
     assert seen() == {"ok": f"{fake.url}: the newest version of {topic}-value is schema id 1, of type AVRO"}
     assert seen(format="json_schema").keys() == {"fail"}
     assert "has no subject other" in seen(create={"schema": "registry", "subject": "other"})["warn"]
+    key: dict[str, Any] = {"format": "avro", "columns": ["k"]}
+    fake.register(f"{topic}-key", {"type": "record", "name": "K", "fields": [{"name": "k", "type": "long"}]})
+    assert seen(format="json", create=None, key=key)["ok"].endswith(f"{topic}-key is schema id 2, of type AVRO")
+    assert "none is given" in seen(format="json", create=None, key=key, registry={})["fail"]
     gone = {"url": "http://127.0.0.1:9", "max.retries": 0}
     assert "http://127.0.0.1:9" in seen(registry=gone)["fail"]
     assert "none is given" in seen(registry={})["fail"]
