@@ -18,10 +18,12 @@ import pyarrow as pa
 
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["Bools", "Cursor", "Ints", "OctetBlock", "bitmap", "pieces"]
+__all__ = ["MOST_EMPTY", "Bools", "Cursor", "Ints", "OctetBlock", "bitmap", "pieces"]
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+MOST_EMPTY = 1 << 10
+"""Items of no bytes in a record, in all of its arrays: a few bytes could claim as many as no memory holds."""
 _WIDE = 16
 """Bytes around the records, so that a word at the edge of one can be read."""
 _INLINE = 12
@@ -41,13 +43,14 @@ _ONE = np.uint64(1)
 @dataclass(slots=True)
 class OctetBlock:
     """Records side by side. ``failed`` are those that cannot be read, with the reason; ``unknown`` are the records that
-    have a field which the table lacks, by its path.
+    have a field which the table lacks, by its path; ``empties`` are how many items of no bytes each may still have.
     """
 
     octets: npt.NDArray[np.uint8]
     starts: Ints
     ends: Ints
     dead: Bools
+    empties: Ints
     failed: dict[int, Refusal] = field(default_factory=dict)
     unknown: dict[str, list[Ints]] = field(default_factory=dict)
     ended: Ints | None = None
@@ -59,7 +62,8 @@ class OctetBlock:
         octets = np.frombuffer(b"".join((edge, *values, edge)), np.uint8)
         ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values))) + _WIDE
         starts = np.concatenate((np.full(min(1, len(ends)), _WIDE), ends[:-1])) + skip
-        return cls(octets=octets, starts=starts, ends=ends, dead=np.zeros(len(values), np.bool_))
+        dead, empties = np.zeros(len(values), np.bool_), np.full(len(values), MOST_EMPTY)
+        return cls(octets=octets, starts=starts, ends=ends, dead=dead, empties=empties)
 
     @property
     def stops(self) -> Ints:

@@ -6,7 +6,7 @@ time with the cursors that they belong to; numbers and what else has its places 
 caller reads the items. Arrays come in blocks: a count, negative if a length follows, and a count of none at the end.
 
 Failure story: a count that cannot be within the record fails it before anything is made of it; of items that need no
-bytes, at most :data:`MOST_EMPTY` are believed.
+bytes, a record is believed :data:`~airflow_provider_lakecommit.avro.block.MOST_EMPTY` in all.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ import numpy as np
 
 from airflow_provider_lakecommit.avro.block import Bools, Cursor, Ints
 
-__all__ = ["MOST_EMPTY", "each_item"]
-
-MOST_EMPTY = 1 << 16
+__all__ = ["each_item"]
 
 
 def each_item(
@@ -32,9 +30,8 @@ def each_item(
     """
     alive = cursor.live(active)
     left = np.arange(len(cursor)) if alive is None else np.flatnonzero(alive)
-    believed = np.full(len(cursor), MOST_EMPTY) if least == 0 else None
     while len(left):
-        counts = _counts(cursor, left, least, path, believed)
+        counts = _counts(cursor, left, least, path)
         # Those with the most items first: all that still have one are then the first ones.
         order = np.argsort(-counts, kind="stable")
         left, counts = left[order], counts[order]
@@ -77,18 +74,15 @@ def _all_items(inner: Cursor, left: Ints, counts: Ints, stride: int, path: str) 
     ]
 
 
-def _counts(cursor: Cursor, left: Ints, least: int, path: str, believed: Ints | None) -> Ints:
-    """How many items the next block of each has.
-
-    :param believed: how many more of no bytes are
-    """
+def _counts(cursor: Cursor, left: Ints, least: int, path: str) -> Ints:
+    """How many items the next block of each has."""
     heads = cursor.some(left)
     counts = heads.number(None, path)
     sized = counts < 0
     if sized.any():
         heads.number(sized, path)
         counts = np.where(sized, -counts, counts)
-    room = (heads.ends - heads.at) // least if believed is None else believed[left]
+    room = (heads.ends - heads.at) // least if least else heads.block.empties[heads.records]
     wrong = (counts < 0) | (counts > room)
     alive = heads.live(None)
     if alive is not None:
@@ -98,6 +92,7 @@ def _counts(cursor: Cursor, left: Ints, least: int, path: str, believed: Ints | 
         alive = heads.live(None)
     cursor.put(left, heads)
     counts = counts if alive is None else np.where(alive, counts, 0)
-    if believed is not None:
-        believed[left] -= counts
+    if not least:
+        # No record has two of these cursors: items of no bytes come one by one.
+        heads.block.empties[heads.records] -= counts
     return counts

@@ -14,8 +14,8 @@ from uuid import UUID
 import pytest
 from pyiceberg.schema import Schema
 
+from airflow_provider_lakecommit.avro.block import MOST_EMPTY
 from airflow_provider_lakecommit.avro.decode_avro import AvroDecoder
-from airflow_provider_lakecommit.avro.items import MOST_EMPTY
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.exceptions import RegistryError, TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded

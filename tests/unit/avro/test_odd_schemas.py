@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_lakecommit.avro.block import MOST_EMPTY
 from airflow_provider_lakecommit.avro.decode_avro import AvroDecoder
 from airflow_provider_lakecommit.avro.infer import avro_columns
 from airflow_provider_lakecommit.avro.writer import DEEPEST, writer_type
@@ -83,6 +84,26 @@ def test_a_decimal_with_a_scale_that_no_number_has_rejects_its_records() -> None
     (reject,) = read(record(("d", endless)), OWN, b"\x02\x01").rejects
     assert (reject.kind, reject.column) == ("wrong_value", "d")
     assert "the table has decimal(9, 2)" in reject.reason
+
+
+def _counted(*counts: int) -> bytes:
+    """Blocks of so many items of no bytes."""
+    return b"".join(encoded("long", count) for count in (*counts, 0))
+
+
+@pytest.mark.parametrize("inner", ["null", {"type": "record", "name": "E", "fields": []}, {**FIXED, "size": 0}])
+def test_items_of_no_bytes_are_believed_so_many_in_a_record_and_no_more(inner: Any) -> None:
+    schema = record(("a", "long"), ("x", {"type": "array", "items": {"type": "array", "items": inner}}))
+    columns = [OWN[0], {"name": "x", "type": {"list": {"list": "binary"}}}]
+    half = MOST_EMPTY // 2
+    most = b"\x0e\x06" + _counted(half) + _counted(half - 1, 1) + _counted() + b"\x00"
+    more = b"\x0e\x06" + _counted(half) + _counted(half - 1, 1) + _counted(1) + b"\x00"
+    lists = columns if inner == "null" else OWN[:1]
+    found = read(schema, lists, most, more, most, b"\x0e\x02" + _counted(2**40))
+    assert list(found.records or ()) == [0, 2]
+    assert [(r.index, r.kind) for r in found.rejects] == [(1, "not_avro"), (3, "not_avro")]
+    if inner == "null":
+        assert [len(each) for each in found.table.column("x").to_pylist()[0]] == [half, half, 0]
 
 
 def _grown(times: int, leaf: list[dict[str, Any]]) -> dict[str, Any]:
