@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +48,7 @@ _JSON = {
 }
 _NANOS = 1_000_000_000
 _EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799
+_MOST_DIGITS, _MOST_OCTETS = 76, 32
 _DURATION_SECONDS = 315_576_000_000
 
 
@@ -69,6 +71,8 @@ def known_message(message: Descriptor, kind: IcebergType) -> KnownMessage | None
         return KnownMessage(convert=_by_parts(date, 3), fields=dict.fromkeys((1, 2, 3), F.TYPE_INT32))
     if name == "google.type.TimeOfDay" and isinstance(kind, TimeType):
         return KnownMessage(convert=_by_parts(_time_of, 4), fields=dict.fromkeys((1, 2, 3, 4), F.TYPE_INT32))
+    if name == "confluent.type.Decimal" and isinstance(kind, DecimalType):
+        return KnownMessage(convert=_decimal, fields={1: F.TYPE_BYTES, 2: F.TYPE_UINT32, 3: F.TYPE_INT32})
     if name in _JSON and isinstance(kind, StringType):
         return KnownMessage(convert=_json_of(_JSON[name]), fields={})
     return None
@@ -106,6 +110,20 @@ def _duration(array: pa.Array, target: pa.DataType) -> pa.Array:
     whole, part = (each.cast(pa.decimal256(20, 0)).cast(pa.decimal256(40, 9)) for each in (seconds, nanos))
     fraction = pc.multiply(part, pa.scalar("0.000000001").cast(pa.decimal256(10, 9)))
     return pc.add(whole.cast(pa.decimal256(60, 18)), fraction.cast(pa.decimal256(60, 18))).cast(target)
+
+
+def _decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Of a whole number, as big-endian bytes, and how many of its digits are behind the point."""
+    octets, _, scales = (part.to_pylist() for part in _parts(array, 3))
+    made = [None if each is None else _number(each, scale) for each, scale in zip(octets, scales, strict=True)]
+    return pa.array(made, pa.decimal256(_MOST_DIGITS, target.scale)).cast(target)
+
+
+def _number(octets: bytes, scale: int) -> Decimal:
+    if len(octets) > _MOST_OCTETS or abs(scale) > _MOST_DIGITS:
+        raise ValueError(f"not a decimal of at most {_MOST_DIGITS} digits")
+    number = int.from_bytes(octets, signed=True)
+    return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
 
 
 def _by_parts(make: Callable[..., Any], count: int) -> Convert:

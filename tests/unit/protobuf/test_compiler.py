@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import decimal
 import errno
 import subprocess
 from collections.abc import Callable
@@ -10,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry.confluent.type import decimal_pb2
+from confluent_kafka.schema_registry.confluent.type.decimal_utils import to_proto_decimal
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StructType
+from pyiceberg.types import BinaryType, DecimalType, IntegerType, LongType, NestedField, StructType
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.exceptions import CompilerError, TableError
@@ -145,6 +148,59 @@ def test_what_confluents_registry_does_not_serve_may_be_imported() -> None:
     assert reader.decode([payload]).table.to_pylist() == [
         {"id": 7, "price": {"value": b"\x04\xd2", "precision": 4, "scale": 2}}
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0",
+        "12.34",
+        "-0.01",
+        "1E+3",
+        "-99999999.99",
+        "99999999.99",
+        "5.000",
+        "-0",
+        "1234567890123456789012345678901234.5E-33",
+    ],
+)
+def test_confluents_decimals_are_the_numbers_that_its_own_library_writes(text: str) -> None:
+    number = decimal.Decimal(text)
+    found = _of_decimal(to_proto_decimal(number).SerializeToString())
+    exact = number == number.quantize(decimal.Decimal("0.01"))
+    assert found == (number if exact else "wrong_value")
+
+
+@pytest.mark.parametrize(
+    ("value", "scale"),
+    [
+        (b"\x05", 3),
+        (b"\x05", 77),
+        (b"\x05", -77),
+        (b"\x05", 2**31 - 1),
+        (b"\x05", -(2**31)),
+        (b"\x7f" + bytes(32), 2),
+        ((10**10).to_bytes(5), 2),
+        (b"\x80" + bytes(15), 2),
+    ],
+)
+def test_a_decimal_of_confluents_that_no_column_holds_is_a_reject(value: bytes, scale: int) -> None:
+    message = decimal_pb2.Decimal(value=value, precision=1, scale=scale)
+    assert _of_decimal(message.SerializeToString()) == "wrong_value"
+    assert _of_decimal(decimal_pb2.Decimal(scale=2).SerializeToString()) == 0
+    assert _of_decimal(None) is None
+
+
+def _of_decimal(octets: bytes | None) -> Any:
+    """What becomes of one in a column, or the kind of its reject."""
+    price = NestedField(1, "price", DecimalType(10, 2))
+    payload = b"" if octets is None else b"\x12" + bytes([len(octets)]) + octets
+    good = b"\x12\x06\x0a\x02\x04\xd2\x18\x02"
+    reader = decoder(OneSchema(CONFLUENTS), price)
+    decoded = reader.decode([FRAMED[:6] + good, FRAMED[:6] + payload])
+    rows = [row["price"] for row in decoded.table.to_pylist()]
+    assert rows[0] == decimal.Decimal("12.34")
+    return decoded.rejects[0].kind if decoded.rejects else rows[1]
 
 
 def test_what_a_registry_serves_of_confluents_files_counts() -> None:

@@ -19,6 +19,7 @@ HEAD = "".join(
         'syntax = "proto3";\n',
         *(f'import "google/protobuf/{name}.proto";\n' for name in FILES),
         'import "google/type/date.proto"; import "google/type/timeofday.proto";\n',
+        'import "confluent/type/decimal.proto";\n',
         "enum Status { UNKNOWN = 0; }\nmessage Item { string sku = 1; }\n",
     )
 )
