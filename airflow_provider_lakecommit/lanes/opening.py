@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace as changed
+from functools import partial
 
 from airflow_provider_lakecommit.committer.ledger import Condition, require_ledger
 from airflow_provider_lakecommit.committer.ledger_updates import join_table
 from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import Landing
@@ -25,7 +27,7 @@ from airflow_provider_lakecommit.lanes.preview import LanePreview
 from airflow_provider_lakecommit.lanes.source import BoundedSource
 from airflow_provider_lakecommit.lanes.status import OpenLane, open_lanes
 from airflow_provider_lakecommit.prepare.sections import new_section, origin_position
-from airflow_provider_lakecommit.prepare.tables import ledger_state
+from airflow_provider_lakecommit.prepare.tables import check_first_run, ledger_state
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.tables import table_of
 
@@ -89,7 +91,7 @@ def open_lane(session: LandingSession, found: LanePreview, decision: Decision | 
         raise LedgerError(f"lane {found.name}: nothing of it is missing, so it is not opened")
     session.control.ensure()
     for name in session.landing.tables:
-        table_of(session, name)
+        table = table_of(session, name, before_making=partial(check_first_run, session))
         state = ledger_state(session, name)
         if state is None:
             raise LedgerError(f"table {name} is gone again: somebody has dropped it while lane {found.name} was opened")
@@ -99,6 +101,8 @@ def open_lane(session: LandingSession, found: LanePreview, decision: Decision | 
                 f"{name}: {state.reason}; `lakecommit land` deals with that first, lane {found.name} is not opened"
             )
         if state.section(session.landing.name, found.name) is None:
+            if state.section(session.landing.name, LIVE) is None:
+                check_first_run(session, name, table)
             _join(session, name, found, decision)
     lane = next((lane for lane in open_lanes(session) if lane.name == found.name), None)
     if lane is None:

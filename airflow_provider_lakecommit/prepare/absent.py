@@ -22,10 +22,11 @@ __all__ = ["newest_target", "remembered"]
 
 
 def remembered(session: LandingSession, name: str) -> set[UUID]:
-    """The tables of this name for which the log remembers slices with rows. One that never had a row has none to lose:
-    it is as if it had never been.
+    """The tables of this name for which the log remembers slices with rows, of this lane or the live one. One that
+    never had a row has none to lose: it is as if it had never been.
     """
-    reports = (e.report for _, some in session.all_entries() for e in some if isinstance(e, SliceReported))
+    entries = (e for lane in {session.lane, LIVE} for _, some in session.all_entries(lane=lane) for e in some)
+    reports = (e.report for e in entries if isinstance(e, SliceReported))
     return {t.uuid for report in reports if (t := report.table(name)) is not None and t.rows}
 
 

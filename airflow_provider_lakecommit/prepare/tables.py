@@ -51,6 +51,7 @@ from airflow_provider_lakecommit.wire.quarantine import read_entries
 __all__ = [
     "Prepared",
     "PreparedTable",
+    "check_first_run",
     "ledger_state",
     "prepare",
     "prepare_for_commit",
@@ -129,12 +130,12 @@ def _ready(
 
     :param leading: of the first table, if this is another one
     """
-    table = table_of(session, name, dry=dry, before_making=partial(_check_first_run, session))
+    table = table_of(session, name, dry=dry, before_making=partial(check_first_run, session))
     state = _sound_ledger(session, name, table)
     _check_alone(session, name, state, source)
     if state.section(session.landing.name, session.lane) is None:
         check_lane_open(session, name)
-        _check_first_run(session, name, table)
+        check_first_run(session, name, table)
         if leading is None:
             _check_former(session, name)
         check_fit(session.landing, target_of(name, table, session.new_id()))
@@ -176,7 +177,7 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
         if _does_without(session, name):
             return None
         # One that was there is told as what it is, also where it went between plan and commit.
-        _check_first_run(session, name)
+        check_first_run(session, name)
         landing = session.landing
         made = landing.create_of(name) is not None or name not in landing.data_tables
         told, ask = "no plan has made it, see what the plan said", "create it, or state `create` in the landing"
@@ -185,7 +186,7 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
     state = _sound_ledger(session, name, table)
     if state.section(session.landing.name, session.lane) is None:
         check_lane_open(session, name)
-        _check_first_run(session, name, table)
+        check_first_run(session, name, table)
         return None
     return prepared_table(session, name, table, renewed(session, name, state, None, None))
 
@@ -201,7 +202,7 @@ def _does_without(session: LandingSession, name: str) -> bool:
         return False
     if session.tables.find(name) is not None:
         return False
-    _check_first_run(session, name)
+    check_first_run(session, name)
     session.log(f"WARNING: there is no table {name}: records for it are rejected until there is")
     return True
 
@@ -265,8 +266,11 @@ def _first(ranges: RangeSet, end: int) -> int:
     return min(end, ranges.ranges[0].start) if ranges else end
 
 
-def _check_first_run(session: LandingSession, name: str, table: Table | None = None) -> None:
-    """A table that is missing or without a ledger is a first run only if the log does not remember slices for it."""
+def check_first_run(session: LandingSession, name: str, table: Table | None = None) -> None:
+    """A table that is missing or without a ledger is a first run only if the log does not remember slices for it.
+
+    :raises LedgerError: it does
+    """
     uuids = remembered(session, name)
     if table is not None and table.metadata.table_uuid in uuids:
         raise LedgerError(

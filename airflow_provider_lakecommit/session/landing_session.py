@@ -240,15 +240,18 @@ class LandingSession:
             f"{state.quarantined[-1].told(partition)}"
         )
 
-    def all_entries(self, since: datetime | None = None) -> Iterator[tuple[int, tuple[Entry, ...]]]:
-        """What the log holds of this lane by partition: the landing's was another one if partitions were added.
+    def all_entries(
+        self, since: datetime | None = None, lane: str | None = None
+    ) -> Iterator[tuple[int, tuple[Entry, ...]]]:
+        """What the log holds of a lane by partition: the landing's was another one if partitions were added.
 
         :param since: what is older by the records' own times is left out
+        :param lane: by default this one
         """
         for partition in range(self.control.describe().partitions):
             start = 0 if since is None else self.control.first_since(partition, since)
             records = () if start is None else self.control.read(partition, start).records
-            yield partition, read_entries(records, self.landing.name, self.lane)
+            yield partition, read_entries(records, self.landing.name, lane or self.lane)
 
     def _start(self, ledgers: Sequence[TableLedger]) -> tuple[int, int]:
         """Partition and offset that all ledgers need; without a ledger, the newest part of the log."""

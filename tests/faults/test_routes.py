@@ -21,7 +21,9 @@ from airflow_provider_lakecommit.dead_letters.letters import Selection
 from airflow_provider_lakecommit.dead_letters.replay import replay as replay_dead_letters
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, SpecError, TableError
 from airflow_provider_lakecommit.repair.word import Way
-from tests.faults.test_replay import replay
+from tests.faults.test_lanes import LaneWorld
+from tests.faults.test_lanes import lane as backfill
+from tests.faults.test_replay import ReplayWorld, replay
 from tests.faults.test_reset import say
 from tests.support.steps import check_verified
 from tests.support.world import SCHEMA, Killed, World, deaths
@@ -279,6 +281,28 @@ def test_a_table_that_comes_and_goes_while_runs_die_has_each_record_once(
         catalog.register_table("shop.refunds", away)
     world.settle(10)
     check(world, 0, sent)
+
+
+@pytest.mark.parametrize("of", [backfill, replay], ids=["backfill", "replay"])
+def test_a_lane_makes_no_table_that_was_there(
+    make_world: Make, produce: Produce, of: Callable[..., LaneWorld | ReplayWorld]
+) -> None:
+    """It would have the lane's rows alone, and stand in the place of the one that can be brought back."""
+    world = make_world(1, **FIELDS, metadata_columns=True, start="latest" if of is backfill else "earliest")
+    produce(world.landing.topics, mixed(0, 40))
+    world.settle()
+    produce(world.landing.topics, mixed(40, 20))
+    world.settle()
+    with world.session() as session:
+        catalog = session.tables.catalog
+    place = catalog.load_table("shop.refunds").metadata_location
+    catalog.drop_table("shop.refunds")
+    with pytest.raises(LedgerError, match=r"shop\.refunds .* remembers slices"):
+        of(world, "0=0-40").finish()
+    assert not catalog.table_exists("shop.refunds")
+    catalog.register_table("shop.refunds", place)
+    of(world, "0=0-40").finish()
+    check(world, 0, 60)
 
 
 def test_a_table_that_is_gone_for_good_is_made_and_filled_anew_by_a_persons_word(
