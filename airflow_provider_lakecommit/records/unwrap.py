@@ -6,7 +6,8 @@ row's columns; so any format takes it that has structs. The row is ``after``, of
 come from the envelope (:data:`~airflow_provider_lakecommit.declared.unwrap.COLUMNS`). JSON may be wrapped again in
 ``schema`` and ``payload``, as Connect's converter does unless told otherwise. Each change is one row, in the order of
 its topic partition, which is that of the source for each key. Rules of times and encodings are those of the row's
-columns. Of fields that the table lacks, those of rows are counted.
+columns, and may not contradict the schema that JSON brings along. Of fields that the table lacks, those of rows are
+counted.
 
 Failure story: what is no change of a row is a reject that names it: a truncated table, a message of the log, a
 heartbeat, a schema change, a transaction's begin or end, a change without the image that it should have. A row that
@@ -31,6 +32,7 @@ from airflow_provider_lakecommit.declared.unwrap import DELETED, IMAGES, PAYLOAD
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, put_back
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
+from airflow_provider_lakecommit.records.connect_schema import EnvelopeSchemas
 
 __all__ = ["NO_CHANGE", "TRUNCATED", "UnwrapDecoder"]
 
@@ -64,6 +66,7 @@ class UnwrapDecoder:
         if not self._row:
             raise TableError("unwrap: the table has no column of the row itself")
         self._wraps = options.format == "json"
+        self._schemas = EnvelopeSchemas(self._row, options)
         fields = [*self._envelope(there)]
         if self._wraps:
             fields.append(_optional(PAYLOAD, StructType(*fields)))
@@ -81,6 +84,13 @@ class UnwrapDecoder:
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """A row of each change."""
+        wrong = list(self._schemas.wrong(values)) if self._wraps else []
+        if not wrong:
+            return self._decoded(values)
+        left = sorted(set(range(len(values))) - {reject.index for reject in wrong})
+        return put_back(self._decoded([values[i] for i in left]), left, wrong)
+
+    def _decoded(self, values: Sequence[bytes]) -> Decoded:
         found = self._decoder.decode(values)
         made = self._unwrapped(found.table)
         places = range(len(values)) if found.records is None else found.records

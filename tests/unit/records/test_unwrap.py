@@ -298,6 +298,53 @@ def test_changes_are_routed_by_a_field_of_the_row_or_of_the_envelope(field: str,
     assert [(r.index, r.kind) for r in block.rejects] == [(3, "not_routed"), (4, of_none)]
 
 
+def connect_schema(
+    scale: str = "2", seen: str = "MicroTimestamp", day: str = "io.debezium.time.Date"
+) -> dict[str, Any]:
+    """As Connect's converter writes it."""
+    amount = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": scale}}
+    row = [
+        {"type": "int64", "optional": False, "field": "id"},
+        {**amount, "version": 1, "field": "credit"},
+        {"type": "int64", "name": f"io.debezium.time.{seen}", "field": "seen"},
+        {"type": "int32", "name": day, "field": "day"},
+    ]
+    images = [{"type": "struct", "fields": row, "optional": True, "field": name} for name in ("before", "after")]
+    return {"type": "struct", "fields": [*images, {"type": "string", "field": "op"}], "name": "s.t.Envelope"}
+
+
+def compact(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def test_a_schema_that_contradicts_the_columns_costs_the_records_that_bring_it() -> None:
+    row = {"id": 1, "credit": digits(1234), "seen": 1767323045000006, "day": 20455}
+    schemas = [
+        connect_schema(),
+        connect_schema(scale="3"),
+        connect_schema(seen="NanoTimestamp"),
+        connect_schema(),
+        {"type": "struct", "fields": 7},
+        connect_schema(scale="many"),
+        connect_schema(day="org.apache.kafka.connect.data.Timestamp"),
+    ]
+    values = [compact({"schema": s, "payload": change("c", None, {**row, "id": n})}) for n, s in enumerate(schemas)]
+    landing = Landing(
+        name="a", topics="a", table="s.t", unwrap=UNWRAP, encodings={"credit": "base64"}, timestamps=RULES["timestamps"]
+    )
+    decoder = block_decoder(landing, {"s.t": schema_of(TYPED)})
+    block = decoder.decode([*values, compact(change("c", None, {**row, "id": 7})), b"{"])
+    decoder.close()
+    assert [r["id"] for r in rows(block)] == [0, 3, 4, 5, 7]
+    assert {r["credit"] for r in rows(block)} == {Decimal("12.34")}
+    told = [(r.index, r.kind, r.column) for r in block.rejects]
+    wrong = "wrong_schema"
+    assert told == [(1, wrong, "credit"), (2, wrong, "seen"), (6, wrong, "day"), (8, "not_json", None)]
+    reasons = " | ".join(r.reason for r in block.rejects)
+    assert "column credit has 2 digits behind the point, and 3 by the schema of the record" in reasons
+    assert "which `timestamps: {seen: epoch_nanos}` reads, not epoch_micros" in reasons
+
+
 def test_sql_may_stand_behind_an_envelope() -> None:
     record = [*ROW, *CHANGE]
     block = unwrapped(
