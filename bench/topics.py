@@ -4,8 +4,9 @@
 Contract: a real broker and a real catalog (SQLite on a local disk), topics of four partitions each with some records.
 Told of each plan, from the list of topics to the last START in the control log: seconds, processor seconds, the most
 memory that this process had, its connections to the broker at the end, and its threads. The first plan makes all
-tables; the *steady* ones find tables and something new in every topic; *fresh* is one of a process that has read
-nothing of the control log yet. Broker and catalog are on the same machine, and the broker's processor time is not told.
+tables; the *idle* one is that of a scheduled run whose topics got nothing since their cycles were closed; the *steady*
+ones find something new in every topic. Broker and catalog are on the same machine, and the broker's processor time is
+not told.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle
+from airflow_provider_lakecommit.cycle.results import Closed
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing_set import LandingSet
 from airflow_provider_lakecommit.many.connections import SetConnections, found_landings
-from airflow_provider_lakecommit.many.steps import CLIENTS, for_all
-from airflow_provider_lakecommit.session.landing_session import RunIdentity
+from airflow_provider_lakecommit.many.plans import plans_of
+from airflow_provider_lakecommit.many.steps import AT_ONCE, CLIENTS, MOST, for_all
+from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
+from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 from dev.servers.kafka import Broker
 
 RECORDS = 20
@@ -44,14 +49,15 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="lakecommit-bench-") as folder, Broker(Path(folder) / "kafka") as broker:
         kafka = {"bootstrap.servers": broker.bootstrap}
-        names = [f"shop.g{n % 20:02d}.t{n:03d}" for n in range(options.topics)]
-        _make(kafka, names, options.partitions)
         print(f"{options.topics} topics of {options.partitions} partitions")
         print(HEADINGS)
-        for label, fields in (
-            (f"{options.topics} tables", {"table": "lake.{topic}"}),
-            ("20 tables", {"rules": [{"topics": r"shop\.(?P<group>g..)\..*", "table": "lake.{group}", "merge": True}]}),
+        for label, shop, fields in (
+            (f"{options.topics} tables", "each", {"table": "lake.{topic}"}),
+            ("20 tables", "some", {"rules": [{"topics": r"some\.(?P<g>g..)\..*", "table": "lake.{g}", "merge": True}]}),
         ):
+            names = [f"{shop}.g{n % 20:02d}.t{n:03d}" for n in range(options.topics)]
+            _make(kafka, names, options.partitions)
+            fields = {"topics_pattern": rf"{shop}\..*", **fields}
             _plans(label, kafka, Path(folder) / f"lake-{uuid4().hex[:6]}", names, fields, options.plans)
     return 0
 
@@ -63,30 +69,44 @@ def _plans(
     lake = {"name": "b", "type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/data"}
     declared = LandingSet(
         name=f"set-{uuid4().hex[:6]}",
-        topics_pattern=r"shop\..*",
         missing_table="create",
         defaults={"create": CREATE, "control_topic": f"control-{uuid4().hex[:6]}"},
         **fields,  # type: ignore[arg-type]
     )
-    for n in range(steady + 1):
+    # While nothing is in the topics a cycle is whole without a write.
+    _plan(f"{label}, first", declared, kafka, lake, close=True)
+    _plan(f"{label}, idle", declared, kafka, lake)
+    for n in range(steady):
         _produce(kafka, names)
-        _plan(f"{label}, {'first' if not n else f'steady {n}'}", declared, kafka, lake)
+        _plan(f"{label}, steady {n + 1}", declared, kafka, lake)
 
 
-def _plan(label: str, declared: LandingSet, kafka: dict[str, str], lake: dict[str, str]) -> None:
+def _plan(
+    label: str, declared: LandingSet, kafka: dict[str, str], lake: dict[str, str], *, close: bool = False
+) -> None:
     run = RunIdentity(deployment="bench", dag_id="bench", run_id=uuid4().hex)
     process = psutil.Process()
     began, cpu = time.monotonic(), process.cpu_times()
     expansion = found_landings(declared, kafka)
     tables = Tables(lake, few=CLIENTS)
     with SetConnections(declared, expansion, kafka, tables, deployment="bench") as connections:
-        ended = for_all(connections, expansion.landings, lambda session: open_cycle(session, run), _silent)
+        plans = plans_of(
+            declared, expansion, connections, kafka, tables, lambda s: open_cycle(s, run), _silent, skip_idle=not close
+        )
         wall, now = time.monotonic() - began, process.cpu_times()
         used = now.user + now.system - cpu.user - cpu.system
         open_now = [c for c in process.net_connections() if c.status == psutil.CONN_ESTABLISHED]
         threads = process.num_threads()
+        if close:
+            tickets = {name: opened.ticket for name, opened in plans.opened.items()}
+            with ConcurrentLandings(threads=AT_ONCE, most=MOST) as concurrent:
+
+                def closed(session: LandingSession) -> Closed:
+                    return close_cycle(session, run, tickets[session.landing.name], executor=concurrent.executor)
+
+                for_all(connections, plans.landings.values(), closed, _silent, concurrent=concurrent)
     tables.close()
-    failed = [each for each in ended.values() if isinstance(each, BaseException)]
+    failed = list(plans.failed.values())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
     print(f"{label:28}{wall:>8.1f}{used:>8.1f}{peak:>9.0f}{len(open_now):>13}{threads:>9}{len(failed):>8}", flush=True)
     if failed:

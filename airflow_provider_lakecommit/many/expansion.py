@@ -27,6 +27,8 @@ __all__ = ["Expansion", "Trouble", "expand", "matches_nothing", "topics_of"]
 
 INTERNAL = "__"
 """How the names of Kafka's own topics begin."""
+NAMED = 5
+"""Topics that a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +92,19 @@ def topics_of(declared: LandingSet, known: Collection[str]) -> tuple[str, ...]:
 def matches_nothing(declared: LandingSet, known: Collection[str]) -> str:
     """What is said of a set that has no topic, with those that its pattern may have been meant for."""
     pattern = declared.topics_pattern or ""
+    matching = [t for t in known if re.fullmatch(pattern, t)]
+    if matching:
+        named = ", ".join(matching[:NAMED]) + (", …" if len(matching) > NAMED else "")
+        return (
+            f"landing set {declared.name!r}: {len(matching)} topics match topics_pattern {pattern!r} ({named}), and "
+            "`exclude` takes out all of them, or they are Kafka's own or the control topic"
+        )
     plain = re.sub(r"\\[A-Za-z]|\(\?P?<?\w*>?|[^A-Za-z0-9._-]", "", pattern)
     near = nearest(plain, [t for t in known if not t.startswith(INTERNAL)])
     named = f"; near are {', '.join(near)}" if near else ""
     return (
-        f"landing set {declared.name!r}: no topic matches topics_pattern {pattern!r} (of the whole name) and none of "
-        f"exclude, of {len(known)} that this principal may see{named}"
+        f"landing set {declared.name!r}: no topic matches topics_pattern {pattern!r} (of the whole name), of "
+        f"{len(known)} that this principal may see{named}"
     )
 
 

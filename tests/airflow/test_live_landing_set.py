@@ -7,6 +7,7 @@ import datetime
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.airflow.faults import Faults
@@ -95,6 +96,17 @@ def test_a_write_that_is_told_to_stop_keeps_what_it_reported_and_the_next_run_la
 
     assert live.run(three.name, "mended") == ("success", GREEN)
     assert three.ids() == [list(range(6))] * 3
+    for number in range(3):
+        name = three.landing(number)
+        until(f"the page tells of {name}", lambda name=name: page_dags(live, name) == [three.name])
+
+
+def page_dags(live: Live, landing: str) -> list[str] | None:
+    """By which DAGs the page says that a landing is landed; ``None`` while it does not know it."""
+    login = {"Authorization": f"Bearer {live.client.token}"}
+    found = httpx.get(f"{live.airflow.url}/lakecommit/api/v1/landings", headers=login, timeout=60)
+    rows = found.raise_for_status().json()["landings"]
+    return next((list(row["dags"]) for row in rows if row["name"] == landing), None)
 
 
 def test_tasks_that_are_killed_are_done_again_and_everything_is_landed_once(

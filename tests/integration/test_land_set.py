@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import load_catalog
@@ -212,6 +213,25 @@ def test_the_status_of_a_set_has_a_line_for_each_landing_the_worst_first(shop: S
     answer = shop.run("status", defaults=plain)
     assert answer.code == 1
     assert answer.out.startswith("NO LANDING topics")
+
+
+def test_topics_that_no_rule_names_are_set_aside_as_they_are_until_a_rule_does(shop: Shop) -> None:
+    aside = {"format": "raw", "metadata_columns": True, "create": {"schema": [{"name": "value", "type": "binary"}]}}
+    fields: dict[str, Any] = {"table": None, "overrides": [{"table": r"lake\.set_aside", **aside}]}
+    known = {"topics": rf"{shop.prefix}\.(?P<what>orders)", "table": "lake.{what}"}
+    rest = {"topics": ".*", "table": "lake.set_aside", "merge": True}
+    topics = [shop.topic(what, range(3)) for what in ("orders", "odd", "strange")]
+    assert shop.run("land", rules=[known, rest], **fields).code == 0
+    rows = load_catalog(**shop.catalog).load_table("lake.set_aside").scan().to_arrow().to_pylist()
+    assert sorted((row["kafka_topic"], row["value"]) for row in rows) == sorted(
+        (topic, f'{{"id":{n}}}'.encode()) for topic in topics[1:] for n in range(3)
+    )
+    shop.send("odd", range(3, 5))
+    shop.send("strange", range(3, 4))
+    known = {**known, "topics": rf"{shop.prefix}\.(?P<what>orders|odd)"}
+    assert shop.run("land", rules=[known, rest], **fields).code == 0
+    assert (shop.ids("orders"), shop.ids("odd")) == (list(range(3)), list(range(5)))
+    assert load_catalog(**shop.catalog).load_table("lake.set_aside").scan().count() == 7
 
 
 @pytest.mark.parametrize("unmatched", ["fail", "ignore"])

@@ -97,6 +97,12 @@ def test_a_pattern_that_matches_nothing_names_what_is_near() -> None:
     assert "shop.orders.eu" in said
 
 
+def test_a_set_whose_exclude_takes_out_all_that_its_pattern_matches_says_so() -> None:
+    said = matches_nothing(a_set(topics_pattern=r"shop\..*", exclude=".*"), ["shop.orders", "else"])
+    assert "1 topics match topics_pattern" in said
+    assert "(shop.orders), and `exclude` takes out all of them" in said
+
+
 TOPICS = st.lists(st.text("abAB.-_", min_size=1, max_size=4), unique=True, max_size=12)
 RULES = st.lists(
     st.fixed_dictionaries(
