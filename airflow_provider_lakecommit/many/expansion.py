@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.landing_set import LandingSet
 
-__all__ = ["Expansion", "Trouble", "expand", "matches_nothing", "topics_of"]
+__all__ = ["Expansion", "Trouble", "expand", "landing_for", "matches_nothing", "topics_of"]
 
 INTERNAL = "__"
 """How the names of Kafka's own topics begin."""
@@ -134,6 +134,22 @@ def expand(declared: LandingSet, known: Collection[str]) -> Expansion:
         ignored=ignored,
         known=frozenset(known if declared.topics_pattern is not None else ()),
     )
+
+
+def landing_for(declared: LandingSet, *topics: str) -> Landing:
+    """The landing of a set that these topics are of, for a DAG that follows its asset, a guard or an operator. Nothing
+    is contacted: where several topics meet in its table, name all of them.
+
+    :raises SpecError: the set has none for them, or more than one
+    """
+    found = expand(declared, topics)
+    mine = [each for each in found.landings if not set(topics).isdisjoint(each.topic_names)]
+    if len(mine) == 1 and set(topics) <= set(mine[0].topic_names):
+        return mine[0]
+    troubles = [t.why for t in found.troubles if not set(topics).isdisjoint(t.topics)]
+    where = "; ".join([*troubles, *(f"{', '.join(each.topic_names)} go to {each.table}" for each in mine)])
+    why = where or "none is of the set"
+    raise SpecError(f"landing set {declared.name!r}: topics {', '.join(topics)} have not one landing: {why}")
 
 
 def _way(declared: LandingSet, topic: str) -> _Way | None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_lakecommit.operators import set_commit, set_plan
+from airflow_provider_lakecommit.telemetry.metrics import LAG, ROWS, RUNS, Sample
 from dev.paths import CHECKOUT
 from tests.fixtures.kafka import unique
 from tests.support.airflow_dags import CREATE, Lake, bundles, connections
@@ -98,6 +100,15 @@ def run_set(
     return run
 
 
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Sample]:
+    """The metrics that the tasks of a set send."""
+    samples: list[Sample] = []
+    for module in (set_plan, set_commit):
+        monkeypatch.setattr(module, "send", samples.extend)
+    return samples
+
+
 def events_of(dag: str, run_id: str) -> Events:
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
@@ -117,6 +128,7 @@ def test_one_run_lands_all_topics_by_a_few_tasks_and_a_broken_table_stops_none(
     make_topic: Callable[..., str],
     produce: Callable[..., Any],
     catalog_properties: dict[str, str],
+    sent: list[Sample],
 ) -> None:
     lake = Lake(properties={**catalog_properties, "name": "lake"})
     topics = [make_topic(2) for _ in range(4)]
@@ -130,6 +142,14 @@ def test_one_run_lands_all_topics_by_a_few_tasks_and_a_broken_table_stops_none(
     assert [lake.ids(f"shop.t{n}") for n in range(3)] == [list(range(n + 2)) for n in range(3)]
     assert {name.rpartition(".")[2]: extra["rows"] for name, extra in events.items()} == {"t0": 2, "t1": 3, "t2": 4}
 
+    # Each landing by its own name.
+    rows = {sample.tags[0].rpartition(".")[2]: sample.value for sample in sent if sample.metric is ROWS}
+    assert rows == {"t0": 2, "t1": 3, "t2": 4}
+    runs = {(sample.tags[0].rpartition(".")[2], sample.tags[1]) for sample in sent if sample.metric is RUNS}
+    assert runs == {("t0", "success"), ("t1", "success"), ("t2", "success")}
+    assert {sample.tags[0].rpartition(".")[2] for sample in sent if sample.metric is LAG} == {"t0", "t1", "t2"}
+    sent.clear()
+
     lake.open().drop_table("shop.t1")
     produce(topics[0], [{"id": 10}], 1)
     produce(topics[1], [{"id": 10}], 1)
@@ -138,6 +158,8 @@ def test_one_run_lands_all_topics_by_a_few_tasks_and_a_broken_table_stops_none(
     assert lake.ids("shop.t0") == [0, 1, 10]
     assert lake.ids("shop.t3") == [0, 1, 2, 3, 4]
     assert {name.rpartition(".")[2] for name in events} == {"t0", "t3"}
+    failed = [sample.tags[0].rpartition(".")[2] for sample in sent if sample.metric is RUNS and "failed" in sample.tags]
+    assert failed == ["t1"]
 
     state, tasks, events = run_set({**declared, "exclude": [topics[1]]})
     assert tasks == {"plan": "success", "write": "skipped", "commit": "skipped", "outcome": "skipped"}

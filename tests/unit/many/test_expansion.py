@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing_set import LandingSet
-from airflow_provider_lakecommit.many.expansion import Expansion, expand, matches_nothing, topics_of
+from airflow_provider_lakecommit.many.expansion import Expansion, expand, landing_for, matches_nothing, topics_of
 
 
 def a_set(**fields: Any) -> LandingSet:
@@ -95,6 +98,20 @@ def test_a_name_that_is_too_long_is_the_trouble_of_its_topic() -> None:
 def test_a_pattern_that_matches_nothing_names_what_is_near() -> None:
     said = matches_nothing(a_set(topics_pattern=r"shop\.ordres\..*"), ["shop.orders.eu", "__x", "else"])
     assert "shop.orders.eu" in said
+
+
+def test_a_dag_can_name_one_landing_of_a_set_by_its_topics() -> None:
+    shop = a_set(topics_pattern=r"shop\..*", rules=[{"topics": r"shop\.(eu|us)", "table": "lake.all"}])
+    assert landing_for(shop, "shop.orders").name == "shop.lake.shop_orders"
+    assert landing_for(shop, "shop.eu", "shop.us").topic_names == ("shop.eu", "shop.us")
+    assert landing_for(shop, "shop.orders") == expand(shop, ["shop.orders", "shop.eu"]).landings[1]
+    for topics, why in (
+        (["shop.eu", "shop.orders"], "shop.eu go to lake.all; shop.orders go to lake.shop_orders"),
+        (["else"], "none is of the set"),
+        (["shop.a.b", "shop.a-b"], "meet in table"),
+    ):
+        with pytest.raises(SpecError, match=re.escape(why)):
+            landing_for(shop, *topics)
 
 
 def test_a_set_whose_exclude_takes_out_all_that_its_pattern_matches_says_so() -> None:
