@@ -51,6 +51,7 @@ from airflow_provider_lakecommit.prepare.evolving import ColumnStep
 from airflow_provider_lakecommit.prepare.fates import check_fates, given_up
 from airflow_provider_lakecommit.prepare.headroom import ask, plan_lines, plan_threshold
 from airflow_provider_lakecommit.prepare.limits import window_limits
+from airflow_provider_lakecommit.prepare.source_look import as_new_as_tables
 from airflow_provider_lakecommit.prepare.stated import not_as_stated
 from airflow_provider_lakecommit.prepare.tables import Prepared, prepare
 from airflow_provider_lakecommit.prepare.truncation import check_logs
@@ -104,6 +105,7 @@ def open_cycle(
                 raise
             return _opened_without_tables(session, run, e, past, release)
         folded = session.read_state(prepared.ledgers)
+        source = as_new_as_tables(session, folded.state, source)
         if (before := seen(session, folded, commit_id) or past) is not None:
             if not _is_foreign(session, prepared, before):
                 return before.opened(session, folded.state)
@@ -156,6 +158,7 @@ def preview(session: LandingSession) -> Opened:
     session.control.ensure()
     prepared = prepare(session, source, dry=True)
     folded = session.read_state(prepared.ledgers)
+    source = as_new_as_tables(session, folded.state, source)
     headroom = ask(session, folded.state, source, plan_threshold(session, folded))
     planned, _ = _tried_again(session, prepared, folded)
     voided = given_up(session, prepared, planned.state, source.partitions)

@@ -217,6 +217,23 @@ def test_a_source_that_lost_offsets_raises_and_opens_nothing(landing: FakeLandin
     assert landing.kinds() == before
 
 
+@pytest.mark.parametrize("plan", [FakeLanding.open, lambda landing: preview(landing.session)])
+def test_a_look_from_before_another_run_landed_is_no_log_that_lost_records(
+    landing: FakeLanding, plan: Callable[[FakeLanding], Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = landing.source.watermarks()
+    landing.source.ends[P0] += 10
+    landing.cycle("other")
+    landing.source.ends[P0] += 5
+    looks = iter([before])
+    look = landing.source.watermarks
+    monkeypatch.setattr(landing.source, "watermarks", lambda **options: next(looks, None) or look(**options))
+    assert [str(s.coverage) for s in plan(landing).slices] == ["orders[0] [30, 35)"]
+    landing.source.ends[P0] = 29
+    with pytest.raises(SourceError, match="records were lost at the source"):
+        landing.open("b")
+
+
 def test_dead_processes_are_asked_for_once_each_and_their_slot_is_free(landing: FakeLanding) -> None:
     landing.open("dead")
     asked: list[str] = []
