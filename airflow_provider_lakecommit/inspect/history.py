@@ -106,8 +106,8 @@ def read_history(
     whole = not landing or _begins(landing[0])
     if not whole:
         reading.note(
-            f"the history begins at snapshot {landing[0].record.snapshot_id}: those before it were expired, so that "
-            "sums are of what is left"
+            f"the history begins at snapshot {landing[0].record.snapshot_id}: what the table has from before it, by "
+            "snapshots that were expired or by a person's word, is not in the sums"
         )
     return TableHistory(
         table=name,
@@ -156,10 +156,11 @@ def _look_for_sinks(reading: _HistoryReading, metadata: TableMetadata, state: Le
 
 
 def _begins(first: LandingSnapshot) -> bool:
-    """Is this the first landing snapshot that the table ever had?"""
-    return first.record.kind in (SnapshotKind.ORIGIN, SnapshotKind.INIT) and {name for name, _ in first.sections} == {
-        first.record.landing
-    }
+    """Is this the first landing snapshot that the table ever had? A lane that was opened, and a person's word, are of
+    these kinds too, and come upon what is there.
+    """
+    began = first.record.kind in (SnapshotKind.ORIGIN, SnapshotKind.INIT)
+    return began and first.sections.keys() == {first.key} and not any(s.covered for s in first.sections.values())
 
 
 def _landing_snapshots(

@@ -20,6 +20,7 @@ from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
 from airflow_provider_lakecommit.lanes.closing import close_lane, lane_rest
 from airflow_provider_lakecommit.lanes.opening import lane_session
 from airflow_provider_lakecommit.lanes.preview import LanePreview, lane_preview
+from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from airflow_provider_lakecommit.repair.stated import parse_ranges
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from tests.support.steps import check_verified
@@ -279,3 +280,23 @@ def test_a_range_without_a_live_lane_is_landed_too_and_the_live_one_goes_around_
     world.check(Counter(range(40)))
     assert sections(world) == {FILLED: "[0] [10, 20)", "live": "[0] [0, 10) [20, 40)"}
     check_verified(world)
+
+
+@pytest.mark.parametrize("oldest", ["a lane that was opened", "a person's word"])
+def test_a_history_whose_begin_is_expired_is_no_first_one(late: World, oldest: str) -> None:
+    """Whatever the oldest snapshot is that is left: what it has was landed before."""
+    if oldest == "a person's word":
+        lane(late, "0=0-30").finish()
+        with late.session() as session:
+            ledger_init(session, "latest")
+    else:
+        with lane(late, "0=0-30").session():
+            pass
+    with late.session() as session:
+        for name in late.landing.tables:
+            table = session.tables.load(name)
+            head = table.metadata.snapshot_by_name("main")
+            assert head is not None
+            older = [s.snapshot_id for s in table.snapshots() if s.snapshot_id != head.snapshot_id]
+            table.maintenance.expire_snapshots().by_ids(older).commit()
+    check_verified(late)

@@ -207,7 +207,7 @@ def test_a_history_whose_begin_was_expired_is_told_from_where_it_begins(lake: La
     found = history(lake)
     assert not found.whole
     (note,) = texts(found, Severity.NOTE)
-    assert note.startswith(f"the history begins at snapshot {head(lake)}: those before it were expired")
+    assert note.startswith(f"the history begins at snapshot {head(lake)}: what the table has from before")
     assert list(check_table(found)) == []
 
 
