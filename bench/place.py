@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 from uuid import uuid4
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -61,7 +62,7 @@ class Place:
 def place_of(options: argparse.Namespace) -> Iterator[Place]:
     """A place with nothing in it, removed at the end, also where a signal asks for that."""
     for asked in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(asked, lambda number, _frame: sys.exit(128 + number))
+        signal.signal(asked, _leave)
     with (
         tempfile.TemporaryDirectory(prefix="bench-", dir=run_dir()) as folder,
         Broker(Path(folder) / "kafka") as broker,
@@ -74,3 +75,10 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
         catalog = load_catalog("lakecommit", **settings)
         catalog.create_namespace("bench")
         yield Place(broker=broker, catalog=catalog, settings=settings, folder=Path(folder), options=options)
+
+
+def _leave(number: int, _frame: FrameType | None) -> NoReturn:
+    """Once: what is being ended is not to be interrupted in that."""
+    for asked in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(asked, signal.SIG_IGN)
+    sys.exit(128 + number)

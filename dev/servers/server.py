@@ -176,10 +176,11 @@ class Server(ABC):
             raise PortTakenError(f"port {self.port} of 127.0.0.1 is taken ({TAKEN}): give another port")
         self._log_begin = self.log.stat().st_size if self.log.exists() else 0
         command = self.command()
-        self._children.start(self.name, command, env=self.environment(), cwd=self.directory, user=self.user)
         try:
+            self._children.start(self.name, command, env=self.environment(), cwd=self.directory, user=self.user)
             self._await_answer()
-        except ServerError:
+        except BaseException:
+            # Also where somebody interrupts the waiting: nobody else would end it.
             self.kill()
             raise
         return self
