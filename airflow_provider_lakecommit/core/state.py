@@ -94,6 +94,12 @@ class CycleState:
     released: bool = False
     ended_early: str = ""
 
+    @property
+    def stopped(self) -> str:
+        """Why no window was planned, where a person has to act."""
+        refused = self.plan.refused
+        return (self.plan.reason or "") if refused is not None and refused.needs_a_hand else ""
+
     def ends(self, now: datetime) -> datetime:
         """When the claim ends at the latest. A START from the future tells no time: then that of its first sight
         counts, so that a clock that is years ahead holds a claim no longer than one that is right.

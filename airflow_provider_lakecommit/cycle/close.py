@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.committer.executor import CommitterThread
 from airflow_provider_lakecommit.committer.trim import trim_snapshots
 from airflow_provider_lakecommit.core.accounting import summed
 from airflow_provider_lakecommit.core.log import Directives, SliceReported
-from airflow_provider_lakecommit.core.model import LIVE, Plan, Slice, SliceReport
+from airflow_provider_lakecommit.core.model import LIVE, Slice, SliceReport
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, granted
 from airflow_provider_lakecommit.cycle.commit import TableCommit, TableCommits, own_cycle
@@ -167,7 +167,7 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
         left=(state.plan.left if state else 0) + early,
         valid_through=through,
         reason=None if state is None or commits.published or waiting or missing or blocked else _why_idle(state),
-        stopped="" if state is None else _stopped(state.plan),
+        stopped="" if state is None else state.stopped,
         note=f"it was ended early ({state.ended_early}), the next run goes on" if state and early else "",
         ignored_fields=summed(r.ignored_fields for r in _done(folded, ticket.commit_id)),
         rejects=summed(r.rejects for r in _done(folded, ticket.commit_id)),
@@ -200,10 +200,6 @@ def _missing(landing_state: LandingState, state: CycleState | None, voided: Coll
 def _why_idle(state: CycleState) -> str:
     """Why there was nothing to publish, and nothing of the window waits, is blocked or is missing."""
     return state.plan.reason or f"its window {state.plan.coverage} is in the tables already, by other runs"
-
-
-def _stopped(plan: Plan) -> str:
-    return (plan.reason or "") if plan.refused is not None and plan.refused.needs_a_hand else ""
 
 
 def _forgotten(ticket: CycleTicket) -> str:

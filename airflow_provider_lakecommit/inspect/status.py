@@ -57,7 +57,7 @@ class Status:
     others have overtaken them. ``quarantined`` are the newest of the control records that are passed over, each with
     its ``partition@offset``. ``stalled`` tells of commits that failed in so many cycles in a row that no window is
     planned. ``redundant`` counts the reports in the control log that told what others had told: those of replicas, and
-    of attempts that were given up.
+    of attempts that were given up. ``stopped`` is why the newest cycle planned no window, where a person has to act.
     """
 
     landing: str
@@ -78,6 +78,7 @@ class Status:
     redundant: int = 0
     suspended: str = ""
     lanes: tuple[str, ...] = ()
+    stopped: str = ""
 
     @property
     def lag(self) -> int:
@@ -152,7 +153,13 @@ def read_status(session: LandingSession, every: timedelta | None = None, *, coun
         redundant=sum(len(c.redundant) for c in landing_state.cycles.values()),
         lanes=tuple(next(lane.lines()) for lane in lanes_in(session.landing.name, dict(states))),
         suspended=ledgers[0].section.suspended if ledgers else "",
+        stopped=_stopped(landing_state),
     )
+
+
+def _stopped(landing_state: LandingState) -> str:
+    newest = max(landing_state.cycles.values(), key=lambda cycle: cycle.offset, default=None)
+    return "" if newest is None else newest.stopped
 
 
 def _stalled(landing_state: LandingState, ledgers: Sequence[TableLedger], most: int) -> str:
@@ -278,6 +285,7 @@ def to_dict(status: Status) -> dict[str, Any]:
         "redundant": status.redundant,
         "suspended": status.suspended or None,
         "lanes": list(status.lanes),
+        "stopped": status.stopped or None,
         "quarantined": {"count": status.quarantined_count, "newest": list(status.quarantined)},
     }
 

@@ -60,7 +60,8 @@ def _needs_a_person(found: Status, _: StatusLimits) -> str | None:
         for p in found.partitions
         if p.removed
     ]
-    texts = [*(f"{b} is blocked" for b in found.blocked), *tables, *gone]
+    stopped = [f"no window is planned: {found.stopped}"] if found.stopped else []
+    texts = [*(f"{b} is blocked" for b in found.blocked), *tables, *gone, *stopped]
     more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
     return f"{texts[0]}{more}" if texts else None
 

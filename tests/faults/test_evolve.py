@@ -27,6 +27,8 @@ from airflow_provider_lakecommit.dead_letters.letters import Selection
 from airflow_provider_lakecommit.dead_letters.replay import replay
 from airflow_provider_lakecommit.evolve import records
 from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.inspect.status import read_status
+from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
 from airflow_provider_lakecommit.prepare.evolve_now import evolve_now
 from tests.faults.test_lanes import lane
 from tests.faults.test_replay import replay as replay_of
@@ -335,11 +337,17 @@ class TestWhatDoesNotFit:
             assert closed.stopped == opened.plan.reason
             commit = Commit.from_dict(closed.to_dict())
             assert decide(Ended(plan="success", groups={}, commit="skipped", closed=commit)).verdict == "failed"
+            with world.session() as session:
+                standing, why = status_verdict(read_status(session), StatusLimits())
+            assert standing is StatusVerdict.BLOCKED
+            assert why == f"no window is planned: {opened.plan.reason}"
         assert "extra" not in table_of(world).schema().column_names, "nothing is changed for a window that is refused"
         world.landing = replace(world.landing, on_incompatible="dead_letter")
         world.settle()
         world.check(Counter([1]))
         assert len(world.rows("shop.dead")) == 1
+        with world.session() as session:
+            assert not read_status(session).stopped
         check_verified(world)
 
     def test_a_required_column_without_a_value_stops_it_too(self, make_world: Make, produce: Produce) -> None:

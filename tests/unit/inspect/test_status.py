@@ -169,6 +169,7 @@ def test_all_of_it_is_json_and_an_unknown_headroom_says_that_it_is(landing: Fake
         "quarantined",
         "suspended",
         "lanes",
+        "stopped",
         "signed",
         "stalled",
         "redundant",

@@ -83,6 +83,13 @@ def found(**changes: Any) -> Status:
             id="both are asked for",
         ),
         pytest.param(
+            found(partitions=(at(9),), stopped="incompatible records: column n is int"),
+            StatusLimits(lag=99),
+            StatusVerdict.BLOCKED,
+            "no window is planned: incompatible records: column n is int",
+            id="stopped",
+        ),
+        pytest.param(
             found(tables=(replace(TABLE, condition="missing"),)),
             StatusLimits(lag=99, age=timedelta(days=9)),
             StatusVerdict.BEHIND,
