@@ -26,7 +26,7 @@ anything                     anything else                    does not fit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from pyiceberg.schema import Schema
@@ -45,6 +45,7 @@ from pyiceberg.types import (
     UnknownType,
 )
 
+from airflow_provider_lakecommit.evolve.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.evolve.names import unusable
 from airflow_provider_lakecommit.evolve.paths import Path, dotted, plain
 
@@ -55,17 +56,12 @@ __all__ = [
     "Evolution",
     "LeftOut",
     "Limits",
-    "Misfit",
     "TableSide",
     "Widened",
     "evolution",
-    "lacking",
-    "without_value",
 ]
 
 MAX_DIGITS = 38
-_REQUIRED = "make it optional by hand if it may be"
-"""What to do about a required column for which records have no value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,20 +88,6 @@ class Widened:
 
 
 Change = Added | Widened
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Misfit:
-    """Values that the table does not take, and no change may make it take."""
-
-    column: str
-    in_table: str
-    in_records: str
-    why: str = ""
-
-    def __str__(self) -> str:
-        why = f" ({self.why})" if self.why else ""
-        return f"column {self.column} is {self.in_table} in the table and {self.in_records} in the records{why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +133,7 @@ class Evolution:
     """What is to be done, and what is not."""
 
     changes: tuple[Change, ...] = ()
-    misfits: tuple[Misfit, ...] = ()
+    misfits: tuple[Misfit | Unreadable, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
 
@@ -290,23 +272,6 @@ def _size(kind: IcebergType) -> int:
     if isinstance(kind, ListType):
         return 1 + _size(kind.element_type)
     return 2 + _size(kind.value_type) if isinstance(kind, MapType) else 1
-
-
-def without_value(column: str, kind: str, how: str) -> Misfit:
-    """Of a required column, for which records have no value."""
-    return Misfit(column=column, in_table=f"required {kind}", in_records=how, why=_REQUIRED)
-
-
-def lacking(own: StructType, wanted: StructType, above: Path = ()) -> Iterator[Misfit]:
-    """Required columns that are not wanted at all: whoever writes so has no value for them."""
-    there = {f.name: f.field_type for f in wanted.fields}
-    for one in own.fields:
-        path, kind = (*above, one.name), one.field_type
-        if one.name not in there:
-            if one.required:
-                yield without_value(dotted(path), plain(kind), "missing")
-        elif isinstance(kind, StructType) and isinstance(inner := there[one.name], StructType):
-            yield from lacking(kind, inner, path)
 
 
 def _holds(own: IcebergType, wanted: IcebergType) -> bool:

@@ -14,7 +14,8 @@ from typing import TypeVar
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from airflow_provider_lakecommit.evolve.changes import UNLIMITED, LeftOut, Misfit, evolution
+from airflow_provider_lakecommit.evolve.changes import UNLIMITED, LeftOut, evolution
+from airflow_provider_lakecommit.evolve.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.evolve.schema import evolved_schema
 from airflow_provider_lakecommit.evolve.wanted import Wanted
 
@@ -37,7 +38,7 @@ def combined(
     :param wants: the columns that one of them wants, and what of it cannot be one
     :param unfit: what of one of them does not fit
     """
-    left_out, misfits, now = list[LeftOut](), list[Misfit](), schema
+    left_out, misfits, now = list[LeftOut](), list[Misfit | Unreadable](), schema
     for one, judged in (*((one, True) for one in written), *((one, False) for one in before if one not in written)):
         columns, without = wants(now, one)
         found = evolution(now, columns, widen=True, limits=UNLIMITED)

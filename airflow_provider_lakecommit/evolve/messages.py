@@ -27,9 +27,11 @@ from pyiceberg.types import (
     StructType,
 )
 
-from airflow_provider_lakecommit.evolve.changes import LeftOut, Misfit, lacking
+from airflow_provider_lakecommit.evolve.changes import LeftOut
+from airflow_provider_lakecommit.evolve.misfits import Misfit, lacking
 from airflow_provider_lakecommit.evolve.named_schemas import NamedSchemasSource
 from airflow_provider_lakecommit.evolve.paths import plain
+from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.protobuf.descriptors import DescriptorError, file_of, message_at, message_named
@@ -52,14 +54,17 @@ class MessagesSource(NamedSchemasSource[Descriptor]):
         return f"the message {stated.full_name} that the landing states", [stated]
 
     def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterator[Descriptor]:
-        with suppress(DescriptorError):
+        try:
             file = file_of(found.text, tuple((name, inner.text) for name, inner in found.imported()))
-            paths, _ = paths_of([values[place] for place in group.places], group.start)
-            for path in dict.fromkeys(path for path, _ in paths):
-                with suppress(DescriptorError):
-                    message = message_at(file, path)
-                    if not self._options.message or message.full_name == self._options.message:
-                        yield message
+        except DescriptorError as e:
+            raise Refusal("wrong_schema", None, str(e)) from None
+        paths, _ = paths_of([values[place] for place in group.places], group.start)
+        for path in dict.fromkeys(path for path, _ in paths):
+            # A path that leads nowhere is that of a record.
+            with suppress(DescriptorError):
+                message = message_at(file, path)
+                if not self._options.message or message.full_name == self._options.message:
+                    yield message
 
     def _wants(self, schema: Schema, written: Descriptor) -> tuple[StructType, list[LeftOut]]:
         columns = message_columns(written)

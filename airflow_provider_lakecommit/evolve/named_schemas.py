@@ -5,14 +5,15 @@ Contract: the schemas are those of the sampled records, each once, or the one th
 registered and no record names changes no table. What a schema wants and what of it does not fit is the format's.
 Several are :mod:`~airflow_provider_lakecommit.evolve.combined`.
 
-Failure story: a schema that the registry does not have, or that is none of a record, is for the tasks to reject; a
-registry that does not answer is an error, and the plan is made again.
+Failure story: a schema that the registry does not have is for the tasks to reject; so is one of which no record becomes
+a row, which is told as what does not fit. A registry that does not answer is an error, and the plan is made again.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from pyiceberg.schema import Schema
@@ -20,10 +21,12 @@ from pyiceberg.types import StructType
 
 from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.evolve.changes import LeftOut, Misfit
+from airflow_provider_lakecommit.evolve.changes import LeftOut
 from airflow_provider_lakecommit.evolve.combined import combined
+from airflow_provider_lakecommit.evolve.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.evolve.records import framed_value, sampled, told_of
 from airflow_provider_lakecommit.evolve.wanted import Wanted
+from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.registry.client import needed, registry_of
 from airflow_provider_lakecommit.registry.framing import Framed, framed
@@ -54,21 +57,29 @@ class NamedSchemasSource(ABC, Generic[T]):
             return combined(schema, stated, (), self._wants, self._unfit, told_by)
         samples = sampled(self._kafka, ranges, seen, framed_value)
         own, before = ([v for _, v in sample if v is not None] for sample in samples)
+        unreadable = list[Unreadable]()
         names = ", ".join(told(group.key) for group in framed(own + before).groups) or "no schema"
         told_by = f"{names} of {told_of(len(own) + len(before), ranges, seen)}"
-        return combined(schema, self._schemas(own), self._schemas(before), self._wants, self._unfit, told_by)
+        written = self._schemas(own, unreadable)
+        found = combined(schema, written, self._schemas(before, []), self._wants, self._unfit, told_by)
+        return replace(found, misfits=(*unreadable, *found.misfits))
 
-    def _schemas(self, values: Sequence[bytes]) -> list[T]:
-        return list(dict.fromkeys(one for group in framed(values).groups for one in self._of(group, values)))
+    def _schemas(self, values: Sequence[bytes], unreadable: list[Unreadable]) -> list[T]:
+        groups = framed(values).groups
+        return list(dict.fromkeys(one for group in groups for one in self._of(group, values, unreadable)))
 
-    def _of(self, group: Framed, values: Sequence[bytes]) -> Iterator[T]:
+    def _of(self, group: Framed, values: Sequence[bytes], unreadable: list[Unreadable]) -> Iterator[T]:
         registry = needed(registry_of(self._kafka), self._landing.name, self._landing.format)
         try:
             found = registry.schema(group.key)
         except UnknownSchemaError:
             return
-        if found.kind == WITH_REGISTRY[self._landing.format]:
+        try:
+            if found.kind != WITH_REGISTRY[self._landing.format]:
+                raise Refusal("wrong_schema", None, f"it is of type {found.kind}")
             yield from self._named(found, group, values)
+        except Refusal as refusal:
+            unreadable.append(Unreadable(schema=told(group.key), why=refusal.reason))
 
     @abstractmethod
     def _stated(self) -> tuple[str, list[T]]:
@@ -76,7 +87,10 @@ class NamedSchemasSource(ABC, Generic[T]):
 
     @abstractmethod
     def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterable[T]:
-        """What records of a schema are; nothing, if it is none of records."""
+        """What records of a schema are.
+
+        :raises Refusal: it is none of records
+        """
 
     @abstractmethod
     def _wants(self, schema: Schema, written: T) -> tuple[StructType, list[LeftOut]]:

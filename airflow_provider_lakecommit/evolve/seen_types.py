@@ -32,7 +32,8 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from airflow_provider_lakecommit.evolve.changes import MAX_DIGITS, LeftOut, Misfit, without_value
+from airflow_provider_lakecommit.evolve.changes import MAX_DIGITS, LeftOut
+from airflow_provider_lakecommit.evolve.misfits import Misfit, without_value
 from airflow_provider_lakecommit.evolve.paths import Path, dotted, plain
 from airflow_provider_lakecommit.formats.infer import is_map_in_disguise
 from airflow_provider_lakecommit.formats.sampled import Node, SampledValues

@@ -25,7 +25,8 @@ from pyiceberg.types import StructType
 
 from airflow_provider_lakecommit.core.formats import SCHEMA_SOURCES
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.evolve.changes import LeftOut, Misfit
+from airflow_provider_lakecommit.evolve.changes import LeftOut
+from airflow_provider_lakecommit.evolve.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["Wanted", "WantedSource", "source_for"]
@@ -38,7 +39,7 @@ class Wanted:
     columns: StructType
     told_by: str
     left_out: tuple[LeftOut, ...] = ()
-    misfits: tuple[Misfit, ...] = ()
+    misfits: tuple[Misfit | Unreadable, ...] = ()
 
 
 class WantedSource(Protocol):

@@ -9,7 +9,6 @@ everything is as wide as it can be. Of envelopes that the landing unwraps, the s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -32,8 +31,9 @@ from airflow_provider_lakecommit.avro.nested import Absent, Required, Unfit
 from airflow_provider_lakecommit.avro.reader_schema import ReaderSchema
 from airflow_provider_lakecommit.avro.resolve import Resolver, chosen_columns
 from airflow_provider_lakecommit.avro.writer import WriterField, WriterType, writer_type
-from airflow_provider_lakecommit.evolve.changes import LeftOut, Misfit, without_value
+from airflow_provider_lakecommit.evolve.changes import LeftOut
 from airflow_provider_lakecommit.evolve.envelopes import rows_of
+from airflow_provider_lakecommit.evolve.misfits import Misfit, without_value
 from airflow_provider_lakecommit.evolve.named_schemas import NamedSchemasSource
 from airflow_provider_lakecommit.evolve.paths import Path, dotted, plain
 from airflow_provider_lakecommit.formats.decoder import Refusal
@@ -51,13 +51,13 @@ class WrittenSource(NamedSchemasSource[WriterType]):
         return "the schema that the landing states", list(self._rows(writer_type(self._options.schema)))
 
     def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterator[WriterType]:
-        with suppress(Refusal):
-            yield from self._rows(writer_type(found.text, [inner.text for _, inner in found.imported()]))
+        yield from self._rows(writer_type(found.text, [inner.text for _, inner in found.imported()]))
 
     def _rows(self, written: WriterType) -> Iterator[WriterType]:
-        if written.kind == "record":
-            asked = ReaderSchema.of(self._options.reader_schema) if self._options.reader_schema else ReaderSchema()
-            yield from (asked.named(written),) if self._landing.unwrap is None else rows_of(asked.named(written))
+        if written.kind != "record":
+            raise Refusal("wrong_schema", None, f"it is {written}, not a record")
+        asked = ReaderSchema.of(self._options.reader_schema) if self._options.reader_schema else ReaderSchema()
+        yield from (asked.named(written),) if self._landing.unwrap is None else rows_of(asked.named(written))
 
     def _wants(self, schema: Schema, written: WriterType) -> tuple[StructType, list[LeftOut]]:
         look = _Look()

@@ -173,6 +173,26 @@ def test_a_required_column_that_a_schema_lacks_stops_the_landing_where_that_is_s
     assert "column id is required int in the table and missing in the records" in reason
 
 
+@pytest.mark.parametrize(
+    ("schema", "kind", "why"),
+    [
+        ('"string"', "AVRO", "it is string, not a record"),
+        ('syntax = "proto3"; message Order { int32 id = 1; }', "PROTOBUF", "it is of type PROTOBUF"),
+        (json.dumps(record("Order", id="int", next=["null", "Order"])), "AVRO", "Order"),
+    ],
+)
+def test_a_schema_that_gives_no_rows_is_named_and_stops_the_landing_where_that_is_said(
+    world: World, produce: Produce, fake: FakeRegistry, schema: str, kind: str, why: str
+) -> None:
+    number = fake.register("orders-value", schema, kind=kind)
+    produce(world.landing.topics, [b"\x00" + number.to_bytes(4) + b"\x02"], 0)
+    (told,) = [line for line in world.open("run").explain if "columns, by" in line]
+    assert f"schema id {number}: " in told
+    assert why in told
+    world.landing = replace(world.landing, on_incompatible="stop")
+    assert f"incompatible records: shop.rows: schema id {number}: " in str(world.open("stop").plan.reason)
+
+
 def test_a_required_column_that_the_readers_schema_fills_fits(
     world: World, produce: Produce, fake: FakeRegistry
 ) -> None:

@@ -144,7 +144,7 @@ RULES = (
     ),
     *(
         rule(f"evolve/{module}", "declared", nowhere=KAFKA | frozenset({"pyarrow"}))
-        for module in ("changes", "names", "paths", "schema")
+        for module in ("changes", "misfits", "names", "paths", "schema")
     ),
     rule("subjects", "core registry iceberg formats evolve landing", nowhere=AIRFLOW | SPARK | KAFKA),
     rule(

@@ -29,7 +29,8 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from airflow_provider_lakecommit.evolve.changes import Added, Evolution, Limits, TableSide, Widened, evolution, lacking
+from airflow_provider_lakecommit.evolve.changes import Added, Evolution, Limits, TableSide, Widened, evolution
+from airflow_provider_lakecommit.evolve.misfits import lacking
 from airflow_provider_lakecommit.evolve.names import RESERVED
 from airflow_provider_lakecommit.evolve.paths import Path, dotted, parts_of, paths_in
 from airflow_provider_lakecommit.evolve.schema import evolved_schema
