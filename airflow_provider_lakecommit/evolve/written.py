@@ -118,8 +118,10 @@ class _Look:
                 return LongType()
             case FloatType(), "double":
                 return DoubleType()
-            case DecimalType(), _ if written.logical == "decimal" and written.scale <= kind.scale:
-                return DecimalType(written.precision, written.scale)
+            case DecimalType(), _ if written.logical == "decimal":
+                # Digits behind the point that the column lacks are no matter of width, and may all be zeros.
+                scale = min(written.scale, kind.scale)
+                return DecimalType(written.precision - written.scale + scale, scale)
             case _:
                 return kind
 

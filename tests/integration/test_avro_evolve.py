@@ -126,6 +126,23 @@ def test_a_schema_that_was_met_before_wants_its_columns_and_stops_nothing_any_mo
     check_verified(world)
 
 
+def test_a_decimal_is_widened_before_the_point_whatever_is_behind_it(
+    world: World, produce: Produce, fake: FakeRegistry
+) -> None:
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 3}
+    send(
+        world,
+        produce,
+        fake,
+        record("Order", id="int", price=price),
+        *({"id": i, "price": 123456_780 + i} for i in (0, 1)),
+    )
+    world.settle()
+    assert str(table_of(world).schema().find_type("price")) == "decimal(8, 2)"
+    assert [(row["id"], str(row["price"])) for row in world.rows()] == [(0, "123456.78")]
+    assert [row["column"] for row in world.rows("shop.dead")] == ["price"]
+
+
 def test_a_schema_that_no_record_names_changes_nothing(world: World, produce: Produce, fake: FakeRegistry) -> None:
     send(world, produce, fake, OLD, {"id": 1, "country": "DE"})
     fake.register("orders-value", NEW)
