@@ -98,15 +98,9 @@ class _Look:
         return [NestedField(n, name, kind, required=False) for n, (name, kind) in enumerate(out.items(), 1)]
 
     def own(self, kind: IcebergType, written: WriterType, path: Path) -> IcebergType:
-        parts = [part for part in written.parts if part.kind != "null"]
         match kind, written.kind:
-            case _, "union" if len(parts) == 1:
-                return self.own(kind, parts[0], path)
-            case StructType(), "union":
-                members = tuple(WriterField(name=part.name, type=part) for part in parts)
-                known = {f.name for f in kind.fields} & {m.name for m in members}
-                whole = WriterType(kind="record", name=written.name, fields=members)
-                return StructType(*self.fields(kind, whole, path)) if known else kind
+            case _, "union":
+                return self._union(kind, written, path)
             case StructType(), "record":
                 return StructType(*self.fields(kind, written, path))
             case ListType(), "array":
@@ -121,9 +115,25 @@ class _Look:
             case DecimalType(), _ if written.logical == "decimal":
                 # Digits behind the point that the column lacks are no matter of width, and may all be zeros.
                 scale = min(written.scale, kind.scale)
-                return DecimalType(written.precision - written.scale + scale, scale)
+                return DecimalType(max(written.precision - written.scale, kind.precision - kind.scale) + scale, scale)
             case _:
                 return kind
+
+    def _union(self, kind: IcebergType, written: WriterType, path: Path) -> IcebergType:
+        """The struct of a union's types, if it is one; else what all of these want of the column."""
+        parts = [part for part in written.parts if part.kind != "null"]
+        members = tuple(WriterField(name=part.name, type=part) for part in parts)
+        if (
+            len(parts) > 1
+            and isinstance(kind, StructType)
+            and {f.name for f in kind.fields} & {m.name for m in members}
+        ):
+            whole = WriterType(kind="record", name=written.name, fields=members)
+            return StructType(*self.fields(kind, whole, path))
+        for part in parts:
+            found = self.own(kind, part, path)
+            kind = _joined(kind, found) if isinstance(kind, StructType) and isinstance(found, StructType) else found
+        return kind
 
     def new(self, one: WriterField, path: Path) -> IcebergType | None:
         (column,) = avro_columns(WriterType(kind="record", name="", fields=(one,)))
@@ -131,6 +141,11 @@ class _Look:
             self.left_out.append(LeftOut(column=dotted(path), why="; ".join(column.notes)))
             return None
         return create_from_spec({"schema": [column.to_dict()]})[0].fields[0].field_type
+
+
+def _joined(own: StructType, found: StructType) -> StructType:
+    """A struct with what one type of a union wants of it, and all that it had."""
+    return StructType(*{f.name: f for f in (*own.fields, *found.fields)}.values())
 
 
 def _unfit_in(reader: Any) -> Iterator[Unfit | Required]:

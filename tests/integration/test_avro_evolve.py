@@ -126,6 +126,26 @@ def test_a_schema_that_was_met_before_wants_its_columns_and_stops_nothing_any_mo
     check_verified(world)
 
 
+def test_each_type_of_a_union_wants_its_columns(world: World, produce: Produce, fake: FakeRegistry) -> None:
+    """A second record beside the one that the column is made of: its fields are not lost in silence."""
+    one, two = record("Card", number="int"), record("Cash", number="long", coins=["null", "int"])
+    send(world, produce, fake, record("Order", id="int", paid=["null", one]), {"id": 1, "paid": (1, {"number": 5})})
+    world.run()
+    both = record("Order", id=["int", "long"], paid=["null", one, two])
+    card = {"id": (1, 1 << 40), "paid": (1, {"number": 6})}
+    cash = {"id": (0, 3), "paid": (2, {"number": 1 << 40, "coins": (1, 7)})}
+    send(world, produce, fake, both, card, cash)
+    world.settle()
+    rows = {row["id"]: row["paid"] for row in world.rows()}
+    assert rows == {
+        1: {"number": 5, "coins": None},
+        1 << 40: {"number": 6, "coins": None},
+        3: {"number": 1 << 40, "coins": 7},
+    }
+    assert not world.rows("shop.dead")
+    check_verified(world)
+
+
 def test_a_decimal_is_widened_before_the_point_whatever_is_behind_it(
     world: World, produce: Produce, fake: FakeRegistry
 ) -> None:
