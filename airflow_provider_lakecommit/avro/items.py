@@ -2,8 +2,9 @@
 """The items of arrays and maps, of all records in step.
 
 Contract: :func:`each_item` gives cursors at the first items of all that have one, then at the second, and so on, each
-time with the cursors that they belong to; numbers and what else has its places told by its type come all at once. The
-caller reads the items. Arrays come in blocks: a count, negative if a length follows, and a count of none at the end.
+time with the cursors that they belong to; numbers, what else has its places told by its type, and long arrays come all
+at once. The caller reads the items. Arrays come in blocks: a count, negative if a length follows, and a count of none
+at the end.
 
 Failure story: a count that cannot be within the record fails it before anything is made of it; of items that need no
 bytes, a record is believed :data:`~airflow_provider_lakecommit.avro.block.MOST_EMPTY` in all.
@@ -16,17 +17,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from airflow_provider_lakecommit.avro.block import Bools, Cursor, Ints
+from airflow_provider_lakecommit.avro.walk import LONG, Walk, item_starts
 
 __all__ = ["each_item"]
 
 
 def each_item(
-    cursor: Cursor, active: Bools | None, least: int, path: str, stride: int | None = None
+    cursor: Cursor, active: Bools | None, least: int, path: str, stride: int | None = None, walk: Walk | None = None
 ) -> Iterator[tuple[Cursor, Ints]]:
     """Cursors at items, and the places of those that they belong to.
 
     :param least: bytes of an item
     :param stride: as of :attr:`~airflow_provider_lakecommit.avro.writer.WriterType.stride`
+    :param walk: over an item, for long arrays
     """
     alive = cursor.live(active)
     left = np.arange(len(cursor)) if alive is None else np.flatnonzero(alive)
@@ -39,15 +42,28 @@ def each_item(
         if stride is not None:
             yield _all_items(inner, left, counts, stride, path)
         else:
-            for n in range(int(counts[0])):
+            long = 0 if walk is None else int(np.searchsorted(-counts, -LONG, side="right"))
+            if long and walk is not None:
+                yield _walked(inner, left[:long], counts[:long], walk)
+            for n in range(int(counts[long]) if long < len(counts) else 0):
                 many = int(np.searchsorted(-counts, -n, side="left"))
-                items = Cursor(inner.block, inner.at[:many], inner.ends[:many], inner.records[:many])
-                yield items, left[:many]
+                items = Cursor(inner.block, inner.at[long:many], inner.ends[long:many], inner.records[long:many])
+                yield items, left[long:many]
         cursor.put(left, inner)
         again = counts > 0
         if (alive := cursor.some(left).live(None)) is not None:
             again &= alive
         left = np.sort(left[again])
+
+
+def _walked(inner: Cursor, left: Ints, counts: Ints, walk: Walk) -> tuple[Cursor, Ints]:
+    """The same of the first cursors, of which a walk tells where the items are."""
+    octets, starts = inner.block.octets.data, list[int]()
+    for n, many in enumerate(counts.tolist()):
+        found, inner.at[n] = item_starts(walk, octets, int(inner.at[n]), int(inner.ends[n]), many)
+        starts += found
+    owners = np.repeat(np.arange(len(left)), counts)
+    return Cursor(inner.block, np.array(starts), inner.ends[owners], inner.records[owners]), left[owners]
 
 
 def _all_items(inner: Cursor, left: Ints, counts: Ints, stride: int, path: str) -> tuple[Cursor, Ints]:

@@ -18,6 +18,7 @@ from airflow_provider_lakecommit.avro.block import Bools, Cursor, Ints, bitmap
 from airflow_provider_lakecommit.avro.items import each_item
 from airflow_provider_lakecommit.avro.scalars import Reader
 from airflow_provider_lakecommit.avro.skipped import branch_of, passed
+from airflow_provider_lakecommit.avro.walk import entry_walk
 from airflow_provider_lakecommit.avro.writer import WriterType
 
 __all__ = [
@@ -146,8 +147,8 @@ class ListItems:
     written: WriterType
 
     def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
-        owners, found = [], []
-        for items, places in each_item(cursor, active, self.written.least, self.path, self.written.stride):
+        owners, found, of = [], [], self.written
+        for items, places in each_item(cursor, active, of.least, self.path, of.stride, of.walk):
             found.append(self.inner.read(items, None))
             owners.append(places)
         offsets, values = _in_order(cursor, owners, found, self.inner.target)
@@ -156,17 +157,18 @@ class ListItems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapItems:
-    """A map. A key that is there twice fails the record."""
+    """A map; ``written`` is the type of its values. A key that is there twice fails the record."""
 
     path: str
     target: pa.DataType
     key: Reader
     value: Reader
-    least: int
+    written: WriterType
 
     def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
-        owners, keys, values = [], [], []
-        for items, places in each_item(cursor, active, self.least, self.path):
+        owners, keys, values, of = [], [], [], self.written
+        walk = None if of.walk is None else entry_walk(of.walk)
+        for items, places in each_item(cursor, active, of.least + 1, self.path, walk=walk):
             keys.append(self.key.read(items, None))
             values.append(self.value.read(items, None))
             owners.append(places)

@@ -208,7 +208,7 @@ class Resolver:
                 target=target,
                 key=self._column(_STRING, kind.key_field, f"{path}.key"),
                 value=self._column(inner, kind.value_field, f"{path}.value"),
-                least=inner.least + 1,
+                written=inner,
             )
         return self._scalar(written, column, path, target)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from airflow_provider_lakecommit.avro.block import Bools, Cursor, Ints
 from airflow_provider_lakecommit.avro.items import each_item
+from airflow_provider_lakecommit.avro.walk import entry_walk
 from airflow_provider_lakecommit.avro.writer import WriterType
 
 __all__ = ["passed"]
@@ -45,7 +46,8 @@ def passed(kind: WriterType, cursor: Cursor, active: Bools | None, path: str) ->
 
 def _passed_items(kind: WriterType, cursor: Cursor, active: Bools | None, path: str) -> None:
     inner, of_map = kind.parts[0], kind.kind == "map"
-    for items, _ in each_item(cursor, active, inner.least + of_map, path, None if of_map else inner.stride):
+    stride, walk = (None, inner.walk and entry_walk(inner.walk)) if of_map else (inner.stride, inner.walk)
+    for items, _ in each_item(cursor, active, inner.least + of_map, path, stride, walk):
         if of_map:
             items.spans(None, f"{path}.key")
         passed(inner, items, None, f"{path}.{'value' if of_map else 'element'}")

@@ -22,6 +22,7 @@ from typing import Any
 
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
+from airflow_provider_lakecommit.avro.walk import Walk, walk_over
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
 __all__ = ["DEEPEST", "WriterField", "WriterType", "writer_type"]
@@ -40,7 +41,7 @@ class WriterType:
 
     ``logical`` is its logical type, if it is one that Avro knows and that stands where it may. ``parts`` are the
     branches of a union, the items of an array, the values of a map. ``shared`` is the short name of a type of a union
-    that it has in common with another one.
+    that it has in common with another one. By ``walk`` one gets behind a value.
     """
 
     kind: str
@@ -54,6 +55,13 @@ class WriterType:
     parts: tuple[WriterType, ...] = ()
     least: int = 0
     shared: str = ""
+    walk: Walk | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        inner = (*self.parts, *(each.type for each in self.fields))
+        empty = self.kind == "array" and self.parts[0].least == 0
+        walk = None if empty else walk_over(self.kind, self.size, [each.walk for each in inner])
+        object.__setattr__(self, "walk", walk)
 
     @property
     def nullable(self) -> bool:

@@ -34,7 +34,7 @@ ICEBERG = """
     replacement
 """
 PLAIN = """
-    compiler enums patience
+    compiler enums patience walk
     live first extras cursor renamed deletion account accounting added early end admission admit announced answer
     arguments asked attempt attest attested backlog base before blocking by call change check chosen chunk cli client
     clock close closed codec command complete concurrent condition config confirm core cost counts data dead deadline

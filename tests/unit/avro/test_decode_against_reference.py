@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
+from airflow_provider_lakecommit.avro import items, walk
 from airflow_provider_lakecommit.avro.decode_avro import AvroDecoder
 from airflow_provider_lakecommit.avro.infer import avro_columns
 from airflow_provider_lakecommit.avro.writer import writer_type
@@ -76,11 +78,16 @@ def written(draw: st.DrawFn) -> tuple[Any, list[Any]]:
     return schema, draw(st.lists(values_of(schema), min_size=1, max_size=6))
 
 
-@given(written())
+LONG = st.sampled_from([1, walk.LONG])
+"""Items from which on an array is walked over."""
+
+
+@given(written(), LONG)
 @settings(max_examples=examples(300))
-def test_every_value_is_exactly_its_row(given_: tuple[Any, list[Any]]) -> None:
+def test_every_value_is_exactly_its_row(given_: tuple[Any, list[Any]], long: int) -> None:
     schema, values = given_
-    decoded = decoder_of(schema).decode([encoded(schema, value) for value in values])
+    with patch.object(items, "LONG", long):
+        decoded = decoder_of(schema).decode([encoded(schema, value) for value in values])
     assert decoded.rejects == ()
     assert decoded.records is None
     decoded.table.validate(full=True)
@@ -110,10 +117,16 @@ def damaged(draw: st.DrawFn) -> tuple[Any, list[Any], list[bytes]]:
     return schema, values, spoilt
 
 
-@given(damaged())
+@given(damaged(), LONG)
 @settings(max_examples=examples(600))
-def test_damage_costs_its_own_record_and_is_never_another_row(given_: tuple[Any, list[Any], list[bytes]]) -> None:
-    schema, values, spoilt = given_
+def test_damage_costs_its_own_record_and_is_never_another_row(
+    given_: tuple[Any, list[Any], list[bytes]], long: int
+) -> None:
+    with patch.object(items, "LONG", long):
+        _try_damage(*given_)
+
+
+def _try_damage(schema: Any, values: list[Any], spoilt: list[bytes]) -> None:
     good = [encoded(schema, value) for value in values]
     mixed = [each for pair in zip(good, spoilt, strict=True) for each in pair]
     decoder = decoder_of(schema)
@@ -125,6 +138,7 @@ def test_damage_costs_its_own_record_and_is_never_another_row(given_: tuple[Any,
     assert [rows[2 * n] for n in range(len(good))] == [comparable(expected(schema, value)) for value in values]
     for n, octets in enumerate(spoilt):
         alone = decoder.decode([octets])
+        assert [r.reason for r in alone.rejects] == [r.reason for r in decoded.rejects if r.index == 2 * n + 1]
         assert rows_of(alone.table) == ([rows[2 * n + 1]] if 2 * n + 1 in rows else [])
         if 2 * n + 1 in rows:
             value, length = read_by_reference(schema, octets)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_lakecommit.avro import items
 from airflow_provider_lakecommit.avro.block import MOST_EMPTY
 from airflow_provider_lakecommit.avro.decode_avro import AvroDecoder
 from airflow_provider_lakecommit.avro.infer import avro_columns
@@ -104,6 +105,44 @@ def test_items_of_no_bytes_are_believed_so_many_in_a_record_and_no_more(inner: A
     assert [(r.index, r.kind) for r in found.rejects] == [(1, "not_avro"), (3, "not_avro")]
     if inner == "null":
         assert [len(each) for each in found.table.column("x").to_pylist()[0]] == [half, half, 0]
+
+
+ITEM = record(
+    ("n", ["null", "string"]), ("m", {"type": "map", "values": {"type": "array", "items": "double"}}), name="I"
+)
+
+
+def _item(n: int) -> dict[str, Any]:
+    return {"n": (1, f"text {n}") if n % 3 else (0, None), "m": {"a": [0.5] * (n % 4), "b": []}}
+
+
+@pytest.mark.parametrize("many", [63, 64, 200])
+@pytest.mark.parametrize("kind", ["array", "map"])
+def test_the_items_of_a_long_array_are_the_same_as_of_a_short_one(
+    kind: str, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(items, "LONG", 64)
+    of = "items" if kind == "array" else "values"
+    schema = record(
+        ("a", "long"), ("x", {"type": kind, of: ITEM}), ("y", {"type": kind, of: {**ITEM, "name": "J"}}), ("z", "long")
+    )
+    names = [str(n) for n in range(many)]
+    value: Any = [_item(n) for n in range(many)] if kind == "array" else {name: _item(int(name)) for name in names}
+    short = value[:2] if kind == "array" else {name: value[name] for name in names[:2]}
+    made = [encoded(schema, {"a": n, "x": x, "y": x, "z": n}) for n, x in enumerate((short, value, short, value))]
+    numbers = {"map": {"key": "string", "value": {"list": "double"}}}
+    struct = {"struct": [{"name": "n", "type": "string"}, {"name": "m", "type": numbers}]}
+    target = {"list": struct} if kind == "array" else {"map": {"key": "string", "value": struct}}
+    columns = [OWN[0], {"name": "x", "type": target}, {"name": "z", "type": "long"}]
+    found = read(schema, columns, *made[:2], made[1][:-40], *made[2:])
+    assert [(r.index, r.kind) for r in found.rejects] == [(2, "not_avro")]
+    rows = found.table.column("x").to_pylist()
+    assert rows == [rows[0], rows[1], rows[0], rows[1]]
+    seen = rows[1] if kind == "array" else [item for _, item in rows[1]]
+    assert [item["n"] for item in seen] == [f"text {n}" if n % 3 else None for n in range(many)]
+    assert [dict(item["m"]) for item in seen] == [{"a": [0.5] * (n % 4), "b": []} for n in range(many)]
+    assert found.table.column("z").to_pylist() == [0, 1, 2, 3]
+    assert found.ignored == {"y": 4}
 
 
 def _grown(times: int, leaf: list[dict[str, Any]]) -> dict[str, Any]:

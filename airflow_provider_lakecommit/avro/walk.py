@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the items of a long array or map begin: a walk over its bytes, one item after the other.
+
+Contract: arrays are read in step, one item of each record at a time, which costs as much for one record as for a
+thousand. So of an array of :data:`LONG` items and more the beginnings are found first (:func:`item_starts`), and all of
+its items are read at once. An item that cannot be walked over stands for all that are left of its array: whoever reads
+it finds out what is wrong with it. What is read so is told by the array alone, never by the records beside it. Items of
+no bytes are counted one by one, so that what has an array of them is not walked over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+__all__ = ["LONG", "Walk", "entry_walk", "item_starts", "walk_over"]
+
+LONG = 4096
+"""Items of an array from which on a walk costs less than as many steps."""
+Walk = Callable[[memoryview, int, int], int]
+"""From the place of a value to the one behind it, within an end."""
+_FIXED = {"boolean": 1, "float": 4, "double": 8, "null": 0}
+
+
+class _WrongError(Exception):
+    """There is no value."""
+
+
+def item_starts(walk: Walk, octets: memoryview, at: int, end: int, many: int) -> tuple[list[int], int]:
+    """The places of so many items, and the one behind them."""
+    starts = list[int]()
+    try:
+        for _ in range(many):
+            starts.append(at)
+            at = walk(octets, at, end)
+    except _WrongError:
+        starts += starts[-1:] * (many - len(starts))
+    return starts, at
+
+
+def walk_over(kind: str, size: int, parts: Sequence[Walk | None]) -> Walk | None:
+    """How to walk over values of a type, by Avro's word for it; ``None`` if it cannot be walked over.
+
+    :param size: of a fixed
+    :param parts: of what it is made of: fields, branches, items
+    """
+    walks = tuple(part for part in parts if part is not None)
+    if len(walks) < len(parts):
+        return None
+    match kind:
+        case "int" | "long" | "enum":
+            return _number
+        case "bytes" | "string":
+            return _octets
+        case "record":
+            return partial(_all, walks)
+        case "union":
+            return partial(_one, walks)
+        case "array":
+            return partial(_blocks, walks[0])
+        case "map":
+            return partial(_blocks, entry_walk(walks[0]))
+    return partial(_fixed, size or _FIXED.get(kind, 0))
+
+
+def entry_walk(value: Walk) -> Walk:
+    """How to walk over entries of a map."""
+    return partial(_all, (_octets, value))
+
+
+def _value(octets: memoryview, at: int, end: int) -> tuple[int, int]:
+    """A number, and the place behind it."""
+    raw = shift = 0
+    while at < end:
+        octet = octets[at]
+        at += 1
+        raw |= (octet & 0x7F) << shift
+        if octet < 0x80:
+            return (raw >> 1) ^ -(raw & 1), at
+        shift += 7
+    raise _WrongError
+
+
+def _number(octets: memoryview, at: int, end: int) -> int:
+    while at < end:
+        at += 1
+        if octets[at - 1] < 0x80:
+            return at
+    raise _WrongError
+
+
+def _octets(octets: memoryview, at: int, end: int) -> int:
+    length, at = _value(octets, at, end)
+    if not 0 <= length <= end - at:
+        raise _WrongError
+    return at + length
+
+
+def _fixed(size: int, _octets: memoryview, at: int, end: int) -> int:
+    if at + size > end:
+        raise _WrongError
+    return at + size
+
+
+def _all(walks: tuple[Walk, ...], octets: memoryview, at: int, end: int) -> int:
+    for walk in walks:
+        at = walk(octets, at, end)
+    return at
+
+
+def _one(walks: tuple[Walk, ...], octets: memoryview, at: int, end: int) -> int:
+    which, at = _value(octets, at, end)
+    if not 0 <= which < len(walks):
+        raise _WrongError
+    return walks[which](octets, at, end)
+
+
+def _blocks(walk: Walk, octets: memoryview, at: int, end: int) -> int:
+    while True:
+        many, at = _value(octets, at, end)
+        if many == 0:
+            return at
+        if many < 0:
+            many, at = -many, _number(octets, at, end)
+        for _ in range(many):
+            at = walk(octets, at, end)
