@@ -4,14 +4,16 @@
 Contract: pure. Each field becomes the narrowest type of Iceberg that holds all of its values exactly; a union with null
 is optional, all else is required. A union of several types becomes a struct with one optional field for each, named
 after it. What no table can hold (a field that is always null, a decimal of more than 38 digits) is left out with a note
-and so is what has nothing else in it.
+and so are what has nothing else in it and what has more in it than any table has.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from airflow_provider_lakecommit.avro.writer import WriterType, writer_type
+from airflow_provider_lakecommit.formats.column_notes import ColumnNotes, noted
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.infer import InferredColumn
 from airflow_provider_lakecommit.registry.schemas import RegisteredSchema
@@ -58,20 +60,13 @@ def avro_columns(written: WriterType) -> list[InferredColumn]:
     """The columns for the fields of a record."""
     columns = []
     for field in written.fields:
-        notes: list[str] = []
-        kind = _type(field.type, field.name, notes)
-        columns.append(
-            InferredColumn(
-                name=field.name,
-                type=kind,
-                required=kind is not None and not field.type.nullable,
-                notes=tuple(notes),
-            )
-        )
+        kind, notes = noted(field.name, partial(_type, field.type, field.name))
+        required = kind is not None and not field.type.nullable
+        columns.append(InferredColumn(name=field.name, type=kind, required=required, notes=notes))
     return columns
 
 
-def _type(written: WriterType, path: str, notes: list[str]) -> Any:
+def _type(written: WriterType, path: str, notes: ColumnNotes) -> Any:
     match written.kind:
         case "null":
             notes.append(f"{path}: left out: always null")
@@ -91,7 +86,7 @@ def _type(written: WriterType, path: str, notes: list[str]) -> Any:
     return _scalar(written, path, notes)
 
 
-def _scalar(written: WriterType, path: str, notes: list[str]) -> str | None:
+def _scalar(written: WriterType, path: str, notes: ColumnNotes) -> str | None:
     if written.logical == "decimal":
         if written.precision > MAX_DIGITS:
             notes.append(f"{path}: left out: {written} has more than {MAX_DIGITS} digits")
@@ -105,9 +100,10 @@ def _scalar(written: WriterType, path: str, notes: list[str]) -> str | None:
     return f"fixed[{written.size}]" if written.kind == "fixed" else _TYPES[written.kind]
 
 
-def _struct(parts: list[tuple[str, WriterType, bool]], path: str, notes: list[str]) -> Any:
+def _struct(parts: list[tuple[str, WriterType, bool]], path: str, notes: ColumnNotes) -> Any:
     columns = []
     for name, part, optional in parts:
+        notes.one_more()
         kind = _type(part, f"{path}.{name}", notes)
         if kind is not None:
             columns.append({"name": name, "type": kind, **({} if optional else {"required": True})})
@@ -117,7 +113,7 @@ def _struct(parts: list[tuple[str, WriterType, bool]], path: str, notes: list[st
     return {"struct": columns}
 
 
-def _union(written: WriterType, path: str, notes: list[str]) -> Any:
+def _union(written: WriterType, path: str, notes: ColumnNotes) -> Any:
     several = [part for part in written.parts if part.kind != "null"]
     if len(several) > 1:
         notes.append(f"{path}: {written}: one optional field for each type, one of which has a value")

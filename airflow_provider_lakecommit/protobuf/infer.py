@@ -3,16 +3,18 @@
 
 Contract: pure. Each field becomes the narrowest type of Iceberg that holds all of its values exactly; none is required,
 for Protobuf lets every field go. Enums are their names. What no table can hold (a group, a message without fields) is
-left out with a note, and so is a message within itself, which has no end.
+left out with a note, and so are a message within itself, which has no end, and one with more in it than any table has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from airflow_provider_lakecommit.formats.column_notes import ColumnNotes, noted
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.infer import InferredColumn
 from airflow_provider_lakecommit.protobuf.descriptors import DescriptorError, file_of, message_named
@@ -67,13 +69,12 @@ def message_columns(message: Descriptor) -> list[InferredColumn]:
     """The columns for the fields of a message."""
     columns = []
     for field in message.fields:
-        notes: list[str] = []
-        kind = _type(field, field.name, (message,), notes)
-        columns.append(InferredColumn(name=field.name, type=kind, required=False, notes=tuple(notes)))
+        kind, notes = noted(field.name, partial(_type, field, field.name, (message,)))
+        columns.append(InferredColumn(name=field.name, type=kind, required=False, notes=notes))
     return columns
 
 
-def _type(field: FieldDescriptor, path: str, above: Sequence[Descriptor], notes: list[str]) -> Any:
+def _type(field: FieldDescriptor, path: str, above: Sequence[Descriptor], notes: ColumnNotes) -> Any:
     inner = field.message_type
     if field.is_repeated and inner is not None and inner.GetOptions().map_entry:
         key, value = (inner.fields_by_name[name] for name in ("key", "value"))
@@ -85,7 +86,7 @@ def _type(field: FieldDescriptor, path: str, above: Sequence[Descriptor], notes:
     return _single(field, path, above, notes)
 
 
-def _single(field: FieldDescriptor, path: str, above: Sequence[Descriptor], notes: list[str]) -> Any:
+def _single(field: FieldDescriptor, path: str, above: Sequence[Descriptor], notes: ColumnNotes) -> Any:
     if field.type == F.TYPE_GROUP:
         notes.append(f"{path}: left out: it is a group")
         return None
@@ -104,9 +105,10 @@ def _single(field: FieldDescriptor, path: str, above: Sequence[Descriptor], note
     return _struct(field.message_type, path, above, notes)
 
 
-def _struct(message: Descriptor, path: str, above: Sequence[Descriptor], notes: list[str]) -> Any:
+def _struct(message: Descriptor, path: str, above: Sequence[Descriptor], notes: ColumnNotes) -> Any:
     parts = []
     for field in message.fields:
+        notes.one_more()
         kind = _type(field, f"{path}.{field.name}", (*above, message), notes)
         if kind is not None:
             parts.append({"name": field.name, "type": kind})

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said of a column while its type is made from a schema, and how much may be in it.
+
+Contract: pure. Types of a schema name each other, so that a text of a page may come to more fields than any table has.
+Each field of a struct is counted; beyond :data:`MOST_FIELDS` in one column a :class:`TooManyFieldsError` ends the work,
+and the column is left out with a note that says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["MOST_FIELDS", "ColumnNotes", "noted"]
+
+MOST_FIELDS = 5_000
+"""In one column, at all levels."""
+
+
+class _TooManyFieldsError(Exception):
+    """A column would have more of them than any table."""
+
+
+class ColumnNotes(list[str]):
+    """The notes of a column."""
+
+    left = MOST_FIELDS
+
+    def one_more(self) -> None:
+        """One more field."""
+        self.left -= 1
+        if self.left < 0:
+            raise _TooManyFieldsError
+
+
+def noted(name: str, make: Callable[[ColumnNotes], Any]) -> tuple[Any, tuple[str, ...]]:
+    """The type of a column, ``None`` if it has none, and its notes."""
+    notes = ColumnNotes()
+    try:
+        return make(notes), tuple(notes)
+    except _TooManyFieldsError:
+        return None, (f"{name}: left out: more than {MOST_FIELDS:,} fields are in it",)
