@@ -9,6 +9,7 @@ snapshot, which is removed again, and commits with requests that can never be ap
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import timedelta
 from uuid import uuid4
 
@@ -26,9 +27,10 @@ from airflow_provider_lakecommit.committer.ledger import (
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.doctor.commits import commits
 from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, looked, ok, warn
-from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SpecError
+from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, LedgerError, SpecError
 from airflow_provider_lakecommit.iceberg.storage import data_folder
 from airflow_provider_lakecommit.inspect.status import read_status
+from airflow_provider_lakecommit.prepare.tables import check_first_run
 from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_BLOCKED, RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.tables import table_of
@@ -75,7 +77,7 @@ def _table(session: LandingSession, name: str, found: list[Table]) -> Iterable[C
     check = f"table {name}"
     there = session.tables.find(name)
     # Also says what `create` lacks, and which columns this landing cannot fill.
-    table = table_of(session, name, dry=True)
+    table = table_of(session, name, dry=True, before_making=lambda name: _check_not_gone(session, name))
     if there is None:
         yield ok(check, "does not exist; the first run makes it as stated, and its storage is looked at after that")
         return
@@ -87,6 +89,15 @@ def _table(session: LandingSession, name: str, found: list[Table]) -> Iterable[C
     yield from _ledger(session, name, table)
     if state.foreign_since:
         yield ok(f"ledger of {name}", f"{state.foreign_since} snapshots of others since")
+
+
+def _check_not_gone(session: LandingSession, name: str, table: Table | None = None) -> None:
+    """That nothing was landed in a table which is not there, or has no ledger.
+
+    :raises LedgerError: the control log, where it can be read, remembers it
+    """
+    with suppress(ControlTopicError):
+        check_first_run(session, name, table)
 
 
 def _partitioning(table: Table) -> str:
@@ -109,6 +120,7 @@ def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckR
             f"or `{RESET_ATTEST}` before that",
         )
     elif own is None:
+        _check_not_gone(session, name, table)
         yield ok(check, "nothing of this landing is in the table yet")
     else:
         yield ok(check, f"present in snapshot {state.snapshot_id}, {len(own.covered)} offsets landed")

@@ -192,6 +192,17 @@ def test_a_ledger_that_needs_a_person_names_the_command(world: World, produce: P
     assert "reset attest SPEC --snapshot" in found.remedy
 
 
+@pytest.mark.parametrize("remade", [False, True])
+def test_a_table_that_was_dropped_is_no_first_run(world: World, remade: bool) -> None:
+    with world.session() as session:
+        catalog = session.tables.catalog
+        table = catalog.load_table(world.landing.table)
+    catalog.drop_table(world.landing.table)
+    if remade:
+        catalog.create_table(world.landing.table, table.schema())
+    assert "the control topic remembers slices" in str(bad(spec_of(world)))
+
+
 def test_storage_that_cannot_be_written_is_told_with_the_place(world: World, tmp_path: Path) -> None:
     (tmp_path / "wall").write_text("no folder")
     table = Tables(world.catalog).load("shop.rows")
