@@ -8,10 +8,11 @@ a window is planned (:mod:`~airflow_provider_lakecommit.records.row_wise`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from airflow_provider_lakecommit.declared.table import wrong_with_columns
+from airflow_provider_lakecommit.declared.type_text import TypeText, parse_type
 
 __all__ = ["check_functions", "check_record_schema", "check_transform", "wrong_with_transform"]
 
@@ -31,13 +32,41 @@ def check_record_schema(v: Any) -> str | None:
     """A list of columns as in `create.schema`."""
     if v is None:
         return None
-    wrong = wrong_with_columns(v)
-    if not wrong:
-        names = [column["name"] for column in v]
-        folded = [name.lower() for name in names]
-        same = sorted({name for name in names if folded.count(name.lower()) > 1})
-        wrong = [f"columns {', '.join(same)} differ in case alone, which SQL does not tell apart"] if same else []
-    return "; ".join(wrong) or None
+    if wrong := wrong_with_columns(v):
+        return "; ".join(wrong)
+    same = [same for names in _names([(c["name"], c["type"]) for c in v], "") if (same := _alike(names))]
+    told = (f"columns {', '.join(names)} differ in case alone, which SQL does not tell apart" for names in same)
+    return "; ".join(told) or None
+
+
+def _names(fields: Iterable[tuple[str, Any]], path: str) -> Iterator[list[str]]:
+    """The names that stand beside each other, of the columns and of each struct within, with their paths."""
+    fields = list(fields)
+    yield [f"{path}{name}" for name, _ in fields]
+    for name, kind in fields:
+        yield from _within(kind, f"{path}{name}")
+
+
+def _within(kind: Any, path: str) -> Iterator[list[str]]:
+    """:param kind: a type as a text, parsed, or as a mapping"""
+    if isinstance(kind, str):
+        kind = parse_type(kind)
+    if isinstance(kind, TypeText):
+        if kind.kind == "struct":
+            yield from _names(kind.parts, f"{path}.")
+        else:
+            for _, part in kind.parts:
+                yield from _within(part, path)
+    elif isinstance(kind, Mapping):
+        if "struct" in kind:
+            yield from _names([(c["name"], c["type"]) for c in kind["struct"]], f"{path}.")
+        for part in (kind.get("list"), *(kind["map"][key] for key in ("key", "value") if "map" in kind)):
+            yield from _within(part, path)
+
+
+def _alike(names: list[str]) -> list[str]:
+    folded = [name.lower() for name in names]
+    return sorted({name for name in names if folded.count(name.lower()) > 1})
 
 
 def check_functions(v: Any) -> str | None:

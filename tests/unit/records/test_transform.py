@@ -334,6 +334,22 @@ def test_a_function_that_cannot_be_used_is_named(functions: dict[str, str], told
             {"transform": "s", "record_schema": [{"name": "a", "type": "long"}, {"name": "A", "type": "long"}]},
             "columns A, a differ in case alone",
         ),
+        (
+            {"transform": "s", "record_schema": [{"name": "a", "type": "map<string, list<struct<b: int, B: int>>>"}]},
+            "columns a.B, a.b differ in case alone",
+        ),
+        (
+            {
+                "transform": "s",
+                "record_schema": [
+                    {
+                        "name": "a",
+                        "type": {"list": {"struct": [{"name": "x", "type": "int"}, {"name": "X", "type": "int"}]}},
+                    }
+                ],
+            },
+            "columns a.X, a.x differ in case alone",
+        ),
         ({"transform": {"s.u": "select 1"}, "record_schema": RECORD}, "'s.u' is no table of the landing"),
         ({"transform": "s", "record_schema": RECORD, "functions": {"A": "b.c"}}, "'A' is not the name of a function"),
         ({"transform": "s", "record_schema": RECORD, "functions": {"a": "b"}}, "'b' is not a function"),
