@@ -33,6 +33,7 @@ from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.drain import drain
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.consumer_group import look_at_group, set_group_offsets
+from airflow_provider_lakecommit.planning.admission import HANDED_BACK
 from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
 from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
@@ -212,7 +213,7 @@ def _handed(session: LandingSession, connector: KnownConnector, now: LedgerSecti
     own = now.sink or AdoptedSink(connector=connector.name, group=connector.sink.group, since={}, sequence=0)
     if own.lands:
         return now
-    suspended = f"connector {connector.name}, which lands in its place until `lakecommit adopt` takes it over"
+    suspended = f"connector {connector.name}, {HANDED_BACK}"
     return replace(now, epoch=session.new_id(), sink=replace(own, lands=True), suspended=suspended)
 
 

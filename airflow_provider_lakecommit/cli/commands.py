@@ -189,6 +189,7 @@ class VerifyCommand(Command):
     says = "check ledger, accounting and files over the tables' history"
     examples = (
         "verify orders.yaml --files",
+        "verify orders.yaml --rows",
         "verify --dag land_orders --json",
     )
 
@@ -198,12 +199,14 @@ class VerifyCommand(Command):
             action=BooleanOptionalAction,
             help="look whether every file exists (default: only where the files are on a local disk)",
         )
+        rows_help = "read of each row which record it is of: each that was landed is there, once (metadata_columns)"
+        parser.add_argument("--rows", action="store_true", help=rows_help)
 
     def run(self, options: Namespace, output: Output) -> int:
         spec = load(options, output)
         from airflow_provider_lakecommit.cli.verify import verify
 
-        return verify(spec, output, files=options.files)
+        return verify(spec, output, files=options.files, rows=options.rows)
 
 
 class HistoryCommand(Command):

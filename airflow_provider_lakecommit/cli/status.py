@@ -20,6 +20,7 @@ from airflow_provider_lakecommit.inspect.status import (
 )
 from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.planning.admission import resumed_by
 from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
 from airflow_provider_lakecommit.runs.process import is_dead
 from airflow_provider_lakecommit.session.landing_session import LandingSession
@@ -71,7 +72,7 @@ def _text(found: Status) -> Iterable[str]:
     yield f"{found.landing}: {found.lag} offsets behind; {through}"
     yield from (f"  topic {topic} does not exist" for topic in found.missing_topics)
     if found.suspended:
-        yield f"  SUSPENDED by {found.suspended}; `lakecommit resume` has it go on"
+        yield f"  SUSPENDED by {found.suspended}; {resumed_by(found.suspended)}, has it go on"
     yield from (f"  {lane}: `lakecommit lanes list`" for lane in found.lanes)
     for table in found.tables:
         yield from _table(table)

@@ -17,15 +17,20 @@ from airflow_provider_lakecommit.terminal.output import Exit, Output
 __all__ = ["verify"]
 
 
-def verify(spec: LandingSpec, output: Output, *, files: bool | None) -> int:
+def verify(spec: LandingSpec, output: Output, *, files: bool | None, rows: bool = False) -> int:
     """Check and report.
 
     :param files: look whether each file exists; None does so where they are on a local disk
+    :param rows: read of each row which record it is of
     :raises CatalogError: the catalog is away
     """
     landing, tables = spec.landing, Tables(spec.catalog)
     histories = [read_history(tables, t, landing.branch, files=files, progress=output.log) for t in landing.tables]
     findings = check_landing(landing, histories)
+    if rows:
+        from airflow_provider_lakecommit.inspect.record_rows import check_rows
+
+        findings += check_rows(landing, histories, tables, output.log)
     wrong = [f for f in findings if f.level is Severity.WRONG]
     if output.as_json:
         output.result(verified_to_dict(landing, histories, findings))

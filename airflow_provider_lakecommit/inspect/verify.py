@@ -52,6 +52,7 @@ from airflow_provider_lakecommit.inspect.verify_table import check_table, covere
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = [
+    "FATES",
     "AddedFile",
     "Finding",
     "LandingSnapshot",
@@ -204,14 +205,14 @@ def _replays(landing: str, history: TableHistory, *, one_each: bool) -> Iterator
     ledgers = [[s for (name, _), s in of.sections.items() if name == landing] for of in history.snapshots]
     known = zip((None, *ledgers), ledgers, strict=False)
     steps: list[Step] = [(s.record, before, after) for s, (before, after) in zip(history.snapshots, known, strict=True)]
-    for snapshot_id, text in replay_problems(landing, steps, _pieces(history, landing), one_each=one_each):
+    for snapshot_id, text in replay_problems(landing, steps, pieces_in(history, landing), one_each=one_each):
         yield Finding(level=Severity.WRONG, table=history.table, snapshot_id=snapshot_id, text=text)
 
 
 def _fates(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Finding]:
     """Each record that the data table has no row of is in the other one, and no other record."""
     rejects = Coverage()
-    for block in blocks_of(_pieces(data, landing), _pieces(dead, landing)):
+    for block in blocks_of(pieces_in(data, landing), pieces_in(dead, landing)):
         if block.ours is None or block.ours.rejected or block.theirs is None or block.theirs.rejected:
             rejects |= Coverage({block.partition: RangeSet.of(block.range)})
         if (said := _fate(block, data.table)) is not None:
@@ -240,7 +241,8 @@ def _fate(block: RangeTotals, data: str) -> tuple[Severity, str] | None:
     return Severity.WRONG, f"{text}: a record is in both tables, or in neither"
 
 
-def _pieces(history: TableHistory, landing: str) -> RangeAccounts:
+def pieces_in(history: TableHistory, landing: str) -> RangeAccounts:
+    """What a table's history accounts for of each range of a landing."""
     had, steps = Coverage(), []
     for s in history.snapshots:
         has = covered_of(s.sections, landing)
@@ -252,6 +254,12 @@ def _pieces(history: TableHistory, landing: str) -> RangeAccounts:
         steps.append(LedgerChange(had=had, has=has, ranges=ranges, account=account))
         had = has
     return pieces_of(steps)
+
+
+def replayed_in(history: TableHistory, landing: str) -> Coverage:
+    """Offsets whose dead letters are rows of a table, by its newest ledger."""
+    last = history.snapshots[-1].sections if history.snapshots else {}
+    return Coverage.union(s.replayed for (name, _), s in last.items() if name == landing)
 
 
 def _judged(history: TableHistory, landing: str) -> Judged:

@@ -43,7 +43,11 @@ class Kept(StrEnum):
     HELD = "a snapshot holds it"
     YOUNG = "younger than the age"
     WAITS = "reported, and may still be published"
-    OTHERS = "of another landing, an earlier table here, or an earlier release"
+    OTHERS = "of another landing, or an earlier table here"
+    EARLIER = (
+        "named by an earlier release, so that nobody knows whose it is: Iceberg's remove_orphan_files takes it, with "
+        "an older_than that is longer ago than anything has waited to be published"
+    )
     FOREIGN = "not named by a landing"
     IN_FLIGHT = "its commit may still be under way"
 

@@ -205,7 +205,9 @@ class _TableSweep:
 
     def _data_file(self, file: StoredFile, attempt: UUID) -> Why | Kept:
         mark = mark_of(file.name)
-        if mark is None or not (mark == self._replays or self._lanes.is_own(mark)):
+        if mark is None:
+            return Kept.HELD if file.name in self._held else Kept.EARLIER
+        if not (mark == self._replays or self._lanes.is_own(mark)):
             return Kept.OTHERS
         if file.name in self._held:
             return Kept.HELD

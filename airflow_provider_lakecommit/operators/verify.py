@@ -32,6 +32,8 @@ class VerifyOperator(LandingTask):
 
     :param landing: the landing, or the path of its YAML spec
     :param files: look whether every file exists; by default only where the files are on a local disk
+    :param rows: read of each row which record it is of: each that was landed is there, once. The tables must have
+        metadata columns
 
     .. seealso:: :ref:`howto/operator:VerifyOperator`
     """
@@ -39,15 +41,19 @@ class VerifyOperator(LandingTask):
     template_fields: Sequence[str] = ("landing_name",)
     ui_color = "#e6edf0"
 
-    def __init__(self, *, landing: Landing | str | Path, files: bool | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, landing: Landing | str | Path, files: bool | None = None, rows: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(landing=landing, **kwargs)
         self.files = files
+        self.rows = rows
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Check."""
         from airflow_provider_lakecommit.hooks.connections import catalog_properties
         from airflow_provider_lakecommit.iceberg.catalog import Tables
         from airflow_provider_lakecommit.inspect.history import read_history
+        from airflow_provider_lakecommit.inspect.record_rows import check_rows
         from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
         from airflow_provider_lakecommit.inspect.wording import verified_text, verified_to_dict
 
@@ -59,9 +65,10 @@ class VerifyOperator(LandingTask):
                     read_history(tables, name, landing.branch, files=self.files, progress=self.log.info)
                     for name in landing.tables
                 ]
+                findings = check_landing(landing, histories)
+                findings += check_rows(landing, histories, tables, self.log.info) if self.rows else []
             finally:
                 tables.close()
-        findings = check_landing(landing, histories)
         for line in verified_text(landing, histories, findings):
             self.log.info("%s", line)
         wrong = [str(f) for f in findings if f.level is Severity.WRONG]

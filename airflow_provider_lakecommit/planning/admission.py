@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.planning.pressure import Pressure
 
 __all__ = [
+    "HANDED_BACK",
     "TABLE",
     "AdmissionRule",
     "Admit",
@@ -34,6 +35,7 @@ __all__ = [
     "Terms",
     "admit",
     "catalog_away",
+    "resumed_by",
     "spec_waits",
 ]
 
@@ -124,12 +126,23 @@ def _full(state: RefusalState, kind: str, per_slice: Callable[[Pressure], int] =
     return AdmissionRule(state, lambda p, t: table(p, t) is not None, says, lambda _p, _t: _SNAPSHOT, but_holes=True)
 
 
+HANDED_BACK = "which lands in its place until `lakecommit adopt` takes it over"
+"""How the reason ends of a landing whose table was handed back to a connector."""
+
+
+def resumed_by(suspended: str) -> str:
+    """What has a landing go on that was suspended so."""
+    if suspended.endswith(HANDED_BACK):
+        return "`lakecommit adopt`, or AdoptConnectorOperator"
+    return "`lakecommit resume`, or ResumeOperator"
+
+
 TABLE = (
     AdmissionRule(
         RefusalState.SUSPENDED,
         lambda _, t: bool(t.suspended),
         lambda _, t: f"by {t.suspended}",
-        lambda _p, _t: "`lakecommit resume`, or ResumeOperator",
+        lambda _, t: resumed_by(t.suspended),
     ),
     AdmissionRule(
         RefusalState.STALLED,

@@ -13,30 +13,26 @@ encrypted, and rows of this very landing that do not say which record they are o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
-import numpy as np
 from pyiceberg.manifest import (
     DataFile,
-    DataFileContent,
     FileFormat,
     ManifestContent,
     ManifestEntry,
     ManifestFile,
 )
 from pyiceberg.table import Table
-from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
 
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
-from airflow_provider_lakecommit.replace.parquet_rows import Numbers, opened, positions_of
+from airflow_provider_lakecommit.replace.deletes import DeletePositions, Deletes, deletes_of
+from airflow_provider_lakecommit.replace.parquet_rows import Numbers, opened
 from airflow_provider_lakecommit.replace.ranges import FileShare, RowRanges
 
 __all__ = ["FoundFile", "Survey"]
-
-_NONE_DELETED = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +57,6 @@ class FoundFile:
         return self.file.file_path, *self.deletes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Deletes:
-    """What deletes rows of a head."""
-
-    positions: DeleteFileIndex
-    equality: tuple[ManifestEntry, ...]
-
-
 class Survey:
     """Looks at one table, as often as its head changes.
 
@@ -80,7 +68,7 @@ class Survey:
         self._name, self._ranges, self._own, self._others = name, ranges, frozenset(own), frozenset(others)
         self._listed: dict[str, list[ManifestEntry]] = {}
         self._found: dict[tuple[str, ...], FoundFile] = {}
-        self._positions: dict[str, dict[str, Numbers]] = {}
+        self._positions = DeletePositions(name)
 
     def look(self, table: Table, branch: str) -> tuple[FoundFile, ...]:
         """The files of the branch's head that have rows of the ranges.
@@ -96,7 +84,7 @@ class Survey:
         head = table.metadata.snapshot_by_name(branch)
         try:
             manifests = [] if head is None else head.manifests(table.io)
-            deletes = self._deletes(table, manifests)
+            deletes = deletes_of(table, manifests)
             entries = [e for m in manifests if m.content == ManifestContent.DATA for e in self._entries(table, m)]
         except OSError as e:
             raise StorageError(
@@ -121,18 +109,9 @@ class Survey:
         nulls = (entry.data_file.null_value_counts or {}).get(self._ranges.columns.offset)
         return entry.snapshot_id in self._own and nulls != 0
 
-    def _deletes(self, table: Table, manifests: Collection[ManifestFile]) -> _Deletes:
-        positions, equality = DeleteFileIndex(), []
-        for entry in _delete_entries(table, manifests):
-            if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
-                equality.append(entry)
-            else:
-                positions.add_delete_file(entry, partition_key=entry.data_file.partition)
-        return _Deletes(positions=positions, equality=tuple(equality))
-
-    def _find(self, table: Table, entry: ManifestEntry, deletes: _Deletes) -> FoundFile:
+    def _find(self, table: Table, entry: ManifestEntry, deletes: Deletes) -> FoundFile:
         file = entry.data_file
-        applied = deletes.positions.for_data_file(entry.sequence_number or 0, file, partition_key=file.partition)
+        applied = deletes.of(entry)
         key = file.file_path, *sorted(f.file_path for f in applied)
         if key not in self._found:
             self._found[key] = self._counted(table, entry, key, applied)
@@ -140,7 +119,7 @@ class Survey:
             self._check_equality(table, entry, deletes)
         return self._found[key]
 
-    def _check_equality(self, table: Table, entry: ManifestEntry, deletes: _Deletes) -> None:
+    def _check_equality(self, table: Table, entry: ManifestEntry, deletes: Deletes) -> None:
         file = entry.data_file
         for other in deletes.equality:
             delete = other.data_file
@@ -155,28 +134,13 @@ class Survey:
     def _counted(
         self, table: Table, entry: ManifestEntry, key: tuple[str, ...], applied: Collection[DataFile]
     ) -> FoundFile:
-        file, deleted = entry.data_file, self._deleted(table, entry.data_file, applied)
+        file, deleted = entry.data_file, self._positions.of(table, entry.data_file, applied)
         share = self._ranges.of_file(file)
         if share is FileShare.ALL:
             rows = live = file.record_count - len(deleted)
         else:
             rows, live = self._read(table, entry, deleted)
         return FoundFile(file=file, rows=rows, live=live, deletes=key[1:], deleted=deleted)
-
-    def _deleted(self, table: Table, file: DataFile, applied: Collection[DataFile]) -> Numbers:
-        """Positions, sorted, each once."""
-        parts = []
-        for delete in applied:
-            path = delete.file_path
-            if delete.file_format != FileFormat.PARQUET:
-                raise TableError(
-                    f"{self._name}: {path}, which deletes rows of {file.file_path}, is {delete.file_format.value}: "
-                    "only position deletes in Parquet are read; have the engine that wrote it rewrite its data files"
-                )
-            if path not in self._positions:
-                self._positions[path] = positions_of(table.io, path)
-            parts.append(self._positions[path].get(file.file_path, _NONE_DELETED))
-        return np.unique(np.concatenate(parts)) if parts else _NONE_DELETED
 
     def _read(self, table: Table, entry: ManifestEntry, deleted: Numbers) -> tuple[int, int]:
         """How many rows of a file are of the ranges, and how many it has."""
@@ -208,9 +172,3 @@ class Survey:
                 f"{self._name}: file {file.file_path} may have rows of the ranges, and {what}: only plain Parquet "
                 "files are read; have another engine rewrite it as that"
             )
-
-
-def _delete_entries(table: Table, manifests: Collection[ManifestFile]) -> Iterator[ManifestEntry]:
-    for manifest in manifests:
-        if manifest.content == ManifestContent.DELETES:
-            yield from manifest.fetch_manifest_entry(table.io, discard_deleted=True)

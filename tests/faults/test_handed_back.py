@@ -15,6 +15,7 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import AdoptedSink
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.inspect.status import read_status
+from airflow_provider_lakecommit.planning.admission import resumed_by
 from airflow_provider_lakecommit.repair.suspend import resume
 from tests.faults.test_lanes import lane
 from tests.support.world import World, records
@@ -55,8 +56,11 @@ def test_runs_are_skipped_with_a_reason_and_land_nothing(handed: World) -> None:
         assert not closed.published
         assert "orders-sink" in str(closed.reason)
     handed.check(Counter(range(20)))
+    assert "lakecommit resume" not in str(closed.reason)
     with handed.session() as session:
-        assert "orders-sink" in read_status(session).suspended
+        said = read_status(session).suspended
+    assert "orders-sink" in said
+    assert resumed_by(said) == "`lakecommit adopt`, or AdoptConnectorOperator"
 
 
 def test_neither_resume_nor_a_lane_lands_beside_the_connector(handed: World) -> None:

@@ -179,7 +179,7 @@ RULES = (
     rule("lanes/asked", "core", only=NOTHING),
     rule(
         "inspect",
-        "core planning places status_fields goals landing iceberg committer session prepare cycle lanes",
+        "core planning places status_fields goals landing iceberg committer session prepare cycle replace lanes",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
     *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "lanes", "verify")),

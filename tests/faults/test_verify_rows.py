@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`verify --rows`: what others did to the rows of a table is found by the rows, whatever the sums say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_lakecommit.dead_letters.letters import Selection
+from airflow_provider_lakecommit.dead_letters.replay import replay as replay_dead_letters
+from airflow_provider_lakecommit.inspect.history import read_history
+from airflow_provider_lakecommit.inspect.record_rows import check_rows
+from airflow_provider_lakecommit.inspect.verify import Severity
+from tests.fakes.position_deletes import delete_positions
+from tests.faults.test_lanes import lane
+from tests.faults.test_replay import WORD, odd, replay
+from tests.faults.test_routes import FIELDS, mixed
+from tests.support.messes import table_of
+from tests.support.steps import check_verified
+from tests.support.world import World, records
+
+pytestmark = pytest.mark.faults
+
+Make = Callable[..., World]
+Produce = Callable[..., object]
+
+
+def found(world: World) -> dict[Severity, list[str]]:
+    with world.session() as session:
+        histories = [read_history(session.tables, t, "main", progress=lambda _: None) for t in world.landing.tables]
+        out: dict[Severity, list[str]] = {level: [] for level in Severity}
+        for f in check_rows(world.landing, histories, session.tables, lambda _: None):
+            out[f.level].append(f"{f.table}: {f.text}".replace(str(world.landing.topics), "T"))
+    return out
+
+
+@pytest.fixture
+def world(make_world: Make, produce: Produce) -> World:
+    """All ways by which rows come: live, a lane, dead letters and a replay of some of it."""
+    made = make_world(metadata_columns=True, start="latest", unknown_fields="dead_letter", dead_letter_max_ratio=1.0)
+    topic = made.landing.topics
+    produce(topic, records(0, 20), partition=0)
+    made.settle()
+    produce(topic, [*records(20, 20), *odd(40, 10)], partition=0)
+    produce(topic, records(100, 30), partition=1)
+    made.settle()
+    lane(made, "0=0-20").finish()
+    made.landing = replace(made.landing, unknown_fields="ignore")
+    with made.session() as session:
+        replay_dead_letters(session, Selection(limit=4), decision=WORD)
+    replay(made, "1=10-20").finish()
+    return made
+
+
+def test_each_record_is_counted_once_whichever_way_it_came(world: World) -> None:
+    told = found(world)
+    assert told[Severity.WRONG] == []
+    # Of ranges that were landed anew in part, and of what a lane left without a row, nothing tells how many have one.
+    assert all("no snapshot that is left says" in text for text in told[Severity.NOTE])
+
+
+def test_rows_that_are_there_twice_or_of_no_record_are_wrong(world: World) -> None:
+    table = table_of(world)
+    rows = table.scan(row_filter="id < 3").to_arrow()
+    at = rows.column_names.index("kafka_offset")
+    strange = rows.set_column(at, rows.schema.field(at), pa.array([n + 900 for n in range(3)], pa.int64()))
+    table.append(pa.concat_tables([rows, strange]))
+    twice, beyond = sorted(found(world)[Severity.WRONG], reverse=True)
+    assert twice == "shop.rows: records are in it more than once: T[0] [0, 3) (3 offsets)"
+    assert beyond == "shop.rows: it has rows of records that its ledger does not have: T[0] [900, 903) (3 offsets)"
+
+
+def test_a_compaction_that_lost_one_row_and_doubled_another_is_wrong(world: World) -> None:
+    table = table_of(world)
+    rows = table.scan().to_arrow().sort_by("id")
+    table.overwrite(pa.concat_tables([rows.slice(1), rows.slice(1, 1)]))
+    check_verified(world)
+    told = found(world)
+    assert told[Severity.WRONG] == ["shop.rows: records are in it more than once: T[0] [1, 2) (1 offsets)"]
+    assert "of T[0] [0, 20) 19 records have a row, 20 were counted: other writers" in told[Severity.NOTE][0]
+
+
+def test_rows_that_nobody_says_to_have_taken_out_are_wrong(world: World) -> None:
+    """Position deletes whose snapshot does not count them."""
+    table = table_of(world)
+    lost = next(f for t in table.scan().plan_files() if (f := t.file) and f.record_count == 10)
+    delete_positions(table, "main", [(lost, 0), (lost, 1)])
+    (text,) = found(world)[Severity.WRONG]
+    assert " records have a row, " in text
+
+
+def test_a_file_that_cannot_be_read_hides_no_other(world: World) -> None:
+    table = table_of(world)
+    newest = max(table.scan(row_filter="kafka_partition = 1").plan_files(), key=lambda t: t.file.record_count)
+    damaged = Path(newest.file.file_path.removeprefix("file://"))
+    damaged.write_bytes(b"x" * damaged.stat().st_size)
+    table.append(table.scan(row_filter="id < 2").to_arrow())
+    told = found(world)[Severity.WRONG]
+    assert any(damaged.name in text for text in told)
+    assert "shop.rows: records are in it more than once: T[0] [0, 2) (2 offsets)" in told
+
+
+def test_tables_of_a_route_are_counted_together(make_world: Make, produce: Produce) -> None:
+    world = make_world(1, metadata_columns=True, **FIELDS)
+    produce(world.landing.topics, mixed(0, 40))
+    world.settle()
+    assert found(world)[Severity.WRONG] == []
+    table = table_of(world, "shop.refunds")
+    table.append(table.scan(limit=1).to_arrow())
+    (text,) = found(world)[Severity.WRONG]
+    assert text.startswith("shop.rows and shop.refunds: records are in it more than once")
+
+
+def test_of_rows_that_do_not_say_it_that_is_told(make_world: Make, produce: Produce) -> None:
+    world = make_world(1)
+    produce(world.landing.topics, records(0, 10))
+    world.settle()
+    told = found(world)
+    assert told[Severity.WRONG] == []
+    assert "its rows cannot be counted by record" in told[Severity.NOTE][0]
