@@ -107,7 +107,8 @@ def close(spec: LandingSpec, output: Output, *, lane: str, yes: bool, reason: st
     """
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         found = _named(open_lanes(session), lane)
-        if found.lacking and not agreed(output, [*found.lines(), f"GIVES UP {found.lacking}"], yes=yes):
+        first = "" if found.replaces else ", but for what of it is reported, which is published first where it can be"
+        if found.lacking and not agreed(output, [*found.lines(), f"GIVES UP {found.lacking}{first}"], yes=yes):
             return Exit.UNCONFIRMED
         with joined_session(session, found) as own:
             rest = close_lane(own, decision=decision_of("lanes close", spec.landing.name, reason))

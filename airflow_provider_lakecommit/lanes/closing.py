@@ -6,8 +6,9 @@ section ``filled``. What a table has passed without a row, by the log, goes with
 a lane is open as long as any table has it. Nobody can commit to a lane that is closed: it has no section, and one that
 is opened again under its name has another epoch.
 
-Failure story: a lane that is not whole is refused, unless a person gives up the rest, which is recorded. Killed in
-between, the same command closes the rest.
+Failure story: a lane that is not whole is refused, unless a person gives up the rest, which is recorded; what is
+reported of it is published first (:mod:`~airflow_provider_lakecommit.lanes.reported`). Killed in between, the same
+command closes the rest.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.settle import passed_by_all
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.lanes.reported import publish_reported
 from airflow_provider_lakecommit.prepare.tables import Prepared, prepare_for_commit
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
@@ -44,8 +46,12 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
     :raises LakecommitError: a table cannot be read or written
     """
     prepared = lane_tables(session)
+    left_out = Coverage()
+    if decision is not None and any(_lacking(session, prepared).values()):
+        left_out = publish_reported(session, prepared, decision)
+        prepared = lane_tables(session)
     lacking = _lacking(session, prepared)
-    rest = Coverage.union(lacking.values())
+    rest = Coverage.union(lacking.values()) | left_out
     if rest and decision is None:
         raise LedgerError(f"lane {session.lane} of landing {session.landing.name} is not whole, it lacks {rest}")
     if half := _half_replaced(prepared, lacking):

@@ -12,14 +12,16 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import FILLED
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
 from airflow_provider_lakecommit.lanes.closing import close_lane, lane_rest
-from airflow_provider_lakecommit.lanes.opening import lane_session
+from airflow_provider_lakecommit.lanes.opening import joined_session, lane_session
 from airflow_provider_lakecommit.lanes.preview import LanePreview, lane_preview
+from airflow_provider_lakecommit.lanes.status import open_lanes
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from airflow_provider_lakecommit.repair.stated import parse_ranges
 from airflow_provider_lakecommit.session.landing_session import LandingSession
@@ -29,6 +31,7 @@ from tests.support.world import Killed, World, deaths, records
 
 pytestmark = pytest.mark.faults
 
+WORD = Decision(command="lanes close", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
 
@@ -216,9 +219,7 @@ def test_two_lanes_over_one_range_are_refused(late: World) -> None:
 
 
 def test_what_the_source_has_removed_is_named_and_the_rest_is_filled(late: World) -> None:
-    topic = str(late.landing.topics)
-    admin = AdminClient(dict(late.kafka))
-    admin.delete_records([TopicPartition(topic, 0, 12)])[TopicPartition(topic, 0)].result(PATIENCE)
+    removed(late, 12)
     past = lane(late, "0=0-30")
     found = look(late, past.asked)
     assert str(found.removed).endswith("[0] [0, 12)")
@@ -230,12 +231,10 @@ def test_what_the_source_has_removed_is_named_and_the_rest_is_filled(late: World
 
 
 def test_retention_that_takes_what_an_open_lane_has_not_read_is_named_with_the_way_on(late: World) -> None:
-    topic = str(late.landing.topics)
     past = lane(late, "0=0-30", name="past")
     with past.session():
         pass
-    admin = AdminClient(dict(late.kafka))
-    admin.delete_records([TopicPartition(topic, 0, 12)])[TopicPartition(topic, 0)].result(PATIENCE)
+    removed(late, 12)
     with pytest.raises(SourceError, match="lakecommit lanes close"):
         past.run()
 
@@ -300,3 +299,29 @@ def test_a_history_whose_begin_is_expired_is_no_first_one(late: World, oldest: s
             older = [s.snapshot_id for s in table.snapshots() if s.snapshot_id != head.snapshot_id]
             table.maintenance.expire_snapshots().by_ids(older).commit()
     check_verified(late)
+
+
+def test_what_is_reported_behind_what_retention_took_is_published_when_the_lane_is_closed(late: World) -> None:
+    """As the error says that names the command; by then the source may have nothing of it."""
+    past = lane(late, "0=0-30")
+    opened = past.open("first")
+    removed(late, 15)
+    past.write(opened)
+    past.close("first", opened)
+    with pytest.raises(
+        SourceError, match=r"lanes close SPEC --lane \S+`, .* what is reported is published all the same"
+    ):
+        past.run()
+    removed(late, 40)
+    with late.session() as session, joined_session(session, open_lanes(session)[0]) as own:
+        assert str(close_lane(own, decision=WORD)).endswith("[0] [0, 15)")
+    late.check(LANDED + Counter(range(15, 30)))
+    assert sections(late) == {FILLED: "[0] [15, 30)", "live": "[0] [30, 50), [1] [30, 50)"}
+    check_verified(late)
+
+
+def removed(world: World, end: int) -> None:
+    """By retention, of the first partition."""
+    place = TopicPartition(str(world.landing.topics), 0, end)
+    admin = AdminClient(dict(world.kafka))
+    admin.delete_records([place])[place].result(PATIENCE)
