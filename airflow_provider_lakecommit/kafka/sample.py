@@ -22,7 +22,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
@@ -96,14 +96,13 @@ def sample_of(
     seconds: float,
     value_of: ValueOf = Message.value,
 ) -> list[tuple[str, bytes | None]]:
-    """The same of these ranges, each partition's taken as one, with what lies between them; perhaps a few behind it.
+    """The same of these ranges, with nothing that lies between or behind them, where as many are drawn.
 
     :param value_of: takes the value that is meant from a record
-
     :raises SourceError: a topic may not be read
     :raises SourceUnavailableError: the brokers do not answer
     """
-    return _taken(kafka, _marks(ranges.parts), records, seconds, RANGES_BYTES, value_of)
+    return _taken(kafka, _marks(ranges.parts), records, seconds, RANGES_BYTES, value_of, ranges)
 
 
 def records_at(
@@ -146,18 +145,23 @@ def _taken(
     seconds: float,
     most_bytes: int,
     value_of: ValueOf = Message.value,
+    inside: Coverage | None = None,
 ) -> list[tuple[str, bytes | None]]:
-    """Values with their places, each partition's share of so many."""
+    """Values with their places, each partition's share of so many; none that is not ``inside``."""
     each = max(1, -(-records // (3 * max(1, len(marks)))))
     trouble, deadline = LastError(), time.monotonic() + seconds
-    out = [
-        (_place(message), value_of(message)) for message in _drawn(kafka, trouble, marks, each, deadline, most_bytes)
-    ]
+    out = list(_drawn(kafka, trouble, marks, each, deadline, most_bytes))
     # Ranges may hold nothing but markers of transactions: then their ends came at once.
     if marks and not out and time.monotonic() >= deadline:
         topics = ", ".join(sorted({p.topic for p in marks}))
         raise unreachable(SourceUnavailableError, f"reading {topics}", kafka, trouble, seconds)
-    return out
+    own = None if inside is None else {(p.topic, p.partition): found.ranges for p, found in inside.parts.items()}
+    return [(_place(m), value_of(m)) for m in out if own is None or _lies_in(m, own)]
+
+
+def _lies_in(message: Message, ranges: Mapping[tuple[str, int], Sequence[OffsetRange]]) -> bool:
+    offset = message.offset() or 0
+    return any(r.start <= offset < r.end for r in ranges[message.topic() or "", message.partition() or 0])
 
 
 def sizes(kafka: Mapping[str, Any], ranges: Coverage) -> dict[SourcePartition, int]:

@@ -106,6 +106,18 @@ def test_brokers_that_do_not_answer_are_an_error_and_no_empty_answer(
         made(LANDING, {"bootstrap.servers": "127.0.0.1:1"}).wanted(TABLE, gone, Coverage())
 
 
+def test_nothing_between_and_behind_the_ranges_is_looked_at(
+    make_topic: Callable[..., str], produce: Callable[..., object], bootstrap: str
+) -> None:
+    """It has had its fate, or is of another window: what is wrong there says nothing of these."""
+    topic = make_topic(1)
+    produce(topic, [json.dumps({"id": 1, "n": "x" if i in (3, 4, 8, 9) else i}) for i in range(10)], 0)
+    kafka = {"bootstrap.servers": bootstrap}
+    ranges = Coverage.of((SourcePartition(topic, 0, "t"), OffsetRange(*r)) for r in ((0, 3), (5, 8)))
+    found = RecordsSource(LANDING, kafka).wanted(TABLE, ranges, Coverage())
+    assert (found.misfits, found.told_by.split()[0]) == ((), "6")
+
+
 def test_ranges_of_markers_alone_are_a_sample_of_nothing(
     make_topic: Callable[..., str], produce: Callable[..., object], bootstrap: str, admin: AdminClient
 ) -> None:
