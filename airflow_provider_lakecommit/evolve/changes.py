@@ -9,7 +9,7 @@ as records name them.
 Invariants: nothing is dropped, renamed, made required or narrower; ids of columns that are there stay; a key of a map
 stays as it is. What a person dropped or renamed is not brought back: a path that an older schema of the table has and
 the current one has not is left out. More new columns at once than :attr:`Limits.columns` are most likely names that are
-data, so that none of them is added.
+data, so that none of them is added; those of schemas have :data:`OF_SCHEMAS`.
 
 ============================ ================================ ==========================================
 the table has                wanted is                        that is
@@ -50,6 +50,7 @@ from airflow_provider_lakecommit.evolve.names import unusable
 from airflow_provider_lakecommit.evolve.paths import Path, dotted, plain
 
 __all__ = [
+    "OF_SCHEMAS",
     "UNLIMITED",
     "Added",
     "Change",
@@ -112,6 +113,8 @@ class Limits:
     depth: int = 10
 
 
+OF_SCHEMAS = Limits(columns=Limits().table)
+"""Of columns whose names a schema has: they are no data, however many they are."""
 UNLIMITED = Limits(columns=1 << 30, table=1 << 30, depth=1 << 30)
 """Where nothing is changed yet."""
 

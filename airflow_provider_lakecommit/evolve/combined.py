@@ -14,7 +14,7 @@ from typing import TypeVar
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from airflow_provider_lakecommit.evolve.changes import UNLIMITED, LeftOut, evolution
+from airflow_provider_lakecommit.evolve.changes import OF_SCHEMAS, UNLIMITED, LeftOut, evolution
 from airflow_provider_lakecommit.evolve.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.evolve.schema import evolved_schema
 from airflow_provider_lakecommit.evolve.wanted import Wanted
@@ -51,4 +51,5 @@ def combined(
         told_by=told_by,
         left_out=tuple(dict.fromkeys(left_out)),
         misfits=tuple(dict.fromkeys(misfits)),
+        limits=OF_SCHEMAS,
     )

@@ -16,7 +16,7 @@ themselves; it never answers with less than it was asked for because of that.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -25,7 +25,7 @@ from pyiceberg.types import StructType
 
 from airflow_provider_lakecommit.core.formats import SCHEMA_SOURCES
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.evolve.changes import LeftOut
+from airflow_provider_lakecommit.evolve.changes import LeftOut, Limits
 from airflow_provider_lakecommit.evolve.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.landing import Landing
 
@@ -40,6 +40,7 @@ class Wanted:
     told_by: str
     left_out: tuple[LeftOut, ...] = ()
     misfits: tuple[Misfit | Unreadable, ...] = ()
+    limits: Limits = field(default_factory=Limits)
 
 
 class WantedSource(Protocol):

@@ -200,6 +200,7 @@ def _held_against(landing: Landing, metadata: TableMetadata, wanted: Wanted) -> 
         widen=landing.evolve == "widen",
         side=side_of(metadata),
         skip=skip,
+        limits=wanted.limits,
     )
     return Evolution(
         changes=found.changes,

@@ -146,6 +146,15 @@ def test_each_type_of_a_union_wants_its_columns(world: World, produce: Produce, 
     check_verified(world)
 
 
+def test_a_wide_schema_is_added_as_a_whole(world: World, produce: Produce, fake: FakeRegistry) -> None:
+    """Names of a schema are no data, unlike those of objects, of which a hundred at once are none of a table."""
+    wide = record("Order", id="int", **{f"c{n}": "int" for n in range(300)})
+    send(world, produce, fake, wide, {"id": 1, **{f"c{n}": n for n in range(300)}})
+    world.settle()
+    (row,) = world.rows()
+    assert [row[f"c{n}"] for n in range(300)] == list(range(300))
+
+
 def test_a_decimal_is_widened_before_the_point_whatever_is_behind_it(
     world: World, produce: Produce, fake: FakeRegistry
 ) -> None:
