@@ -94,7 +94,8 @@ class UnwrapDecoder:
         found = self._decoder.decode(values)
         made = self._unwrapped(found.table)
         places = range(len(values)) if found.records is None else found.records
-        return replace(put_back(made, places, found.rejects), ignored=self._ignored(found.ignored))
+        rejects = [replace(reject, column=self._column_of(reject.column)) for reject in found.rejects]
+        return replace(put_back(made, places, rejects), ignored=self._ignored(found.ignored))
 
     def close(self) -> None:
         """Give back what the format's decoder holds."""
@@ -187,10 +188,19 @@ class UnwrapDecoder:
         """The fields of rows, by their names in these: each record has them once."""
         out: Counter[str] = Counter()
         for path, count in found.items():
-            head, _, name = path.removeprefix(f"{PAYLOAD}." if self._wraps else "").partition(".")
-            if head == _AFTER and name:
+            image, name = self._image_and_name(path)
+            if image == _AFTER and name:
                 out[name] += count
         return out
+
+    def _column_of(self, path: str | None) -> str | None:
+        """The table's column, of a value that was refused within an image."""
+        image, name = self._image_and_name(path or "")
+        return name if image in (_BEFORE, _AFTER) and name else path
+
+    def _image_and_name(self, path: str) -> tuple[str, str]:
+        image, _, name = path.removeprefix(f"{PAYLOAD}." if self._wraps else "").partition(".")
+        return image, name
 
 
 _UNITS = {"ts_ms": "epoch_millis", "ts_us": "epoch_micros", "ts_ns": "epoch_nanos"}

@@ -390,6 +390,11 @@ def test_columns_follow_the_rows_of_change_envelopes(make_world: Make, produce: 
     assert (rows["c"]["n"], rows["c"]["note"]) == (1, None)
     assert [(rows[op]["n"], rows[op]["note"], rows[op]["lines"]) for op in "ud"] == [(1 << 40, "x", [{"sku": "a"}])] * 2
     assert [row["kind"] for row in world.rows("shop.dead")] == ["truncated"]
+    produce(world.landing.topics, [change("u", None, {"id": 2, "n": "x"}), change("d", {"id": 2, "n": "y"}, None)])
+    world.settle()
+    dead = [row for row in world.rows("shop.dead") if row["kind"] == "wrong_value"]
+    assert [row["column"] for row in dead] == ["n", "n"]
+    assert all(row["reason"].endswith("(the table has long)") for row in dead)
     check_verified(world)
 
 
