@@ -153,12 +153,18 @@ def find_missing(
             missing[p] = wanted - (removed & landed[p])
         per_table[table] = Coverage(missing)
     if gone:
-        raise SourceError(
-            f"offsets that are not landed were removed from the source by its retention: {', '.join(gone)}; "
-            f"to go on without them: {_without_them(landing_state)}, which shows first what it gives up; "
-            f"what is reported is published all the same"
-        )
+        raise _removed_error(gone, landing_state)
     return Missing(ranges=_by_tables(per_table), notes=notes, gone=left_behind)
+
+
+def _removed_error(gone: Iterable[str], landing_state: LandingState) -> SourceError:
+    # A lane that replaces publishes nothing of what it has before it has all.
+    again = any(ledger.section.replaces for ledger in landing_state.ledgers.values())
+    rest = "the same words then replay what the source has" if again else "what is reported is published all the same"
+    return SourceError(
+        f"offsets that are not landed were removed from the source by its retention: {', '.join(gone)}; "
+        f"to go on without them: {_without_them(landing_state)}, which shows first what it gives up; {rest}"
+    )
 
 
 def _without_them(landing_state: LandingState) -> str:

@@ -13,14 +13,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import FILLED, LIVE
 from airflow_provider_lakecommit.cycle import reported
-from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, TableError
+from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError, TableError
 from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
 from airflow_provider_lakecommit.lanes.closing import close_lane
 from airflow_provider_lakecommit.lanes.preview import LanePreview, lane_preview
@@ -30,7 +28,7 @@ from airflow_provider_lakecommit.repair.init_preview import init_preview
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from airflow_provider_lakecommit.repair.stated import parse_ranges
 from airflow_provider_lakecommit.session.landing_session import LandingSession
-from tests.faults.test_lanes import sections
+from tests.faults.test_lanes import removed, sections
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE
 from tests.support.world import Killed, When, World, deaths, records
@@ -344,12 +342,28 @@ def test_what_nobody_had_landed_of_a_range_comes_in_with_it(make_world: Make, pr
 
 
 def test_what_the_source_has_removed_stays_as_it_is(landed: World) -> None:
-    topic = str(landed.landing.topics)
-    admin = AdminClient(dict(landed.kafka))
-    admin.delete_records([TopicPartition(topic, 0, 25)])[TopicPartition(topic, 0)].result(PATIENCE)
+    removed(landed, 25)
     again = replay(landed, "0=10-50")
     assert str(again.look().removed).endswith("[0] [10, 25)")
     again.finish()
+    landed.check(EVERYTHING - Counter(range(20, 25)))
+    assert dead(landed) == Counter(range(20, 25))
+    check_verified(landed)
+
+
+def test_what_retention_takes_from_an_open_replay_is_named_with_the_way_on(landed: World) -> None:
+    again = replay(landed, "0=10-50")
+    opened = again.open("first")
+    removed(landed, 25)
+    again.write(opened)
+    again.close("first", opened)
+    with pytest.raises(SourceError, match=r"`lakecommit lanes close SPEC --lane \S+`, .*; the same words then replay"):
+        again.run()
+    with again.session() as session:
+        close_lane(session, decision=WORD)
+    rest = replay(landed, "0=10-50")
+    rest.runs = 100
+    rest.finish()
     landed.check(EVERYTHING - Counter(range(20, 25)))
     assert dead(landed) == Counter(range(20, 25))
     check_verified(landed)
