@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operators.arguments import is_stated, texts_of
-from airflow_provider_lakecommit.operators.decision import DecisionTask, Shown, not_as_shown
+from airflow_provider_lakecommit.operators.decision import Shown, not_as_shown
+from airflow_provider_lakecommit.operators.reset_task import ResetTask
 from airflow_provider_lakecommit.repair.stated import parse_offsets
-from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, spoken
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.repair.attest import Attested
@@ -26,7 +27,7 @@ OTHERS = ("ask", "there", "gone")
 """What can be said of them; by default nothing is, and where there are some it is refused."""
 
 
-class ResetAttestOperator(DecisionTask):
+class ResetAttestOperator(ResetTask):
     """Say what the tables hold, where their ledger cannot. Give one of ``snapshot_id``, ``from_log`` and ``at``.
 
     :param snapshot_id: what the ledger in this snapshot says (templated)
@@ -39,8 +40,8 @@ class ResetAttestOperator(DecisionTask):
     .. seealso:: :ref:`howto/operator:ResetAttestOperator`
     """
 
-    template_fields: Sequence[str] = (*DecisionTask.template_fields, "snapshot_id", "at", "tables")
-    command: ClassVar[str] = spoken(RESET_ATTEST)
+    resets: ClassVar[str] = RESET_ATTEST
+    asks: ClassVar[Sequence[str]] = ("snapshot_id", "at", "tables")
 
     def __init__(
         self,

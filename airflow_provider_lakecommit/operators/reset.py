@@ -20,11 +20,12 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.lanes.asked import lane_asked
 from airflow_provider_lakecommit.operators.arguments import is_stated, texts_of
 from airflow_provider_lakecommit.operators.attest import OTHERS, ResetAttestOperator, others_of
-from airflow_provider_lakecommit.operators.decision import DecisionTask, Shown, not_as_shown
+from airflow_provider_lakecommit.operators.decision import Shown, not_as_shown
 from airflow_provider_lakecommit.operators.deletion import delete_as_shown, show_deletion
 from airflow_provider_lakecommit.operators.reset_blocked import ResetBlockedOperator
+from airflow_provider_lakecommit.operators.reset_task import ResetTask
 from airflow_provider_lakecommit.repair.stated import parse_offsets, parse_partition, parse_start, ranges_of
-from airflow_provider_lakecommit.reset_commands import RESET_HARD, RESET_OFFSETS, spoken
+from airflow_provider_lakecommit.reset_commands import RESET_HARD, RESET_OFFSETS
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.core.decisions import Decision
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["OTHERS", "ResetAttestOperator", "ResetBlockedOperator", "ResetHardOperator", "ResetOffsetsOperator"]
 
 
-class ResetOffsetsOperator(DecisionTask):
+class ResetOffsetsOperator(ResetTask):
     """Begin the ledger of a landing's tables, or begin it anew, under a new epoch.
 
     :param start: where reading goes on: `earliest`, `latest`, a time in ISO form, or `topic:0=15,topic:1=9`; partitions
@@ -54,8 +55,8 @@ class ResetOffsetsOperator(DecisionTask):
     .. seealso:: :ref:`howto/operator:ResetOffsetsOperator`
     """
 
-    template_fields: Sequence[str] = (*DecisionTask.template_fields, "start", "partitions", "fill")
-    command: ClassVar[str] = spoken(RESET_OFFSETS)
+    resets: ClassVar[str] = RESET_OFFSETS
+    asks: ClassVar[Sequence[str]] = ("start", "partitions", "fill")
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class ResetOffsetsOperator(DecisionTask):
         return {"landing": session.landing.name, "from": self.start, "topic_ids": ids, "tables": tables}
 
 
-class ResetHardOperator(DecisionTask):
+class ResetHardOperator(ResetTask):
     """Delete all rows of a landing, and have it begin where its declaration says.
 
     The tables must have metadata columns, which tell whose rows are whose.
@@ -145,7 +146,7 @@ class ResetHardOperator(DecisionTask):
     .. seealso:: :ref:`howto/operator:ResetHardOperator`
     """
 
-    command: ClassVar[str] = spoken(RESET_HARD)
+    resets: ClassVar[str] = RESET_HARD
 
     def __init__(self, *, fewer: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -18,9 +18,10 @@ from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.retry import own_budget
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SpecError
 from airflow_provider_lakecommit.operators.arguments import is_stated, texts_of
-from airflow_provider_lakecommit.operators.decision import DecisionTask, NothingToDoError, Shown, not_as_shown
+from airflow_provider_lakecommit.operators.decision import NothingToDoError, Shown, not_as_shown
+from airflow_provider_lakecommit.operators.reset_task import ResetTask
 from airflow_provider_lakecommit.repair.stated import parse_partition, parse_ranges, ranges_of
-from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED, spoken
+from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.core.decisions import Decision
@@ -32,7 +33,7 @@ __all__ = ["ResetBlockedOperator"]
 _HOW = ("raise", "retry", "skip", "skip whole")
 
 
-class ResetBlockedOperator(DecisionTask):
+class ResetBlockedOperator(ResetTask):
     """Say how to go on with blocked ranges.
 
     :param how: `raise`: read them again under ``budget``; `retry`: under the landing's own budget, after records, table
@@ -45,8 +46,8 @@ class ResetBlockedOperator(DecisionTask):
     .. seealso:: :ref:`howto/operator:ResetBlockedOperator`
     """
 
-    template_fields: Sequence[str] = (*DecisionTask.template_fields, "how", "budget", "partitions", "ranges")
-    command: ClassVar[str] = spoken(RESET_BLOCKED)
+    resets: ClassVar[str] = RESET_BLOCKED
+    asks: ClassVar[Sequence[str]] = ("how", "budget", "partitions", "ranges")
 
     def __init__(
         self,
