@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.operators.arguments import is_stated, texts_of
 from airflow_provider_lakecommit.operators.decision import Shown, not_as_shown
 from airflow_provider_lakecommit.operators.reset_task import ResetTask
 from airflow_provider_lakecommit.repair.stated import parse_offsets
 from airflow_provider_lakecommit.reset_commands import RESET_ATTEST
+from airflow_provider_lakecommit.tasks.arguments import is_stated, texts_of
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.repair.attest import Attested

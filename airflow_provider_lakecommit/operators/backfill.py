@@ -23,9 +23,9 @@ from uuid import UUID
 from airflow_provider_lakecommit.declared.times import span_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
-from airflow_provider_lakecommit.operators.arguments import is_stated, texts_of
 from airflow_provider_lakecommit.operators.base import WARNING, is_cleared, landing_of
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
+from airflow_provider_lakecommit.tasks.arguments import is_stated, texts_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset, Context

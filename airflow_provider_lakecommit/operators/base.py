@@ -24,10 +24,10 @@ from airflow_provider_lakecommit.assets import hourly_asset_of, table_assets_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError, Terminal
 from airflow_provider_lakecommit.hooks.secrets import told
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.arguments import refuse_unknown
-from airflow_provider_lakecommit.operators.asset_event import event_extra, tell_hours
 from airflow_provider_lakecommit.operators.links import ErrorLink
 from airflow_provider_lakecommit.settings import Settings
+from airflow_provider_lakecommit.tasks.arguments import refuse_unknown
+from airflow_provider_lakecommit.tasks.asset_event import event_extra, tell_hours
 from airflow_provider_lakecommit.telemetry.lineage import Commit, catalog_namespace, kafka_namespace, lineage_of
 
 if TYPE_CHECKING:

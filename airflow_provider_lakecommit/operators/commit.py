@@ -34,7 +34,6 @@ from airflow_provider_lakecommit.exceptions import (
     Terminal,
 )
 from airflow_provider_lakecommit.hooks.secrets import told
-from airflow_provider_lakecommit.operators.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
     CYCLE,
@@ -51,6 +50,7 @@ from airflow_provider_lakecommit.operators.base import (
 from airflow_provider_lakecommit.operators.judge import ADVICE, is_judged, why_red
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, TableLink
 from airflow_provider_lakecommit.settings import Settings
+from airflow_provider_lakecommit.tasks.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.telemetry.lineage import Commit, catalog_namespace, kafka_namespace
 from airflow_provider_lakecommit.telemetry.metrics import COMMIT_FAILURES, Sample, closed_samples
 from airflow_provider_lakecommit.telemetry.send import send

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_lakecommit.operators.arguments import is_stated, texts_of
 from airflow_provider_lakecommit.operators.decision import DecisionTask, NothingToDoError, Shown
 from airflow_provider_lakecommit.repair.stated import parse_ranges
+from airflow_provider_lakecommit.tasks.arguments import is_stated, texts_of
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.core.decisions import Decision

@@ -27,8 +27,8 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_lakecommit.declared.times import span_of
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError
-from airflow_provider_lakecommit.operators.arguments import refuse_unknown
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
+from airflow_provider_lakecommit.tasks.arguments import refuse_unknown
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -36,8 +36,6 @@ from airflow_provider_lakecommit.core.outcome import Commit, Ended, Outcome, dec
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.run_note import note_run
 from airflow_provider_lakecommit.hooks.secrets import hide, told
-from airflow_provider_lakecommit.operators.arguments import mapping_of
-from airflow_provider_lakecommit.operators.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
     FAILURE,
@@ -49,10 +47,12 @@ from airflow_provider_lakecommit.operators.base import (
     log_troubles,
     no_retry_in_vain,
 )
-from airflow_provider_lakecommit.operators.deadline import KILL_GRACE, before_deadline
-from airflow_provider_lakecommit.operators.following import began, following, goes_on, is_paused
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, SparkLink, TableLink
 from airflow_provider_lakecommit.settings import Settings
+from airflow_provider_lakecommit.tasks.arguments import mapping_of
+from airflow_provider_lakecommit.tasks.asset_event import event_extra, landed_line
+from airflow_provider_lakecommit.tasks.deadline import KILL_GRACE, before_deadline
+from airflow_provider_lakecommit.tasks.following import began, following, goes_on, is_paused
 from airflow_provider_lakecommit.telemetry.metrics import RUNS, Sample, closed_samples, opened_samples
 from airflow_provider_lakecommit.telemetry.send import send
 

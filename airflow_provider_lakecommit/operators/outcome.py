@@ -16,8 +16,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, Outcome, decide
 from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.hooks.run_note import note_run
-from airflow_provider_lakecommit.operators.arguments import refuse_unknown
 from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE, LANDED, WINDOW, landing_of
+from airflow_provider_lakecommit.tasks.arguments import refuse_unknown
 from airflow_provider_lakecommit.telemetry.metrics import RUNS, Sample
 from airflow_provider_lakecommit.telemetry.send import send
 

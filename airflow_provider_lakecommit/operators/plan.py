@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.operators.base import (
     leave_failure,
     no_retry_in_vain,
 )
-from airflow_provider_lakecommit.operators.ended_runs import EndedRuns
+from airflow_provider_lakecommit.tasks.ended_runs import EndedRuns
 from airflow_provider_lakecommit.telemetry.metrics import opened_samples
 from airflow_provider_lakecommit.telemetry.send import send
 

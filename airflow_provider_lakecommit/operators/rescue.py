@@ -22,8 +22,8 @@ from airflow_provider_lakecommit.connector.judge import Fate
 from airflow_provider_lakecommit.connector.sink import CONTROL_TOPIC
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.operators.arguments import refuse_unknown
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
+from airflow_provider_lakecommit.tasks.arguments import refuse_unknown
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.lanes.asked import lane_asked
-from airflow_provider_lakecommit.operators.arguments import is_stated, texts_of
 from airflow_provider_lakecommit.operators.attest import OTHERS, ResetAttestOperator, others_of
 from airflow_provider_lakecommit.operators.decision import Shown, not_as_shown
 from airflow_provider_lakecommit.operators.deletion import delete_as_shown, show_deletion
@@ -26,6 +25,7 @@ from airflow_provider_lakecommit.operators.reset_blocked import ResetBlockedOper
 from airflow_provider_lakecommit.operators.reset_task import ResetTask
 from airflow_provider_lakecommit.repair.stated import parse_offsets, parse_partition, parse_start, ranges_of
 from airflow_provider_lakecommit.reset_commands import RESET_HARD, RESET_OFFSETS
+from airflow_provider_lakecommit.tasks.arguments import is_stated, texts_of
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.core.decisions import Decision

@@ -17,11 +17,11 @@ from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.retry import own_budget
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SpecError
-from airflow_provider_lakecommit.operators.arguments import is_stated, texts_of
 from airflow_provider_lakecommit.operators.decision import NothingToDoError, Shown, not_as_shown
 from airflow_provider_lakecommit.operators.reset_task import ResetTask
 from airflow_provider_lakecommit.repair.stated import parse_partition, parse_ranges, ranges_of
 from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
+from airflow_provider_lakecommit.tasks.arguments import is_stated, texts_of
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.core.decisions import Decision

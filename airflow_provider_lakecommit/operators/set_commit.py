@@ -27,10 +27,10 @@ from airflow_provider_lakecommit.hooks.run_note import note_run
 from airflow_provider_lakecommit.hooks.secrets import told
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.landing_set import LandingSet
-from airflow_provider_lakecommit.operators.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.operators.base import LandingTask, is_cleared, log_troubles
 from airflow_provider_lakecommit.operators.set_plan import CYCLES, FAILED
 from airflow_provider_lakecommit.operators.set_task import SetTask, alias_of, named_failures
+from airflow_provider_lakecommit.tasks.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.telemetry.lineage import Commit as LandingCommit
 from airflow_provider_lakecommit.telemetry.lineage import lineage_of
 from airflow_provider_lakecommit.telemetry.metrics import COMMIT_FAILURES, RUNS, Sample, closed_samples

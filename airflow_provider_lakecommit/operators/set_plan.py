@@ -18,8 +18,8 @@ from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.hooks.secrets import told
 from airflow_provider_lakecommit.landing_set import LandingSet
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
-from airflow_provider_lakecommit.operators.ended_runs import EndedRuns
 from airflow_provider_lakecommit.operators.set_task import SetTask, named_failures
+from airflow_provider_lakecommit.tasks.ended_runs import EndedRuns
 from airflow_provider_lakecommit.telemetry.metrics import opened_samples
 from airflow_provider_lakecommit.telemetry.send import send
 

@@ -17,9 +17,9 @@ from airflow.sdk import AssetAlias, BaseOperator
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing_set import LandingSet
-from airflow_provider_lakecommit.operators.arguments import refuse_unknown
 from airflow_provider_lakecommit.operators.base import log_session_line
 from airflow_provider_lakecommit.settings import Settings
+from airflow_provider_lakecommit.tasks.arguments import refuse_unknown
 from airflow_provider_lakecommit.telemetry.lineage import catalog_namespace, kafka_namespace
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError
 from airflow_provider_lakecommit.hooks.secrets import hide
 from airflow_provider_lakecommit.landing_set import LandingSet
-from airflow_provider_lakecommit.operators.arguments import mapping_of
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
 from airflow_provider_lakecommit.operators.set_task import SetPlaces, SetTask, named_failures
-from airflow_provider_lakecommit.operators.write_jobs import left_undone
+from airflow_provider_lakecommit.tasks.arguments import mapping_of
+from airflow_provider_lakecommit.tasks.write_jobs import left_undone
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.hooks.spark import SparkSubmit
     from airflow_provider_lakecommit.many.bundles import BundledGroup
     from airflow_provider_lakecommit.many.connections import SetConnections
-    from airflow_provider_lakecommit.operators.write_jobs import WriteJobs
     from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
+    from airflow_provider_lakecommit.tasks.write_jobs import WriteJobs
 
 __all__ = ["WriteLandingSetOperator"]
 
@@ -83,7 +83,7 @@ class WriteLandingSetOperator(SetTask):
         from airflow_provider_lakecommit.hooks.engines import engine_of
         from airflow_provider_lakecommit.many.bundles import BundledGroup
         from airflow_provider_lakecommit.many.expansion import Expansion
-        from airflow_provider_lakecommit.operators.write_jobs import WriteJobs
+        from airflow_provider_lakecommit.tasks.write_jobs import WriteJobs
 
         groups = [BundledGroup.from_dict(each) for each in self.bundle["groups"]]
         with no_retry_in_vain(), self.places(reach=False) as at:

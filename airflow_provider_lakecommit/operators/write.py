@@ -26,11 +26,11 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.secrets import hide
-from airflow_provider_lakecommit.operators.arguments import mapping_of
 from airflow_provider_lakecommit.operators.base import LandingTask, check_planned, leave_failure, no_retry_in_vain
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
 from airflow_provider_lakecommit.settings import Settings
+from airflow_provider_lakecommit.tasks.arguments import mapping_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.iceberg.catalog import Tables
     from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.operators.write_jobs import WriteJobs
     from airflow_provider_lakecommit.session.progress import Progress
     from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
+    from airflow_provider_lakecommit.tasks.write_jobs import WriteJobs
 
 __all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
 
@@ -109,7 +109,7 @@ class WriteWindowOperator(LandingTask):
         from airflow_provider_lakecommit.hooks.engines import engine_of
         from airflow_provider_lakecommit.iceberg.catalog import Tables
         from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-        from airflow_provider_lakecommit.operators.write_jobs import WriteJobs
+        from airflow_provider_lakecommit.tasks.write_jobs import WriteJobs
 
         settings = Settings.read()
         landing = settings.complete(self.landing)
@@ -170,10 +170,10 @@ class WriteWindowOperator(LandingTask):
     ) -> GroupResult:
         from airflow_provider_lakecommit.cycle.write import group_result, run_group
         from airflow_provider_lakecommit.engines.replicas import run_replicas
-        from airflow_provider_lakecommit.operators.write_jobs import left_undone
         from airflow_provider_lakecommit.session.progress import progress_told
         from airflow_provider_lakecommit.session.slow_slices import slow_slices_of
         from airflow_provider_lakecommit.spark.job import SliceStatus
+        from airflow_provider_lakecommit.tasks.write_jobs import left_undone
 
         def both(job: WindowJob) -> Sequence[SliceResult]:
             return run_replicas(job, run, self.log.info, slow_slices_of(job, control))

@@ -29,11 +29,11 @@ from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.declared.checks import CHECKS
 from airflow_provider_lakecommit.declared.times import EXAMPLES, duration_of
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.arguments import refuse_unknown
 from airflow_provider_lakecommit.operators.base import landing_of, no_retry_in_vain
 from airflow_provider_lakecommit.settings import Settings
 from airflow_provider_lakecommit.stall.guard import CALM, HELD, MOST_CYCLES, Guard, GuardAnswer, Ruling
 from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
+from airflow_provider_lakecommit.tasks.arguments import refuse_unknown
 from airflow_provider_lakecommit.telemetry.metrics import STALLED, Sample
 from airflow_provider_lakecommit.telemetry.send import send
 

@@ -19,12 +19,12 @@ from airflow.sdk import TaskGroup, TriggerRule
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.arguments import mapping_of, refuse_unknown
 from airflow_provider_lakecommit.operators.base import landing_of, task_doc
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
 from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
 from airflow_provider_lakecommit.operators.write import MAP_INDEX_TEMPLATE, WriteWindowOperator
+from airflow_provider_lakecommit.tasks.arguments import mapping_of, refuse_unknown
 
 __all__ = ["KafkaToIcebergTaskGroup"]
 

@@ -15,11 +15,11 @@ from airflow.sdk import TaskGroup, TriggerRule
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing_set import LandingSet
-from airflow_provider_lakecommit.operators.arguments import mapping_of, refuse_unknown
 from airflow_provider_lakecommit.operators.set_commit import CommitLandingSetOperator, LandingSetOutcomeOperator
 from airflow_provider_lakecommit.operators.set_plan import PlanLandingSetOperator
 from airflow_provider_lakecommit.operators.set_task import landing_set_of
 from airflow_provider_lakecommit.operators.set_write import WriteLandingSetOperator
+from airflow_provider_lakecommit.tasks.arguments import mapping_of, refuse_unknown
 
 __all__ = ["LandingSetTaskGroup"]
 

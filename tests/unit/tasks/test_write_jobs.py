@@ -17,8 +17,8 @@ from airflow_provider_lakecommit.core.log import EndAsked
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle.write import group_job, group_result
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, ControlTopicError, LakecommitError, SparkJobError
-from airflow_provider_lakecommit.operators.write_jobs import WriteJobs, left_undone
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.tasks.write_jobs import WriteJobs, left_undone
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 from tests.fakes.session import FakeLanding
 from tests.support.waiting import until

@@ -12,10 +12,10 @@ import pytest
 from airflow_provider_lakecommit.core.identity import cycle_id
 from airflow_provider_lakecommit.core.model import LIVE, Cycle
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.ended_runs import EndedRuns
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.settings import Settings
+from airflow_provider_lakecommit.tasks.ended_runs import EndedRuns
 
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
 

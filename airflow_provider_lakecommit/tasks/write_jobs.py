@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError
-from airflow_provider_lakecommit.operators.deadline import KILL_GRACE, before_deadline
 from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
+from airflow_provider_lakecommit.tasks.deadline import KILL_GRACE, before_deadline
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle.results import GroupResult

@@ -15,8 +15,8 @@ from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.resume import cycles_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.following import CLOCKS, began, goes_on, is_paused
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
+from airflow_provider_lakecommit.tasks.following import CLOCKS, began, goes_on, is_paused
 from tests.fakes.session import FakeLanding
 
 LANDING = Landing(name="orders", topics="orders", table="shop.orders")
