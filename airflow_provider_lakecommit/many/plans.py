@@ -21,6 +21,7 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.landing_set import LandingSet
 from airflow_provider_lakecommit.many.connections import SetConnections
 from airflow_provider_lakecommit.many.expansion import Expansion
+from airflow_provider_lakecommit.many.garbage import rarely_collected
 from airflow_provider_lakecommit.many.gone import GoneLanding
 from airflow_provider_lakecommit.many.idle import is_idle
 from airflow_provider_lakecommit.many.schemas import with_schema
@@ -69,7 +70,8 @@ def plans_of(
         session.landing = made
         return made, plan(session)
 
-    ended = for_all(connections, expansion.landings, step, log)
+    with rarely_collected():
+        ended = for_all(connections, expansion.landings, step, log)
     planned = {name: each for name, each in ended.items() if isinstance(each, tuple)}
     return SetPlans(
         landings={name: landing for name, (landing, _) in planned.items()},

@@ -64,6 +64,7 @@ PLAIN = """
     combined connected expansion schemas shared left evolve evolving evolution changes wanted widened misfit out side
     refused incompatible paths names one route router fit wise transform subject unwrap bundle bundled hash wrong
     default function overflow rounds
+    garbage rarely collected
 """
 
 
