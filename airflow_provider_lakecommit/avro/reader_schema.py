@@ -22,6 +22,8 @@ from fastavro import schemaless_writer
 from fastavro.validation import validate
 
 from airflow_provider_lakecommit.avro.writer import WriterField, WriterType, writer_type
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.decoder import Refusal
 
 __all__ = ["ReaderSchema", "WrongDefaultError", "encoded"]
 
@@ -39,10 +41,16 @@ class ReaderSchema:
 
     @classmethod
     def of(cls, text: str) -> ReaderSchema:
+        """What a landing states; nothing is asked by an empty text.
+
+        :raises TableError: it is no Avro schema, or holds itself
         """
-        :raises Refusal: it is no Avro schema, or holds itself
-        """
-        whole = writer_type(text)
+        if not text:
+            return cls()
+        try:
+            whole = writer_type(text)
+        except Refusal as refusal:
+            raise TableError(f"reader_schema: {refusal.reason}") from None
         return cls(whole, dict(_by_path(whole, "")))
 
     def named(self, written: WriterType) -> WriterType:

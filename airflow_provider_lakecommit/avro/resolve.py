@@ -119,19 +119,14 @@ class Resolver:
         self._fields = tuple(f for f in schema.fields if f.name not in skip)
         if not self._fields:
             self._rules.wrong.append("the table has no column to fill from the records; add one")
-        self._asked, self._defaults = ReaderSchema(), dict[str, DefaultValue]()
+        self._asked, self._defaults = ReaderSchema.of(options.reader_schema), dict[str, DefaultValue]()
         if options.reader_schema:
-            self._rules.wrong.extend(self._wrong_with_reader_schema(options.reader_schema, Schema(*self._fields)))
+            self._rules.wrong.extend(self._wrong_with_reader_schema(Schema(*self._fields)))
         if self._rules.wrong:
             raise TableError("; ".join(self._rules.wrong))
         self.target = pa.schema([arrow_field(f) for f in self._fields])
 
-    def _wrong_with_reader_schema(self, text: str, schema: Schema) -> Iterator[str]:
-        try:
-            self._asked = ReaderSchema.of(text)
-        except Refusal as refusal:
-            yield f"reader_schema: {refusal.reason}"
-            return
+    def _wrong_with_reader_schema(self, schema: Schema) -> Iterator[str]:
         known = {path: schema.find_field(path) for path in schema.column_names}
         asked = [(known[path], each, path) for path, each in self._asked.fields.items() if path in known]
         if not asked:

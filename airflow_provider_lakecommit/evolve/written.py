@@ -8,7 +8,7 @@ everything is as wide as it can be. Of envelopes that the landing unwraps, the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -38,6 +38,7 @@ from airflow_provider_lakecommit.evolve.named_schemas import NamedSchemasSource
 from airflow_provider_lakecommit.evolve.paths import Path, dotted, plain
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.registry.framing import Framed
 from airflow_provider_lakecommit.registry.schemas import RegisteredSchema
 
@@ -45,7 +46,14 @@ __all__ = ["WrittenSource"]
 
 
 class WrittenSource(NamedSchemasSource[WriterType]):
-    """The :class:`~airflow_provider_lakecommit.evolve.wanted.WantedSource` of Avro."""
+    """The :class:`~airflow_provider_lakecommit.evolve.wanted.WantedSource` of Avro.
+
+    :raises TableError: the reader's schema is none
+    """
+
+    def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
+        super().__init__(landing, kafka)
+        self._asked = ReaderSchema.of(self._options.reader_schema)
 
     def _stated(self) -> tuple[str, list[WriterType]]:
         return "the schema that the landing states", list(self._rows(writer_type(self._options.schema)))
@@ -56,8 +64,8 @@ class WrittenSource(NamedSchemasSource[WriterType]):
     def _rows(self, written: WriterType) -> Iterator[WriterType]:
         if written.kind != "record":
             raise Refusal("wrong_schema", None, f"it is {written}, not a record")
-        asked = ReaderSchema.of(self._options.reader_schema) if self._options.reader_schema else ReaderSchema()
-        yield from (asked.named(written),) if self._landing.unwrap is None else rows_of(asked.named(written))
+        named = self._asked.named(written)
+        yield from (named,) if self._landing.unwrap is None else rows_of(named)
 
     def _wants(self, schema: Schema, written: WriterType) -> tuple[StructType, list[LeftOut]]:
         look = _Look()

@@ -16,8 +16,10 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.avro.decode_avro import AvroDecoder
 from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.evolve.written import WrittenSource
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded
+from airflow_provider_lakecommit.landing import Landing
 from tests.support.avro_shapes import encoded, schemas, values_of
 from tests.support.effort import examples
 from tests.unit.avro.test_decode_against_reference import comparable, rows_of, table_of
@@ -223,3 +225,15 @@ class TestMistakes:
         with pytest.raises(TableError) as failed:
             read(record({"name": "id", "type": "int"}), self.COLUMNS, [], asked)
         assert said in str(failed.value)
+
+    def test_one_that_is_none_is_no_fault_of_the_records_where_a_table_evolves(self) -> None:
+        made = Landing(
+            name="orders",
+            topics="orders",
+            table="shop.orders",
+            format="avro",
+            evolve="add",
+            reader_schema='{"type": "recor"}',
+        )
+        with pytest.raises(TableError, match="reader_schema: the schema is no Avro schema"):
+            WrittenSource(made, {})
