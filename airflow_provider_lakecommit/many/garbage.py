@@ -27,17 +27,20 @@ OLDER = 50
 _lock = threading.Lock()
 _inside = 0
 _before = (0, 0, 0)
+_froze = False
 
 
 @contextmanager
 def rarely_collected() -> Iterator[None]:
     """Have the collector look rarely within the block."""
-    global _inside, _before
+    global _inside, _before, _froze
     with _lock:
         if _inside == 0:
             _before = gc.get_threshold()
-            # What was imported stays: it need not be looked through.
-            gc.freeze()
+            # What was imported stays: it need not be looked through. What somebody else has frozen is theirs to thaw.
+            _froze = gc.get_freeze_count() == 0
+            if _froze:
+                gc.freeze()
             gc.set_threshold(YOUNG, OLDER, OLDER)
         _inside += 1
     try:
@@ -47,4 +50,5 @@ def rarely_collected() -> Iterator[None]:
             _inside -= 1
             if _inside == 0:
                 gc.set_threshold(*_before)
-                gc.unfreeze()
+                if _froze:
+                    gc.unfreeze()

@@ -30,6 +30,16 @@ def test_it_is_as_it_was_after_an_error() -> None:
     assert gc.get_freeze_count() == 0
 
 
+def test_what_somebody_else_has_frozen_stays_so() -> None:
+    gc.freeze()
+    try:
+        with rarely_collected():
+            frozen = gc.get_freeze_count()
+        assert gc.get_freeze_count() == frozen > 0
+    finally:
+        gc.unfreeze()
+
+
 def test_of_several_at_once_the_last_one_sets_it_back() -> None:
     before, inside, leave = gc.get_threshold(), threading.Event(), threading.Event()
 
