@@ -15,16 +15,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_provider_lakecommit.cli.status import CODES
-from airflow_provider_lakecommit.engines.process import CLI
-from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.inspect.status import Status, read_status, to_dict
 from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
 from airflow_provider_lakecommit.landing_set import LandingSetSpec
-from airflow_provider_lakecommit.many.connections import SetConnections, found_landings
 from airflow_provider_lakecommit.many.expansion import Expansion
 from airflow_provider_lakecommit.many.gone import GoneLanding
 from airflow_provider_lakecommit.many.plans import has_no_record, without_records
-from airflow_provider_lakecommit.many.steps import CLIENTS, for_all
+from airflow_provider_lakecommit.many.steps import for_all
+from airflow_provider_lakecommit.runs.opened_set import opened_set
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.terminal.output import Exit, Output
 
@@ -48,24 +46,19 @@ def status_set(
     :raises SourceError: there is no topic for any landing
     :raises SourceUnavailableError: the brokers do not answer
     """
-    expansion = found_landings(spec.landing_set, spec.kafka)
-    tables = Tables(spec.catalog, few=CLIENTS)
-    try:
-        with SetConnections(spec.landing_set, expansion, spec.kafka, tables, deployment=CLI) as connections:
+    with opened_set(spec) as (expansion, tables, connections):
 
-            def step(session: LandingSession) -> _Standing:
-                landing = session.landing
-                made = spec.landing_set.missing_table == "create"
-                if made and has_no_record(landing, connections) and tables.find(landing.table) is None:
-                    return _Standing(verdict=StatusVerdict.WELL, why=without_records(landing))
-                found = read_status(session, every, count_files=files)
-                verdict, why = status_verdict(found, allowed)
-                return _Standing(verdict=verdict, why=why, found=found)
+        def step(session: LandingSession) -> _Standing:
+            landing = session.landing
+            made = spec.landing_set.missing_table == "create"
+            if made and has_no_record(landing, connections) and tables.find(landing.table) is None:
+                return _Standing(verdict=StatusVerdict.WELL, why=without_records(landing))
+            found = read_status(session, every, count_files=files)
+            verdict, why = status_verdict(found, allowed)
+            return _Standing(verdict=verdict, why=why, found=found)
 
-            ended = for_all(connections, expansion.landings, step, output.log)
-            gone = connections.gone()
-    finally:
-        tables.close()
+        ended = for_all(connections, expansion.landings, step, output.log)
+        gone = connections.gone()
     order = list(StatusVerdict)
     seen = {name: each for name, each in ended.items() if isinstance(each, _Standing)}
     seen = dict(sorted(seen.items(), key=lambda item: order.index(item[1].verdict)))

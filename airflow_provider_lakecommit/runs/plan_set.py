@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_provider_lakecommit.cycle.open import preview
-from airflow_provider_lakecommit.engines.process import CLI
-from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing_set import LandingSetSpec
-from airflow_provider_lakecommit.many.connections import SetConnections, found_landings
 from airflow_provider_lakecommit.many.expansion import Expansion
 from airflow_provider_lakecommit.many.plans import SetPlans, plans_of
-from airflow_provider_lakecommit.many.steps import CLIENTS
+from airflow_provider_lakecommit.runs.opened_set import opened_set
 from airflow_provider_lakecommit.runs.plan import text_of, to_dict
 from airflow_provider_lakecommit.terminal.output import Exit, Output
 
@@ -29,14 +26,8 @@ def plan_set(spec: LandingSetSpec, output: Output, *, explain: bool) -> int:
     :raises SourceError: there is no topic for any landing
     :raises SourceUnavailableError: the brokers do not answer
     """
-    expansion = found_landings(spec.landing_set, spec.kafka)
-    tables = Tables(spec.catalog, few=CLIENTS)
-
-    try:
-        with SetConnections(spec.landing_set, expansion, spec.kafka, tables, deployment=CLI) as connections:
-            plans = plans_of(spec.landing_set, expansion, connections, spec.kafka, tables, preview, output.log)
-    finally:
-        tables.close()
+    with opened_set(spec) as (expansion, tables, connections):
+        plans = plans_of(spec.landing_set, expansion, connections, spec.kafka, tables, preview, output.log)
     if output.as_json:
         output.result(_as_dict(spec, expansion, plans))
     else:
