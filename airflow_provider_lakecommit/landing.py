@@ -77,8 +77,9 @@ class Landing:
         ``base64``, ``base64url``, ``hex`` or ``utf8``; each such column needs one
     :param start: where a topic that was never landed begins: ``earliest`` or ``latest``
     :param unknown_fields: what happens to fields that the table lacks: ``ignore`` (counted) or ``dead_letter``
-    :param evolve: what a window may change in the table before it is written: ``none``; ``add`` optional columns that
-        its records have and the table lacks; ``widen`` types too (int to long, float to double, more digits)
+    :param evolve: what a window may change in its tables before it is written: ``none``; ``add`` optional columns that
+        the records for a table have, or that its SQL gives, and the table lacks; ``widen`` types too (int to long,
+        float to double, more digits)
     :param on_incompatible: records that no such change makes fit, where a window's sample shows some: ``dead_letter``
         rejects them as any other, ``stop`` plans no window with them
     :param dead_letter_table: table for rejected records, made if missing; without it a rejected record blocks its range

@@ -18,7 +18,7 @@ __all__ = ["EvolveCommand"]
 
 
 class EvolveCommand(Command):
-    says = "add the columns that a landing's records have and its table lacks, whatever `evolve` says"
+    says = "add the columns that a landing's records have and its tables lack, whatever `evolve` says"
     examples = ("evolve orders.yaml --dry-run", 'evolve orders.yaml --widen --reason "ids outgrew their int"')
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -36,9 +36,14 @@ class EvolveCommand(Command):
         said = None if options.dry_run else decision_of("evolve", landing.name, options.reason)
         with LandingSession.connect(landing, spec.kafka, spec.catalog, log=output.log) as session:
             lines, changes = evolve_now(session, said)
-        made = [str(change) for change in changes]
+        made = {table: [str(change) for change in some] for table, some in changes.items() if some}
         if output.as_json:
-            output.result({"landing": landing.name, "table": landing.table, "changed": made, "found": list(lines)})
+            leading = made.get(landing.table, [])
+            output.result(
+                {"landing": landing.name, "table": landing.table, "changed": leading, "found": list(lines)}
+                | ({"tables": made} if len(landing.data_tables) > 1 else {})
+            )
         else:
-            output.lines([*(f"{landing.table}: {change}" for change in made), *lines] or ["no column is lacking"])
+            told = (f"{table}: {change}" for table, some in made.items() for change in some)
+            output.lines([*told, *lines] or ["no column is lacking"])
         return Exit.DONE

@@ -7,8 +7,8 @@ Contract: pure and light, so that a landing can be checked where no decoder can 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 __all__ = ["DEFAULTS", "FORMATS", "ONE_ROW_EACH", "SCHEMA_SOURCES", "UNCOUNTED", "WITH_REGISTRY", "FormatOptions"]
@@ -67,6 +67,14 @@ class FormatOptions:
     def one_row_each(self) -> bool:
         """Is each record that is not rejected exactly one row?"""
         return self.format in ONE_ROW_EACH and self.csv.get("rows") != "many"
+
+    def of_columns(self, names: Collection[str]) -> FormatOptions:
+        """With the rules of these columns alone."""
+
+        def own(rules: Mapping[str, str]) -> Mapping[str, str]:
+            return {path: rule for path, rule in rules.items() if path.partition(".")[0] in names}
+
+        return replace(self, timestamps=own(self.timestamps), encodings=own(self.encodings))
 
 
 DEFAULTS = FormatOptions()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import wraps
 from typing import Any, TypeVar
@@ -246,6 +246,18 @@ def _by_registry(create: Any) -> bool:
     return isinstance(create, Mapping) and create.get("schema") == "registry"
 
 
+def _wrong_with_evolve(values: Mapping[str, Any], tables: tuple[str, ...]) -> Iterator[str]:
+    """:param tables: that take rows"""
+    evolves, transform = values.get("evolve", "none") != "none", values.get("transform")
+    by_sql = transform.keys() >= set(tables) if isinstance(transform, Mapping) else transform is not None
+    if evolves and not by_sql and values.get("format", "json") in FORMATS.keys() - SCHEMA_SOURCES:
+        yield f"evolve: nothing tells the columns of {values['format']} records: change the table by hand"
+    if values.get("on_incompatible") == "stop" and not evolves:
+        yield "on_incompatible: records are looked at before a window only where `evolve` is add or widen"
+    elif values.get("on_incompatible") == "stop" and by_sql:
+        yield "on_incompatible: with `transform` the SQL tells the columns, and no record is looked at before a window"
+
+
 def wrong_values(values: Mapping[str, Any]) -> list[str]:
     """What is said of fields that hold what they may not."""
     wrong = [f"{key}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
@@ -254,12 +266,6 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
     wrong += wrong_with_unwrap(values)
     if values.get("speculation") is not None and values.get("replicas", 1) != 1:
         wrong.append("speculation: with `replicas`, all slices are done more than once already")
-    if values.get("evolve", "none") != "none" and values.get("format", "json") in FORMATS.keys() - SCHEMA_SOURCES:
-        wrong.append(f"evolve: nothing tells the columns of {values['format']} records: change the table by hand")
-    if values.get("evolve", "none") != "none" and (shaped := [k for k in ("route", "transform") if values.get(k)]):
-        wrong.append(f"evolve: with `{shaped[0]}`, records do not tell a table's columns: change the table by hand")
-    if values.get("on_incompatible") == "stop" and values.get("evolve", "none") == "none":
-        wrong.append("on_incompatible: records are looked at before a window only where `evolve` is add or widen")
     if _by_registry(values.get("create")) and values.get("format", "json") not in WITH_REGISTRY:
         wrong.append(
             f"create.schema: `registry` is for formats whose records name their schema: {', '.join(WITH_REGISTRY)}"
@@ -271,7 +277,8 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
         wrong += wrong_with_table(create, metadata)
     wrong += wrong_with_route(values, metadata)
     if not any(CHECKS[key](values.get(key)) for key in ("table", "route", "transform")):
-        wrong += wrong_with_transform(values, routed_tables(values["table"], values.get("route")))
+        tables = routed_tables(values["table"], values.get("route"))
+        wrong += [*wrong_with_transform(values, tables), *_wrong_with_evolve(values, tables)]
     return wrong
 
 

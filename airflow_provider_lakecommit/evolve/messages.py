@@ -75,7 +75,7 @@ class MessagesSource(NamedSchemasSource[Descriptor]):
 
     def _unfit(self, schema: Schema, written: Descriptor) -> Iterator[Misfit]:
         yield from lacking(schema.as_struct(), self._wants(schema, written)[0])
-        _, _, wrong = MessageColumns.of(written, schema.fields, ColumnRules.of(schema, self._options))
+        _, _, wrong = MessageColumns.of(written, schema.fields, ColumnRules.of(schema, self._rules(schema)))
         for text in wrong:
             if (found := _COLUMN.match(text)) is not None:
                 kind = plain(schema.find_type(found["path"].rstrip(":")))

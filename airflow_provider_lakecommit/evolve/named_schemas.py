@@ -16,16 +16,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
+from confluent_kafka import Message
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
+from airflow_provider_lakecommit.core.formats import WITH_REGISTRY, FormatOptions
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.evolve.changes import LeftOut
 from airflow_provider_lakecommit.evolve.combined import combined
 from airflow_provider_lakecommit.evolve.misfits import Misfit, Unreadable
-from airflow_provider_lakecommit.evolve.records import framed_value, sampled, told_of
-from airflow_provider_lakecommit.evolve.wanted import Wanted
+from airflow_provider_lakecommit.evolve.records import framed_value, sampled
+from airflow_provider_lakecommit.evolve.wanted import RecordSample, Wanted
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.registry.client import needed, registry_of
@@ -46,7 +47,15 @@ class NamedSchemasSource(ABC, Generic[T]):
         self._landing, self._kafka = landing, kafka
         self._options = landing.format_options
 
-    def wanted(self, schema: Schema, ranges: Coverage, seen: Coverage) -> Wanted:
+    def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
+        """None is looked at where the landing states a schema, but for the table that each is for."""
+        if self._options.schema:
+            if self._landing.routing is None:
+                return RecordSample(ranges=ranges)
+            return sampled(self._kafka, ranges, seen, Message.value)
+        return sampled(self._kafka, ranges, seen, framed_value)
+
+    def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
         """By their schemas.
 
         :raises RegistryError: it does not answer
@@ -55,14 +64,17 @@ class NamedSchemasSource(ABC, Generic[T]):
         if self._options.schema:
             told_by, stated = self._stated()
             return combined(schema, stated, (), self._wants, self._unfit, told_by)
-        samples = sampled(self._kafka, ranges, seen, framed_value)
-        own, before = ([v for _, v in sample if v is not None] for sample in samples)
+        own, before = ([v for _, v in some if v is not None] for some in (sample.own, sample.before))
         unreadable = list[Unreadable]()
         names = ", ".join(told(group.key) for group in framed(own + before).groups) or "no schema"
-        told_by = f"{names} of {told_of(len(own) + len(before), ranges, seen)}"
         written = self._schemas(own, unreadable)
-        found = combined(schema, written, self._schemas(before, []), self._wants, self._unfit, told_by)
+        of_before = self._schemas(before, [])
+        found = combined(schema, written, of_before, self._wants, self._unfit, f"{names} of {sample.told}")
         return replace(found, misfits=(*unreadable, *found.misfits))
+
+    def _rules(self, schema: Schema) -> FormatOptions:
+        """Of several tables each takes the rules of the columns that it has."""
+        return self._options.of_columns({field.name for field in schema.fields})
 
     def _schemas(self, values: Sequence[bytes], unreadable: list[Unreadable]) -> list[T]:
         groups = framed(values).groups

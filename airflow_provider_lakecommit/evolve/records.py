@@ -12,7 +12,7 @@ Failure story: a sample that is cut short by time is a smaller sample; brokers t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Message
@@ -21,36 +21,28 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.evolve.envelopes import row_in
 from airflow_provider_lakecommit.evolve.seen_types import SeenTypes, seen_types
-from airflow_provider_lakecommit.evolve.wanted import Wanted
+from airflow_provider_lakecommit.evolve.wanted import RecordSample, Wanted
 from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.kafka.record import headers_of
 from airflow_provider_lakecommit.kafka.sample import ValueOf, records_at, sample_of
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.registry.framing import framed, with_header
 
-__all__ = ["RECORDS", "FramedRecordsSource", "RecordsSource", "framed_value", "sampled", "told_of"]
+__all__ = ["RECORDS", "FramedRecordsSource", "RecordsSource", "framed_value", "sampled"]
 
 RECORDS = 3_000
 SECONDS = 15.0
 
 
-Sample = list[tuple[str, bytes | None]]
-"""Values with their places."""
-
-
-def sampled(kafka: Mapping[str, Any], ranges: Coverage, seen: Coverage, value_of: ValueOf) -> tuple[Sample, Sample]:
-    """A sample of the ranges, and the single records that were met before.
+def sampled(kafka: Mapping[str, Any], ranges: Coverage, seen: Coverage, value_of: ValueOf) -> RecordSample:
+    """Records of the ranges, and the single records that were met before.
 
     :raises SourceError: the records may not be read
     :raises SourceUnavailableError: the brokers do not answer
     """
-    taken = sample_of(kafka, ranges, RECORDS, seconds=SECONDS, value_of=value_of)
-    return taken, records_at(kafka, seen - ranges, seconds=SECONDS, value_of=value_of)
-
-
-def told_of(many: int, ranges: Coverage, seen: Coverage) -> str:
-    """What such a sample is called."""
-    return f"{many} records of {ranges}" + (f" and of {seen}" if seen else "")
+    own = sample_of(kafka, ranges, RECORDS, seconds=SECONDS, value_of=value_of)
+    before = records_at(kafka, seen - ranges, seconds=SECONDS, value_of=value_of)
+    return RecordSample(own=own, before=before, ranges=ranges, seen=seen)
 
 
 class RecordsSource:
@@ -60,33 +52,40 @@ class RecordsSource:
         self._unwraps, self._kafka = landing.unwrap is not None, kafka
 
     def value_of(self, message: Message) -> bytes | None:
-        """What of a record is its JSON."""
+        """What of a record is sampled."""
         return message.value()
 
-    def wanted(self, schema: Schema, ranges: Coverage, seen: Coverage) -> Wanted:
+    def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
+        """All tell by what is in them."""
+        return sampled(self._kafka, ranges, seen, self.value_of)
+
+    def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
         """By what is in them."""
-        own, before = sampled(self._kafka, ranges, seen, self.value_of)
-        found = self._types(schema, own + before)
+        found = self._types(schema, [*sample.own, *sample.before])
         # What was met before has had its fate.
-        misfits = self._types(schema, own).misfits if before else found.misfits
+        misfits = self._types(schema, sample.own).misfits if sample.before else found.misfits
         return Wanted(
-            columns=found.columns,
-            told_by=told_of(len(own) + len(before), ranges, seen),
-            left_out=tuple(found.left_out),
-            misfits=tuple(misfits),
+            columns=found.columns, told_by=sample.told, left_out=tuple(found.left_out), misfits=tuple(misfits)
         )
 
-    def _types(self, schema: Schema, taken: Sample) -> SeenTypes:
-        return seen_types(schema, sample_values(taken, row_in) if self._unwraps else sample_values(taken))
+    def json_of(self, value: bytes) -> bytes:
+        """What of a sampled value is its JSON."""
+        return value
+
+    def _types(self, schema: Schema, taken: Sequence[tuple[str, bytes | None]]) -> SeenTypes:
+        texts = ((place, None if value is None else self.json_of(value)) for place, value in taken)
+        return seen_types(schema, sample_values(texts, row_in) if self._unwraps else sample_values(texts))
 
 
 class FramedRecordsSource(RecordsSource):
     """The same of JSON behind the id of its schema in a registry, which is not asked: what decides is what is there."""
 
     def value_of(self, message: Message) -> bytes | None:
-        """The value behind the id; one without an id is no record."""
-        if (value := framed_value(message)) is None:
-            return None
+        """With the id of its schema, by which it is routed as the tasks do."""
+        return framed_value(message)
+
+    def json_of(self, value: bytes) -> bytes:
+        """What is behind the id; a value without an id is no record."""
         found = framed([value]).groups
         return value[found[0].start :] if found else b""
 

@@ -5,6 +5,7 @@ Contract: a :class:`WantedSource` says what columns the records of some ranges h
 and the format's decoder takes such values as they are (a text for a date, say), the source gives the table's own type:
 what is held against the table then is only what the decoder would refuse. What a source cannot give a type is named in
 ``left_out``, what it knows not to fit in ``misfits``. It writes nothing, and is bounded in time.
+Records are sampled once, and asked about for each of the tables that they are for.
 
 A format's source is made by its factory in :data:`~airflow_provider_lakecommit.core.formats.SCHEMA_SOURCES`, called
 with the landing and the settings of the connection to Kafka.
@@ -15,7 +16,7 @@ themselves; it never answers with less than it was asked for because of that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -29,7 +30,29 @@ from airflow_provider_lakecommit.evolve.changes import LeftOut, Limits
 from airflow_provider_lakecommit.evolve.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["Wanted", "WantedSource", "source_for"]
+__all__ = ["RecordSample", "Wanted", "WantedSource", "source_for"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSample:
+    """Values with their places, ``None`` for tombstones: ``own`` are of the ``ranges``, ``before`` the records at
+    ``seen``, which have had their fate.
+    """
+
+    own: Sequence[tuple[str, bytes | None]] = ()
+    before: Sequence[tuple[str, bytes | None]] = ()
+    ranges: Coverage = field(default_factory=Coverage)
+    seen: Coverage = field(default_factory=Coverage)
+
+    @property
+    def values(self) -> int:
+        """How many they are."""
+        return len(self.own) + len(self.before)
+
+    @property
+    def told(self) -> str:
+        """What it is called."""
+        return f"{self.values} records of {self.ranges}" + (f" and of {self.seen}" if self.seen else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +69,19 @@ class Wanted:
 class WantedSource(Protocol):
     """Tells what columns records have."""
 
-    def wanted(self, schema: Schema, ranges: Coverage, seen: Coverage) -> Wanted:
-        """The columns of the records in ``ranges``.
+    def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
+        """Of the records that it is asked about, what it tells their columns by.
 
-        :param schema: of the table, as it is now
         :param seen: single records read before, in which tasks met fields that the table lacks
         :raises SourceError: the records may not be read
+        :raises SourceUnavailableError: the brokers do not answer
+        """
+
+    def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
+        """The columns of the records.
+
+        :param schema: of their table, as it is now
+        :param sample: of this source, or those of its records that are for the table
         :raises SourceUnavailableError: who would tell does not answer
         """
 

@@ -73,7 +73,8 @@ class WrittenSource(NamedSchemasSource[WriterType]):
 
     def _unfit(self, schema: Schema, written: WriterType) -> Iterator[Misfit]:
         # One that envelopes are read by is none of their rows.
-        options = self._options if self._landing.unwrap is None else replace(self._options, reader_schema="")
+        rules = self._rules(schema)
+        options = rules if self._landing.unwrap is None else replace(rules, reader_schema="")
         try:
             readers = Resolver(schema, options).records(written)
         except Refusal:

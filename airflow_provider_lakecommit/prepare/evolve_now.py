@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data table's columns changed at a person's word, apart from any window.
+"""The columns of a landing's tables changed at a person's word, apart from any window.
 
 Contract: :func:`evolve_now` looks at the records that no table has yet, or, if there are none, at all that the source
 has, and changes the table as a window of an evolving landing would; whatever the landing itself says of ``evolve``. The
@@ -16,7 +16,8 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
 from airflow_provider_lakecommit.evolve.changes import Change
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
-from airflow_provider_lakecommit.prepare.evolving import ColumnStep, evolve
+from airflow_provider_lakecommit.prepare.column_look import column_look
+from airflow_provider_lakecommit.prepare.evolving import evolve
 from airflow_provider_lakecommit.prepare.tables import prepare
 from airflow_provider_lakecommit.prepare.unbelieved import missing_or_told
 from airflow_provider_lakecommit.session.landing_session import LandingSession
@@ -24,8 +25,10 @@ from airflow_provider_lakecommit.session.landing_session import LandingSession
 __all__ = ["evolve_now"]
 
 
-def evolve_now(session: LandingSession, decision: Decision | None) -> tuple[tuple[str, ...], tuple[Change, ...]]:
-    """What was found, in lines for people, and what was changed.
+def evolve_now(
+    session: LandingSession, decision: Decision | None
+) -> tuple[tuple[str, ...], dict[str, tuple[Change, ...]]]:
+    """What was found, in lines for people, and what was changed, by table.
 
     :param session: of a landing whose ``evolve`` says what may be changed
     :param decision: who says it; ``None``: nothing is written
@@ -36,10 +39,11 @@ def evolve_now(session: LandingSession, decision: Decision | None) -> tuple[tupl
     prepared = prepare(session, source, dry=decision is None)
     folded = session.read_state(prepared.ledgers)
     missing = missing_or_told(session, folded.state, source, folded.state.claims(session.now(), ()))
-    look = ColumnStep(session).look(prepared, folded, missing.coverage or _all(source), missing)
-    if decision is None or look.waits or not look.found.changes:
-        return look.lines, ()
-    said = replace(decision, what="; ".join(map(str, look.found.changes)))
+    look = column_look(session, prepared, folded, missing.coverage or _all(source), missing)
+    if decision is None or look.waits or not look.changes:
+        return look.lines, {}
+    changes = [f"{one.table}: {c}" if one.named else str(c) for one in look.tables for c in one.found.changes]
+    said = replace(decision, what="; ".join(changes))
     return look.not_made, evolve(session, look, said)
 
 

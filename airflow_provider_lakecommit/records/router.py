@@ -55,20 +55,7 @@ class Router:
 
     def decode(self, values: Sequence[bytes]) -> Block:
         """What becomes of these values."""
-        found = self._field.decode(values)
-        # The values that have rows in `found`, and by table the places of those among them.
-        places = np.asarray(range(len(values)) if found.records is None else found.records, np.int64)
-        rejects = [r for r in found.rejects if r.kind != WRONG_KIND]
-        other = {r.index: r.reason for r in found.rejects if r.kind == WRONG_KIND}
-        wanted, unnamed = self._wanted(found, places)
-        no_text = f"field {self._route.field} of the value is no text"
-        reasons = {i: f"{no_text}: {why}" for i, why in other.items()} | unnamed
-        if reasons:
-            if (table := self._route.other_table) is not None:
-                mine = np.fromiter(reasons, np.int64, len(reasons))
-                wanted[table] = np.sort(np.concatenate([wanted.get(table, mine[:0]), mine]))
-            else:
-                rejects += [_refused(i, NOT_ROUTED, self._route.field, why) for i, why in reasons.items()]
+        wanted, rejects = self._dealt(values)
         tables: dict[str, Decoded] = {}
         filtered, ignored = list[int](), Counter[str]()
         for table, mine in wanted.items():
@@ -88,11 +75,33 @@ class Router:
             ignored=ignored,
         )
 
+    def tables_of(self, values: Sequence[bytes]) -> dict[str, list[int]]:
+        """By table the places of the values that are for it, whether or not it is there."""
+        return {table: mine.tolist() for table, mine in self._dealt(values)[0].items()}
+
     def close(self) -> None:
         """Give back what the decoders hold."""
         with ExitStack() as stack:
             for decoder in (self._field, *self._decoders.values()):
                 stack.callback(decoder.close)
+
+    def _dealt(self, values: Sequence[bytes]) -> tuple[dict[str, np.ndarray], list[Reject]]:
+        """By table the places of its values; and those that are for none."""
+        found = self._field.decode(values)
+        # The values that have rows in `found`, and by table the places of those among them.
+        places = np.asarray(range(len(values)) if found.records is None else found.records, np.int64)
+        rejects = [r for r in found.rejects if r.kind != WRONG_KIND]
+        other = {r.index: r.reason for r in found.rejects if r.kind == WRONG_KIND}
+        wanted, unnamed = self._wanted(found, places)
+        no_text = f"field {self._route.field} of the value is no text"
+        reasons = {i: f"{no_text}: {why}" for i, why in other.items()} | unnamed
+        if reasons:
+            if (table := self._route.other_table) is not None:
+                mine = np.fromiter(reasons, np.int64, len(reasons))
+                wanted[table] = np.sort(np.concatenate([wanted.get(table, mine[:0]), mine]))
+            else:
+                rejects += [_refused(i, NOT_ROUTED, self._route.field, why) for i, why in reasons.items()]
+        return wanted, rejects
 
     def _wanted(self, found: Decoded, places: np.ndarray) -> tuple[dict[str, np.ndarray], dict[int, str]]:
         """By table the places of its values; and why others are for none, by place."""

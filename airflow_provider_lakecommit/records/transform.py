@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.records.functions import add_function
 from airflow_provider_lakecommit.records.overflow import overflown
 from airflow_provider_lakecommit.records.row_wise import PLACE, guard_divisors, row_wise
 
-__all__ = ["FAILED", "TransformDecoder"]
+__all__ = ["FAILED", "TransformDecoder", "given_by"]
 
 FAILED = "transform_failed"
 """The kind of rejects in which the SQL itself failed."""
@@ -66,15 +66,8 @@ class TransformDecoder:
     ) -> None:
         self._records = records
         self._target = pa.schema([f for f in arrow_schema(schema) if f.name not in skip])
-        self._connection = duckdb.connect(":memory:", config=_ALONE)
+        self._connection = _engine(functions)
         try:
-            self._connection.execute("set TimeZone = 'UTC'")
-            # A uuid as one, not as text.
-            self._connection.execute("set arrow_lossless_conversion = true")
-            guard_divisors(self._connection)
-            for name, place in functions.items():
-                add_function(self._connection, name, place)
-            self._connection.execute("set lock_configuration = true")
             self._sql = row_wise(self._connection, sql, records.schema.names, functions)
             self._columns = self._resolved()
         except BaseException:
@@ -122,16 +115,11 @@ class TransformDecoder:
 
         :raises TableError: naming each that is none, or cannot be
         """
-        try:
-            made = self._run(pa.Table.from_batches([], self._records.schema)).schema
-        except duckdb.Error as e:
-            raise TableError(f"transform: {_said(e)}") from e
         known = self._target.names
         given: dict[str, int] = {}
         wrong: list[str] = []
-        for place, field in enumerate(made):
-            if place == 0:
-                continue
+        # Behind the place of the record.
+        for place, field in enumerate(_given(self._connection, self._sql, self._records.schema), 1):
             if field.name in given:
                 wrong.append(f"it gives a column {field.name} twice")
             elif field.name not in known:
@@ -150,17 +138,9 @@ class TransformDecoder:
             raise TableError(f"transform: {'; '.join(wrong)}")
         return given
 
-    def _run(self, rows: pa.Table) -> pa.Table:
-        record = rows.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
-        self._connection.register("record", record)
-        try:
-            return self._connection.execute(self._sql).to_arrow_table()
-        finally:
-            self._connection.unregister("record")
-
     def _block(self, rows: pa.Table) -> Decoded:
         try:
-            made = self._run(rows)
+            made = _run(self._connection, self._sql, rows)
         except _NOT_OF_VALUES:
             raise
         except duckdb.Error as e:
@@ -208,6 +188,54 @@ class TransformDecoder:
                     why = f"required column {field.name} is null"
                     found.setdefault(place, Reject(index=place, kind="missing_required", column=field.name, reason=why))
         return found
+
+
+def given_by(sql: str, record: pa.Schema, functions: Mapping[str, str]) -> pa.Schema:
+    """The columns that SQL gives, whatever table they are for.
+
+    :param record: the columns of ``record``
+    :raises TableError: it is not of one record each, or cannot be run
+    """
+    with _engine(functions) as connection:
+        return _given(connection, row_wise(connection, sql, record.names, functions), record)
+
+
+def _engine(functions: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
+    """One that has nothing but these functions.
+
+    :raises TableError: one of them cannot be imported
+    """
+    connection = duckdb.connect(":memory:", config=_ALONE)
+    try:
+        connection.execute("set TimeZone = 'UTC'")
+        # A uuid as one, not as text.
+        connection.execute("set arrow_lossless_conversion = true")
+        guard_divisors(connection)
+        for name, place in functions.items():
+            add_function(connection, name, place)
+        connection.execute("set lock_configuration = true")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _run(connection: duckdb.DuckDBPyConnection, sql: str, rows: pa.Table) -> pa.Table:
+    record = rows.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+    connection.register("record", record)
+    try:
+        return connection.execute(sql).to_arrow_table()
+    finally:
+        connection.unregister("record")
+
+
+def _given(connection: duckdb.DuckDBPyConnection, sql: str, record: pa.Schema) -> pa.Schema:
+    """The columns that it gives, without the place of the record, which is the first."""
+    try:
+        made = _run(connection, sql, pa.Table.from_batches([], record)).schema
+    except duckdb.Error as e:
+        raise TableError(f"transform: {_said(e)}") from e
+    return pa.schema(list(made)[1:])
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

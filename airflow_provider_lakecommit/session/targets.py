@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.places import PLACING
+from airflow_provider_lakecommit.session.sql_columns import check_evolving
 
 __all__ = ["check_fit", "check_unless_filled", "contradiction", "target_of"]
 
@@ -51,16 +52,16 @@ def target_of(name: str, table: Table, epoch: UUID) -> TableTarget:
 
 
 def check_fit(landing: Landing, target: TableTarget) -> None:
-    """Whether files with the rows of this landing can be written for this table.
+    """Whether files with the rows of this landing can be written for this table, once it has got the columns that the
+    landing's SQL gives, where it may.
 
     :raises TableError: naming every column, field or property that stands against it
     """
     from airflow_provider_lakecommit.parquet.layout import check_target
-    from airflow_provider_lakecommit.spark.decoders import check_schema
 
     if role_of(landing.destinations, target.table) is Role.ROWS:
         try:
-            check_schema(landing, Schema.model_validate_json(target.schema), target.table)
+            check_evolving(landing, target.table, Schema.model_validate_json(target.schema))
         except TableError as e:
             if len(landing.data_tables) == 1:
                 raise

@@ -11,10 +11,12 @@ settings name none, are a :class:`~airflow_provider_lakecommit.exceptions.SpecEr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.formats import UNCOUNTED, FormatOptions
@@ -32,7 +34,15 @@ from airflow_provider_lakecommit.records.unwrap import UnwrapDecoder
 from airflow_provider_lakecommit.spark.key_columns import key_columns, registry_for
 from airflow_provider_lakecommit.spark.metadata import mistyped
 
-__all__ = ["block_decoder", "check_rules", "check_schema", "filled_beside_rows", "filled_elsewhere"]
+__all__ = [
+    "block_decoder",
+    "check_rules",
+    "check_schema",
+    "filled_beside_rows",
+    "filled_elsewhere",
+    "given_columns",
+    "tables_of_values",
+]
 
 Kafka = Mapping[str, Any]
 
@@ -81,6 +91,32 @@ def check_rules(landing: Landing, schemas: Mapping[str, Schema]) -> None:
         raise TableError("; ".join(wrong))
 
 
+def given_columns(landing: Landing, table: str, schema: Schema) -> pa.Schema:
+    """The columns that a landing's SQL gives for a table.
+
+    :param schema: of the table
+    :raises KeyError: the landing has no SQL for it
+    :raises TableError: it is not of one record each, or cannot be run
+    """
+    if (sql := landing.transform_of(table)) is None:
+        raise KeyError(table)
+    with _engine_of_sql():
+        from airflow_provider_lakecommit.records.transform import given_by
+    with closing(_unwrapped(landing, _read_schema(landing, table, schema), None)) as records:
+        return given_by(sql, records.schema, landing.functions)
+
+
+def tables_of_values(landing: Landing, values: Sequence[bytes], kafka: Kafka | None) -> Mapping[str, Sequence[int]]:
+    """By table of a landing the places of the values that are for it; those that are for none are left out.
+
+    :raises SpecError: the records name schemas of a registry, and the settings none
+    """
+    if (route := landing.routing) is None:
+        return {landing.table: range(len(values))}
+    with closing(_router(landing, route, {}, kafka)) as router:
+        return router.tables_of(values)
+
+
 def filled_elsewhere(landing: Landing) -> Set[str]:
     """Top-level columns that are not filled from the records' values."""
     metadata = frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
@@ -116,14 +152,23 @@ def _row_decoder(landing: Landing, table: str, schema: Schema, kafka: Kafka | No
     read = _read_schema(landing, table, schema)
     if (sql := landing.transform_of(table)) is None:
         return _unwrapped(landing, read, kafka, skip)
-    try:
-        # An engine that only landings with SQL need.
+    with _engine_of_sql():
         from airflow_provider_lakecommit.records.transform import TransformDecoder
+    return TransformDecoder(_unwrapped(landing, read, kafka), sql, schema, skip, landing.functions)
+
+
+@contextmanager
+def _engine_of_sql() -> Iterator[None]:
+    """While it is imported, which only landings with SQL need.
+
+    :raises TableError: it is not installed
+    """
+    try:
+        yield
     except ModuleNotFoundError as e:
         raise TableError(
             f"a transform needs {e.name}: install airflow-provider-lakecommit[transform], also where Spark's tasks run"
         ) from e
-    return TransformDecoder(_unwrapped(landing, read, kafka), sql, schema, skip, landing.functions)
 
 
 def _unwrapped(landing: Landing, schema: Schema, kafka: Kafka | None, skip: Set[str] = frozenset()) -> Decoder:
@@ -168,15 +213,4 @@ def _read_schema(landing: Landing, table: str, schema: Schema) -> Schema:
 def _options(landing: Landing, schema: Schema) -> FormatOptions:
     """Of several tables each takes the rules of the columns that it has."""
     options = landing.format_options
-    if landing.routing is None:
-        return options
-    return replace(
-        options,
-        timestamps=_of_columns(options.timestamps, schema),
-        encodings=_of_columns(options.encodings, schema),
-    )
-
-
-def _of_columns(rules: Mapping[str, str], schema: Schema) -> dict[str, str]:
-    names = {field.name for field in schema.fields}
-    return {path: rule for path, rule in rules.items() if path.partition(".")[0] in names}
+    return options if landing.routing is None else options.of_columns({field.name for field in schema.fields})

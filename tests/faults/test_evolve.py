@@ -565,11 +565,11 @@ def test_a_person_has_the_columns_made_whatever_the_landing_says(make_world: Mak
     wide = replace(world, landing=replace(world.landing, evolve="add"))
     with wide.session() as session:
         lines, changed = evolve_now(session, None)
-        assert (len(lines), changed) == (1, ())
+        assert (len(lines), changed) == (1, {})
         assert "extra" not in table_of(world).schema().column_names
         lines, changed = evolve_now(session, replace(DECISION, command="evolve", landing="rows"))
-        assert [str(c) for c in changed] == ["add extra string"]
-        assert evolve_now(session, DECISION) == ((), ())
+        assert [str(c) for c in changed[world.landing.table]] == ["add extra string"]
+        assert evolve_now(session, DECISION) == ((), {})
     found = record_of(table_of(world).current_snapshot())
     assert found is not None
     assert [(d.command, d.actor, d.what) for d in found.decisions] == [("evolve", "ann", "add extra string")]

@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.core.formats import SCHEMA_SOURCES
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.evolve.changes import Added, Widened, evolution
 from airflow_provider_lakecommit.evolve.records import FramedRecordsSource, RecordsSource
-from airflow_provider_lakecommit.evolve.wanted import Wanted, WantedSource, source_for
+from airflow_provider_lakecommit.evolve.wanted import RecordSample, Wanted, WantedSource, source_for
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 from airflow_provider_lakecommit.kafka.sample import records_at
 from airflow_provider_lakecommit.landing import Landing
@@ -46,11 +46,18 @@ class NewestWriter:
     def __init__(self, _landing: Landing, _kafka: Mapping[str, Any]) -> None:
         pass
 
-    def wanted(self, schema: Schema, ranges: Coverage, seen: Coverage) -> Wanted:
+    def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
+        return RecordSample(ranges=ranges)
+
+    def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
         own = {f.name: f.field_type for f in schema.fields}
         taken = {n: own[n] if n == "ts" and n in own else kind for n, kind in self.newest.items()}
         fields = (NestedField(i, n, kind, required=False) for i, (n, kind) in enumerate(taken.items()))
         return Wanted(columns=StructType(*fields), told_by="schema 12 of subject orders-value")
+
+
+def asked(source: WantedSource, schema: Schema, ranges: Coverage) -> Wanted:
+    return source.wanted(schema, source.sample(ranges, Coverage()))
 
 
 @pytest.fixture(params=[RecordsSource, FramedRecordsSource, NewestWriter])
@@ -72,7 +79,7 @@ def ranges(make: type[WantedSource], make_topic: Callable[..., str], produce: Ca
 def test_what_records_have_and_the_table_lacks_is_wanted(
     make: type[WantedSource], ranges: Coverage, bootstrap: str
 ) -> None:
-    found = make(LANDING, {"bootstrap.servers": bootstrap}).wanted(TABLE, ranges, Coverage())
+    found = asked(make(LANDING, {"bootstrap.servers": bootstrap}), TABLE, ranges)
     assert found.misfits == ()
     assert evolution(TABLE, found.columns, widen=True).changes == (
         Widened(path=("n",), before=IntegerType(), after=LongType()),
@@ -91,7 +98,7 @@ def test_for_a_table_that_has_all_of_it_nothing_is_to_be_done(
         NestedField(4, "extra", StringType(), required=False),
         NestedField(5, "more", StringType(), required=False),
     )
-    found = make(LANDING, {"bootstrap.servers": bootstrap}).wanted(table, ranges, Coverage())
+    found = asked(make(LANDING, {"bootstrap.servers": bootstrap}), table, ranges)
     assert evolution(table, found.columns, widen=True) == evolution(table, StructType(), widen=True)
     assert (found.misfits, found.left_out) == ((), ())
 
@@ -103,7 +110,7 @@ def test_brokers_that_do_not_answer_are_an_error_and_no_empty_answer(
     monkeypatch.setattr("airflow_provider_lakecommit.evolve.records.SECONDS", 1.0)
     gone = Coverage.of([(SourcePartition("orders", 0, "id"), OffsetRange(0, 10))])
     with pytest.raises(SourceUnavailableError, match="reading orders"):
-        made(LANDING, {"bootstrap.servers": "127.0.0.1:1"}).wanted(TABLE, gone, Coverage())
+        asked(made(LANDING, {"bootstrap.servers": "127.0.0.1:1"}), TABLE, gone)
 
 
 def test_nothing_between_and_behind_the_ranges_is_looked_at(
@@ -114,7 +121,7 @@ def test_nothing_between_and_behind_the_ranges_is_looked_at(
     produce(topic, [json.dumps({"id": 1, "n": "x" if i in (3, 4, 8, 9) else i}) for i in range(10)], 0)
     kafka = {"bootstrap.servers": bootstrap}
     ranges = Coverage.of((SourcePartition(topic, 0, "t"), OffsetRange(*r)) for r in ((0, 3), (5, 8)))
-    found = RecordsSource(LANDING, kafka).wanted(TABLE, ranges, Coverage())
+    found = asked(RecordsSource(LANDING, kafka), TABLE, ranges)
     assert (found.misfits, found.told_by.split()[0]) == ((), "6")
 
 
@@ -124,7 +131,7 @@ def test_ranges_of_markers_alone_are_a_sample_of_nothing(
     topic = make_topic(1)
     produce(topic, [("1", "{}")], transactional=True, outcome="abort")
     ranges = Coverage.of([(SourcePartition(topic, 0, "id"), OffsetRange(0, 2))])
-    found = RecordsSource(LANDING, {"bootstrap.servers": bootstrap}).wanted(TABLE, ranges, Coverage())
+    found = asked(RecordsSource(LANDING, {"bootstrap.servers": bootstrap}), TABLE, ranges)
     assert found.columns.fields == ()
 
 

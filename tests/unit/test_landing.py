@@ -263,10 +263,12 @@ class TestSpecVersion:
         assert landing(**EVOLVE).spec_version == landing().spec_version
         assert landing(**EVOLVE).to_dict() == {**LEAST, **EVOLVE}
 
-    @pytest.mark.parametrize("beside", [{"route": FULL["route"]}, WITH_SQL])
-    def test_columns_follow_the_records_only_where_these_are_the_rows(self, beside: dict[str, Any]) -> None:
-        with pytest.raises(SpecError, match=r"evolve: with `(route|transform)`, records do not tell"):
-            landing(**EVOLVE, **beside)
+    def test_columns_may_follow_the_records_of_each_table_or_its_sql(self) -> None:
+        assert landing(**EVOLVE, route=FULL["route"]).evolve == "widen"
+        assert landing(evolve="add", **WITH_SQL).evolve == "add"
+        assert landing(evolve="add", **WITH_SQL, format="raw").evolve == "add", "the SQL tells what no record does"
+        with pytest.raises(SpecError, match="on_incompatible: with `transform` the SQL tells the columns"):
+            landing(**EVOLVE, **WITH_SQL)
 
     def test_a_default_that_is_written_out_does_not(self) -> None:
         told = landing(format="json", unknown_fields="ignore", timestamps={}, encodings={})
