@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_lakecommit.cli.infer_parts import parts_of, row_values, told_by_envelope
+from airflow_provider_lakecommit.cli.infer_sql import SqlColumns, given_by_sql
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.core.routing import NOT_ROUTED, Route
 from airflow_provider_lakecommit.declared.unwrap import columns_of_unwrap
@@ -117,13 +118,14 @@ def _of_landing(asked: Question, landing: Landing, taken: Sample, format: str) -
 def output_of(inferred: Inferred, output: Output) -> int:
     """Print what was inferred."""
     asked, found, columns = inferred.asked, inferred.found, inferred.columns
+    given = given_by_sql(asked.landing, columns)
     if output.as_json:
         output.result(
             {
                 "topics": list(asked.topics),
                 "format": inferred.format,
                 "sampled": found.values,
-                "create": _schema(columns),
+                **_created(columns, given),
                 **_routed(inferred.beside),
                 "notes": {c.name: list(c.notes) for c in columns if c.notes},
                 "tombstones": found.tombstones,
@@ -138,12 +140,19 @@ def output_of(inferred: Inferred, output: Output) -> int:
             "catalog": asked.catalog or _catalog_here(),
             "spark": {"master": "local[2]"},
         }
-        output.lines([*to_yaml(inferred), *sections_yaml(sections, own=bool(asked.catalog))])
+        output.lines([*to_yaml(inferred, given), *sections_yaml(sections, own=bool(asked.catalog))])
     if not any(c.type is not None for c in columns):
         why = "".join(f"; {reason}: {n} ({', '.join(places)})" for reason, (n, places) in found.refused.items())
         output.log(f"{', '.join(asked.topics)}: no column could be found in {found.values} records{why}")
         return Exit.REFUSED
     return Exit.DONE
+
+
+def _created(columns: Sequence[InferredColumn], given: SqlColumns | None) -> dict[str, Any]:
+    """The columns of the table, or of ``record`` where SQL makes the table's of them."""
+    if given is None:
+        return {"create": _schema(columns)}
+    return {"record_schema": _schema(columns)["schema"], "create": _schema(given.columns)}
 
 
 def _routed(beside: Mapping[str, Sequence[InferredColumn]]) -> dict[str, Any]:
@@ -185,8 +194,11 @@ def rejected(
     return [(reason, n, places[reason]) for reason, n in counts.most_common()]
 
 
-def to_yaml(inferred: Inferred) -> Iterable[str]:
-    """The landing as YAML, with what is uncertain as comments above each column."""
+def to_yaml(inferred: Inferred, given: SqlColumns | None = None) -> Iterable[str]:
+    """The landing as YAML, with what is uncertain as comments above each column.
+
+    :param given: what its SQL gives
+    """
     topics, landing = inferred.asked.topics, inferred.asked.landing
     found, columns = inferred.found, inferred.columns
     name = (
@@ -212,14 +224,29 @@ def to_yaml(inferred: Inferred) -> Iterable[str]:
     if rules := {c.name: c.rule for c in typed if c.rule is not None}:
         yield _comment("how times are written in the records, for columns that are times after all:")
         yield f"# timestamps: {_flow(rules)}"
-    if any(c.type is not None for c in columns):
-        yield "create:"
-        yield "  schema:"
-    yield from _columns(columns, "    ")
+    yield from _table(columns) if given is None else _by_sql(columns, given, landing.functions if landing else {})
     if landing and landing.unwrap:
         yield f"unwrap: {_flow(landing.unwrap)}"
     if landing and landing.routing:
         yield from _route(landing.routing, inferred.beside)
+
+
+def _table(columns: Sequence[InferredColumn]) -> Iterable[str]:
+    if any(c.type is not None for c in columns):
+        yield "create:"
+        yield "  schema:"
+    yield from _columns(columns, "    ")
+
+
+def _by_sql(columns: Sequence[InferredColumn], given: SqlColumns, functions: Mapping[str, str]) -> Iterable[str]:
+    yield "record_schema:"
+    yield from _columns(columns, "  ")
+    yield "transform: |"
+    yield from (f"  {line}".rstrip() for line in given.sql.strip().splitlines())
+    if functions:
+        yield f"functions: {_flow(dict(functions))}"
+    yield from (_comment(why) for why in given.wrong)
+    yield from _table(given.columns)
 
 
 def _columns(columns: Iterable[InferredColumn], indent: str) -> Iterable[str]:

@@ -250,7 +250,7 @@ class Closed:
         return tuple(
             f"{what}: {_counted(found)}{more}"
             for what, found, more in (
-                ("fields that the table lacks were left out, in so many records", ignored, ""),
+                ("fields that no column is for were left out, in so many records", ignored, ""),
                 (
                     "times in January or February 1970, of a coarser unit than `timestamps` says, in so many records",
                     odd,

@@ -147,6 +147,55 @@ def test_rows_in_envelopes_for_several_tables_are_inferred_and_land(
     assert len(world.rows("shop.people")) == 30
 
 
+SQL = """select id, unnest(items).sku as sku, cents * 0.01 as price, seen::timestamp as seen
+from record where id > 0"""
+
+
+@pytest.mark.parametrize(("sql", "wrong"), [(SQL, ""), ("select nobody from record", '"nobody" not found')])
+def test_of_sql_the_columns_of_records_and_of_the_table_are_told_apart(
+    tmp_path: Path,
+    bootstrap: str,
+    make_topic: Callable[..., str],
+    control_topic: str,
+    produce: Produce,
+    sql: str,
+    wrong: str,
+) -> None:
+    topic = make_topic(1)
+    values: list[dict[str, object]] = [
+        {"id": n, "cents": n * 100, "seen": "2026-01-01T10:00:00", "items": [{"sku": f"s{n}"}, {"sku": "x"}]}
+        for n in range(30)
+    ]
+    produce(topic, [(str(n), value) for n, value in enumerate(values)])
+    spec = tmp_path / "spec.yaml"
+    stated = {"name": "mine", "topics": topic, "table": "shop.items", "transform": sql}
+    places = {"kafka": {"bootstrap.servers": bootstrap}, "catalog": {"type": "sql"}}
+    spec.write_text(json.dumps({**stated, "record_schema": [{"name": "id", "type": "long"}], **places}))
+    answer = run("infer-schema", str(spec))
+    assert answer.code == 0, answer.err
+    printed = yaml.safe_load(answer.out)
+    assert printed["transform"] == f"{sql}\n"
+    assert [c["name"] for c in printed["record_schema"]] == ["id", "cents", "seen", "items"]
+    as_json = run("infer-schema", str(spec), "--json").value
+    assert as_json["record_schema"] == printed["record_schema"]
+    if wrong:
+        assert f"# transform: Binder Error: Referenced column {wrong}" in answer.out
+        assert "create" not in printed
+        return
+    assert as_json["create"] == printed["create"]
+    assert [(c["name"], c["type"]) for c in printed["create"]["schema"]] == [
+        ("id", "long"),
+        ("sku", "string"),
+        ("price", "decimal(22, 2)"),
+        ("seen", "timestamp"),
+    ]
+    fields = {key: value for key, value in printed.items() if key not in ("kafka", "catalog", "spark")}
+    landing = Landing.from_dict({**fields, "control_topic": control_topic})
+    world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
+    world.settle()
+    assert sorted(row["sku"] for row in world.rows()) == sorted([f"s{n}" for n in range(1, 30)] + ["x"] * 29)
+
+
 def test_a_topic_without_records_is_refused(bootstrap: str, make_topic: Callable[..., str]) -> None:
     answer = run("infer-schema", make_topic(1), "--bootstrap", bootstrap)
     assert answer.code == 1

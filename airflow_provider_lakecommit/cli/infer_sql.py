@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `lakecommit infer-schema` makes of a sample where the landing has SQL: the columns of `record` are those of the
+records, and the table's are what the SQL gives of them.
+
+Contract: :func:`given_by_sql` runs the SQL on nothing. What it gives need not be there in each row, so that no column
+is required. SQL that does not fit the columns is told, and leaves the table without any.
+
+Failure story: with SQL for some of several tables there is no one `record` to infer: that is told, and columns are
+inferred as if there were none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.evolve.paths import plain
+from airflow_provider_lakecommit.evolve.sql_types import wanted_of_sql
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.infer import InferredColumn
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.spark.decoders import given_columns
+
+__all__ = ["SqlColumns", "given_by_sql"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlColumns:
+    """The columns that the SQL gives, and what stands against it."""
+
+    sql: str
+    columns: Sequence[InferredColumn] = ()
+    wrong: Sequence[str] = ()
+
+
+def given_by_sql(landing: Landing | None, columns: Sequence[InferredColumn]) -> SqlColumns | None:
+    """What a landing's SQL gives of these columns; ``None``: it has none for its one table."""
+    if landing is None or landing.routing is not None or (sql := landing.transform_of(landing.table)) is None:
+        return None
+    record = [c.to_dict() for c in columns if c.type is not None]
+    if not record:
+        return SqlColumns(sql=sql)
+    # Rules are for the columns that the spec has now.
+    asked = replace(landing, record_schema=record, timestamps={}, encodings={}, evolve="none")
+    try:
+        found = wanted_of_sql(Schema(), given_columns(asked, landing.table, Schema()), widen=False)
+    except TableError as e:
+        return SqlColumns(sql=sql, wrong=(str(e),))
+    given = [
+        InferredColumn(name=f.name, type=plain(f.field_type).replace("optional ", ""), required=False)
+        for f in found.columns.fields
+    ]
+    return SqlColumns(sql=sql, columns=given, wrong=[str(one) for one in found.left_out])
