@@ -398,10 +398,8 @@ def test_columns_follow_the_rows_of_change_envelopes(make_world: Make, produce: 
     check_verified(world)
 
 
-def test_a_catalog_that_refuses_is_named_and_the_landing_goes_on(
-    make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = begun(make_world, produce)
+def refuse_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalog lets nobody change a schema."""
     commit = SqlCatalog.commit_table
 
     def refusing(self: SqlCatalog, table: Table, requirements: Any, updates: Any) -> Any:
@@ -410,6 +408,13 @@ def test_a_catalog_that_refuses_is_named_and_the_landing_goes_on(
         return commit(self, table, requirements, updates)
 
     monkeypatch.setattr(SqlCatalog, "commit_table", refusing)
+
+
+def test_a_catalog_that_refuses_is_named_and_the_landing_goes_on(
+    make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = begun(make_world, produce)
+    refuse_schemas(monkeypatch)
     world.run()
     world.check(Counter(range(20)))
     (told,) = [line for line in world.lines if "stays as it is" in line]

@@ -14,10 +14,6 @@ from itertools import count
 from typing import Any
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import BadRequestError
-from pyiceberg.table import Table
-from pyiceberg.table.update import AddSchemaUpdate
 
 from airflow_provider_lakecommit.committer.summary import record_of
 from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
@@ -26,6 +22,7 @@ from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.evolve import records as sampling
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 from airflow_provider_lakecommit.prepare.evolve_now import evolve_now
+from tests.faults.test_evolve import refuse_schemas
 from tests.faults.test_replay import replay
 from tests.faults.test_routes import broken
 from tests.support.messes import table_of
@@ -335,14 +332,7 @@ class TestSql:
         world = make_world(**WITH_SQL)
         evolving = with_sql(world, "select id, n as count from record", evolve="add")
         produce(world.landing.topics, items(10, 10))
-        commit = SqlCatalog.commit_table
-
-        def refusing(self: SqlCatalog, table: Table, requirements: Any, updates: Any) -> Any:
-            if any(isinstance(u, AddSchemaUpdate) for u in updates):
-                raise BadRequestError("schemas are not changed here")
-            return commit(self, table, requirements, updates)
-
-        monkeypatch.setattr(SqlCatalog, "commit_table", refusing)
+        refuse_schemas(monkeypatch)
         with pytest.raises(TableError, match=r"'count', which the table lacks.*the catalog does not let it be changed"):
             evolving.run()
         monkeypatch.undo()
