@@ -94,9 +94,10 @@ class Landing:
     :param metadata_columns: fill the columns of :data:`METADATA_COLUMNS`
     :param create: how to make the table if it is missing: ``schema``, ``partition_by``, ``sort_order``,
         ``properties``
-    :param route: which table takes a record, by a field of its value: ``field``, ``tables`` (by the field's text),
-        ``other`` (``dead_letter``, ``fail``, or a table), ``create`` (by table, each as `create`), ``missing`` (of a
-        table that nobody makes: ``fail``, or ``dead_letter`` its records); `table` is one of these, and leads
+    :param route: which table takes a record, by a field of its value (``field``) or the name of its schema in a
+        registry (``by: schema``): ``tables`` (by the field's text, or that name), ``other`` (``dead_letter``, ``fail``,
+        or a table), ``create`` (by table, each as `create`), ``missing`` (of a table that nobody makes: ``fail``, or
+        ``dead_letter`` its records); `table` is one of these, and leads
     :param unwrap: ``debezium``: values are change envelopes, of which the row is ``after``, of a delete ``before``; or
         a mapping with ``envelope: debezium`` and ``columns``, paths in the envelope by the columns that they fill
     :param transform: SQL between record and row, ``select … from record where …``, of one record each; the columns that

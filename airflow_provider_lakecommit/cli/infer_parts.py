@@ -2,7 +2,8 @@
 """What `lakecommit infer-schema` makes of a sample where the spec has `unwrap` or `route`: rows in envelopes, tables.
 
 Contract: :func:`parts_of` deals the sampled records of JSON out to the tables of a route, as a landing would, by the
-field of the row or of the envelope; what no table is named for is told apart. :func:`row_values` is what the rows of
+field of the row or of the envelope; what no table is named for is told apart, and the names of schemas, which are not
+sampled, tell none apart. :func:`row_values` is what the rows of
 such a part look like: those in ``before`` and ``after``, where the values are envelopes. :func:`told_by_envelope` are
 the columns that any envelope fills.
 """
@@ -31,7 +32,7 @@ def parts_of(landing: Landing, taken: Sample) -> tuple[dict[str, list[tuple[str,
     none: list[str] = []
     for place, value in taken:
         table = landing.table
-        if (route := landing.routing) is not None and value is not None:
+        if (route := landing.routing) is not None and not route.by_schema and value is not None:
             text = _text(value, route, unwraps=landing.unwrap is not None)
             table = route.tables.get(text, route.other_table or "") if text is not None else route.other_table or ""
         if table:

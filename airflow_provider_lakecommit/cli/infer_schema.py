@@ -84,7 +84,8 @@ def infer_schema(asked: Question, output: Output, *, taken: Sample | None = None
     """
     taken = sample(asked.kafka, asked.topics, asked.records) if taken is None else taken
     options = FormatOptions() if format or not asked.landing else asked.landing.format_options
-    if options.format == "json" and asked.landing and (asked.landing.unwrap or asked.landing.routing):
+    # By what is in the records: of the names of their schemas they do not tell.
+    if options.format == "json" and asked.landing and (asked.landing.unwrap or _by_field(asked.landing.routing)):
         return output_of(_of_landing(asked, asked.landing, taken, format or options.format), output)
     if options.format == "raw":
         found, columns = unread(taken), raw_columns(taken)
@@ -94,6 +95,10 @@ def infer_schema(asked: Question, output: Output, *, taken: Sample | None = None
     wrong = rejected(taken, columns, options, examples=asked.examples)
     inferred = Inferred(asked=asked, found=found, columns=columns, wrong=wrong, format=format or options.format)
     return output_of(inferred, output)
+
+
+def _by_field(route: Route | None) -> bool:
+    return route is not None and not route.by_schema
 
 
 def unread(taken: Sample) -> SampledValues:
@@ -260,7 +265,7 @@ def _columns(columns: Iterable[InferredColumn], indent: str) -> Iterable[str]:
 
 def _route(route: Route, beside: Mapping[str, Sequence[InferredColumn]]) -> Iterable[str]:
     yield "route:"
-    yield f"  field: {_scalar(route.field)}"
+    yield f"  by: {route.by}" if route.by_schema else f"  field: {_scalar(route.field)}"
     yield f"  tables: {{{', '.join(f'{_scalar(text)}: {_scalar(table)}' for text, table in route.tables.items())}}}"
     yield f"  other: {_scalar(route.other)}"
     yield f"  missing: {_scalar(route.missing)}"

@@ -11,7 +11,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-__all__ = ["DEFAULTS", "FORMATS", "ONE_ROW_EACH", "SCHEMA_SOURCES", "UNCOUNTED", "WITH_REGISTRY", "FormatOptions"]
+__all__ = [
+    "DEFAULTS",
+    "FORMATS",
+    "ONE_ROW_EACH",
+    "SCHEMA_NAMES",
+    "SCHEMA_SOURCES",
+    "UNCOUNTED",
+    "WITH_REGISTRY",
+    "FormatOptions",
+]
 
 FORMATS = {
     "json": "airflow_provider_lakecommit.formats.decode_json:JsonDecoder",
@@ -42,7 +51,14 @@ WITH_REGISTRY = {"json_schema": "JSON", "avro": "AVRO", "protobuf": "PROTOBUF"}
 takes a :class:`~airflow_provider_lakecommit.registry.schemas.SchemaSource` as well, which may be missing where no
 record is decoded.
 """
-
+SCHEMA_NAMES = {
+    "json_schema": "airflow_provider_lakecommit.formats.schema_names:JsonSchemaNames",
+    "avro": "airflow_provider_lakecommit.avro.record_names:RecordNames",
+    "protobuf": "airflow_provider_lakecommit.protobuf.message_names:MessageNames",
+}
+"""Where the factory of what reads the names of a format's schemas is, called as in
+:func:`airflow_provider_lakecommit.formats.schema_names.schema_names_for`.
+"""
 
 UNCOUNTED = "uncounted"
 """In place of what a landing says of fields that the table lacks: they are passed over. For readings of a few fields of

@@ -16,6 +16,8 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 __all__ = [
+    "BY_FIELD",
+    "BY_SCHEMA",
     "DEAD_LETTER",
     "FAIL",
     "NOT_ROUTED",
@@ -30,6 +32,8 @@ __all__ = [
 
 DEAD_LETTER = "dead_letter"
 FAIL = "fail"
+BY_FIELD = "field"
+BY_SCHEMA = "schema"
 NOT_ROUTED = "not_routed"
 """The kind of rejects that no table was named for."""
 
@@ -53,18 +57,29 @@ class Destination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Which table takes a record, by the text in a field of its value.
+    """Which table takes a record, by the text in a field of its value, or by the name of its schema.
 
-    ``field`` is a path (``a.b`` within objects); ``other`` is :data:`DEAD_LETTER`, :data:`FAIL` or a table. ``missing``
-    says what becomes of records for a table that is not there and that nobody makes: :data:`FAIL` or
-    :data:`DEAD_LETTER`. ``create`` says how tables are made, by name.
+    ``field`` is a path (``a.b`` within objects), empty where ``by`` is :data:`BY_SCHEMA`; ``other`` is
+    :data:`DEAD_LETTER`, :data:`FAIL` or a table. ``missing`` says what becomes of records for a table that is not there
+    and that nobody makes: :data:`FAIL` or :data:`DEAD_LETTER`. ``create`` says how tables are made, by name.
     """
 
-    field: str
     tables: Mapping[str, str]
+    field: str = ""
+    by: str = BY_FIELD
     other: str = DEAD_LETTER
     missing: str = FAIL
     create: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def by_schema(self) -> bool:
+        """Is it the name of the schema that decides?"""
+        return self.by == BY_SCHEMA
+
+    @property
+    def told(self) -> str:
+        """What decides, for people."""
+        return "the schema of the record" if self.by_schema else f"field {self.field} of the value"
 
     @property
     def other_table(self) -> str | None:

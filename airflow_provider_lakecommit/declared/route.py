@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow_provider_lakecommit.core.routing import DEAD_LETTER, FAIL, Route
+from airflow_provider_lakecommit.core.formats import SCHEMA_NAMES
+from airflow_provider_lakecommit.core.routing import BY_FIELD, BY_SCHEMA, DEAD_LETTER, FAIL, Route
 from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.declared.table import wrong_with_table
 
 __all__ = ["ROUTE_KEYS", "TABLE_NAME", "check_route", "route_of", "routed_tables", "wrong_with_route"]
 
-ROUTE_KEYS = ("field", "tables", "other", "missing", "create")
+ROUTE_KEYS = ("field", "by", "tables", "other", "missing", "create")
 TABLE_NAME = re.compile(r"[^.\s]+(\.[^.\s]+)+")
 _MISSING = (FAIL, DEAD_LETTER)
 
@@ -57,6 +58,8 @@ def wrong_with_route(values: Mapping[str, Any], added: Mapping[str, str]) -> Ite
     csv = values.get("csv")
     if isinstance(csv, Mapping) and csv.get("rows") == "many":
         yield "route: with `csv.rows: many` the rows of one record may name several tables: land them in one table"
+    if route.by_schema and (values.get("format", "json") not in SCHEMA_NAMES or values.get("schema")):
+        yield f"route: by schema is for records that name theirs in a registry ({', '.join(SCHEMA_NAMES)})"
     if dead is not None and dead in route.all_tables:
         yield "route: a table of rows cannot be the dead_letter_table"
     for name, create in route.create.items():
@@ -70,9 +73,7 @@ def wrong_with_route(values: Mapping[str, Any], added: Mapping[str, str]) -> Ite
 
 def _wrong(v: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"unknown key {k!r}{meant(str(k), ROUTE_KEYS)}" for k in v if k not in ROUTE_KEYS)
-    path = v.get("field")
-    if not isinstance(path, str) or not path or not all(path.split(".")):
-        yield f"field: {path!r} is not the path of a field"
+    yield from _wrong_key(v)
     tables = v.get("tables")
     if not isinstance(tables, Mapping) or not tables:
         yield "tables: needs a mapping of the field's texts to tables"
@@ -90,6 +91,17 @@ def _wrong(v: Mapping[str, Any]) -> Iterator[str]:
     create = v.get("create", {})
     if not isinstance(create, Mapping) or not all(isinstance(c, Mapping) for c in create.values()):
         yield "create: is not a mapping of tables to how each is made (`schema`, …)"
+
+
+def _wrong_key(v: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with what decides."""
+    path, by = v.get("field"), v.get("by", BY_FIELD)
+    if by not in (BY_FIELD, BY_SCHEMA):
+        yield f"by: {by!r} is not {BY_FIELD} or {BY_SCHEMA}"
+    elif by == BY_SCHEMA and path is not None:
+        yield "field: is not for a route by the names of schemas"
+    elif by == BY_FIELD and (not isinstance(path, str) or not path or not all(path.split("."))):
+        yield f"field: {path!r} is not the path of a field"
 
 
 def _is_table(v: Any) -> bool:

@@ -37,7 +37,13 @@ from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
-from airflow_provider_lakecommit.protobuf.descriptors import DescriptorError, file_of, message_at, message_named
+from airflow_provider_lakecommit.protobuf.descriptors import (
+    DescriptorError,
+    file_of,
+    message_at,
+    message_named,
+    registered_file,
+)
 from airflow_provider_lakecommit.protobuf.fields import MessageColumns, required_missing
 from airflow_provider_lakecommit.protobuf.message_framing import paths_of
 from airflow_provider_lakecommit.protobuf.open_enums import read_alike
@@ -98,10 +104,7 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
         return _joined(pieces, rejects, self._target, len(values))
 
     def _made(self, schema: RegisteredSchema) -> FileDescriptor:
-        try:
-            return file_of(schema.text, tuple((name, inner.text) for name, inner in schema.imported()))
-        except DescriptorError as e:
-            raise Refusal("wrong_schema", None, f"{told(schema.key)}: {e}") from None
+        return registered_file(schema)
 
     def _parser(self, key: Any, file: FileDescriptor, path: Path) -> _Parser | Refusal:
         if (key, path) not in self._parsers:

@@ -24,9 +24,11 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
+from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.protobuf.compiler import MOST_TEXT, DescriptorError, Imported, compiled
+from airflow_provider_lakecommit.registry.schemas import RegisteredSchema, told
 
-__all__ = ["MOST_KEPT", "DescriptorError", "file_of", "message_at", "message_named"]
+__all__ = ["MOST_KEPT", "DescriptorError", "file_of", "message_at", "message_named", "registered_file"]
 
 MOST_KEPT = 256
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
@@ -47,6 +49,17 @@ def file_of(text: str, imported: Imported = ()) -> FileDescriptor:
         return pool.FindFileByName(files[-1].name)
     except (TypeError, KeyError) as e:
         raise DescriptorError(f"the schema cannot be used: {str(e)[:MOST_TEXT]}") from e
+
+
+def registered_file(schema: RegisteredSchema) -> FileDescriptor:
+    """The descriptor of a registry's schema, with what it imports.
+
+    :raises Refusal: it is none
+    """
+    try:
+        return file_of(schema.text, tuple((name, inner.text) for name, inner in schema.imported()))
+    except DescriptorError as e:
+        raise Refusal("wrong_schema", None, f"{told(schema.key)}: {e}") from None
 
 
 def message_named(file: FileDescriptor, name: str) -> Descriptor:

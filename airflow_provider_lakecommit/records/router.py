@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each record to the table that a field of its value names.
+"""Each record to the table that a field of its value, or the name of its schema, names.
 
 Contract: the field of all values of a block is read at once, by the landing's own format, as if it were the only column
 of a table; then each table's decoder is given its values. A value that cannot be read at all is a reject by the
@@ -52,6 +52,7 @@ class Router:
     ) -> None:
         self._route, self._field, self._decoders = route, field, dict(decoders)
         self._paths = tuple(paths) or (route.field,)
+        self._column = route.field or None
 
     def decode(self, values: Sequence[bytes]) -> Block:
         """What becomes of these values."""
@@ -61,7 +62,7 @@ class Router:
         for table, mine in wanted.items():
             if (decoder := self._decoders.get(table)) is None:
                 why = f"table {table}, which the record is for, is not there"
-                rejects += [_refused(int(i), MISSING_TABLE, self._route.field, why) for i in mine]
+                rejects += [_refused(int(i), MISSING_TABLE, self._column, why) for i in mine]
                 continue
             decoded = _decoded(decoder, values, mine)
             rejects += decoded.rejects
@@ -93,31 +94,32 @@ class Router:
         rejects = [r for r in found.rejects if r.kind != WRONG_KIND]
         other = {r.index: r.reason for r in found.rejects if r.kind == WRONG_KIND}
         wanted, unnamed = self._wanted(found, places)
-        no_text = f"field {self._route.field} of the value is no text"
+        no_text = f"{self._route.told} is no text"
         reasons = {i: f"{no_text}: {why}" for i, why in other.items()} | unnamed
         if reasons:
             if (table := self._route.other_table) is not None:
                 mine = np.fromiter(reasons, np.int64, len(reasons))
                 wanted[table] = np.sort(np.concatenate([wanted.get(table, mine[:0]), mine]))
             else:
-                rejects += [_refused(i, NOT_ROUTED, self._route.field, why) for i, why in reasons.items()]
+                rejects += [_refused(i, NOT_ROUTED, self._column, why) for i, why in reasons.items()]
         return wanted, rejects
 
     def _wanted(self, found: Decoded, places: np.ndarray) -> tuple[dict[str, np.ndarray], dict[int, str]]:
         """By table the places of its values; and why others are for none, by place."""
-        columns = [_at(found.table, path) for path in self._paths]
+        route, columns = self._route, [_at(found.table, path) for path in self._paths]
         texts = (pc.coalesce(*columns) if len(columns) > 1 else columns[0]).combine_chunks().dictionary_encode()
         codes = np.asarray(pc.fill_null(texts.indices, -1))
         tables: dict[str, list[int]] = {}
         unnamed: dict[int, str] = {}
         for code, text in enumerate(texts.dictionary.to_pylist()):
-            if (table := self._route.tables.get(text)) is not None:
+            if (table := route.tables.get(text)) is not None:
                 tables.setdefault(table, []).append(code)
             else:
                 shown = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
-                why = f"field {self._route.field} of the value is {shown!r}, for which `route` names no table"
+                why = f"{route.told} is {shown!r}, for which `route` names no table"
                 unnamed.update(dict.fromkeys(places[codes == code].tolist(), why))
-        none = f"the value has no field {self._route.field}, by which it is routed"
+        has = "the schema of the record has no name" if route.by_schema else f"the value has no field {route.field}"
+        none = f"{has}, by which it is routed"
         unnamed.update(dict.fromkeys(places[codes == -1].tolist(), none))
         return {table: places[np.isin(codes, some)] for table, some in tables.items()}, unnamed
 
@@ -138,7 +140,7 @@ def _decoded(decoder: Decoder, values: Sequence[bytes], places: np.ndarray) -> D
     return put_back(decoder.decode([values[i] for i in mine]), mine, ())
 
 
-def _refused(place: int, kind: str, column: str, reason: str) -> Reject:
+def _refused(place: int, kind: str, column: str | None, reason: str) -> Reject:
     return Reject(index=place, kind=kind, column=column, reason=reason.encode(errors="backslashreplace").decode())
 
 

@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.declared.unwrap import ENVELOPE_ROOTS, PAYLOAD,
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoder, decoder_for
 from airflow_provider_lakecommit.formats.record_parts import filled_by_parts
+from airflow_provider_lakecommit.formats.schema_names import COLUMN, schema_names_for
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
 from airflow_provider_lakecommit.records.block import BlockDecoder, OneTable
@@ -125,8 +126,11 @@ def filled_elsewhere(landing: Landing) -> Set[str]:
 
 def _router(landing: Landing, route: Route, decoders: Mapping[str, Decoder], kafka: Kafka | None) -> Router:
     """Reads the field by which records are routed: of the value, or of the row in an envelope, where `unwrap` has one
-    and the path is not one of the envelope's own.
+    and the path is not one of the envelope's own; or the names of their schemas.
     """
+    if route.by_schema:
+        names = schema_names_for(landing.format, registry_for(landing, landing.format, kafka))
+        return Router(route, names, decoders, [COLUMN])
     options = replace(landing.format_options, timestamps={}, encodings={}, unknown_fields=UNCOUNTED)
     if landing.unwrap is None:
         return Router(route, _decoder(landing, field_schema([route.field]), options, kafka), decoders)

@@ -123,7 +123,7 @@ class TestLanding:
     @pytest.mark.parametrize(
         ("route", "told"),
         [
-            ("type", "is not a mapping of field, tables"),
+            ("type", "is not a mapping of field, by, tables"),
             ({"field": "type"}, "tables: needs a mapping"),
             ({"field": "a..b", "tables": {"x": "shop.orders"}}, "'a..b' is not the path of a field"),
             ({"field": "t", "tables": {1: "shop.orders"}}, "1 is not a text: write it in quotes"),
@@ -134,6 +134,9 @@ class TestLanding:
                 {"field": "t", "tables": {"x": "shop.orders"}, "missing": "make"},
                 "'make' is not one of fail, dead_letter",
             ),
+            ({"by": "name", "tables": {"x": "shop.orders"}}, "by: 'name' is not field or schema"),
+            ({"by": "schema", "field": "t", "tables": {"x": "shop.orders"}}, "field: is not for a route by the names"),
+            ({"by": "schema", "tables": {"x": "shop.orders"}}, "by schema is for records that name theirs"),
             ({"field": "t", "tables": {"x": "shop.other"}}, "`table` must be one of its tables (shop.other)"),
             ({"field": "t", "tables": {"x": "shop.orders", "y": "shop.dead"}}, "cannot be the dead_letter_table"),
             (
@@ -157,6 +160,13 @@ class TestLanding:
     def test_a_wrong_route_is_told(self, route: Any, told: str) -> None:
         with pytest.raises(SpecError, match=re.escape(told)):
             landing(route=route, dead_letter_table="shop.dead")
+
+    def test_a_route_by_schema_is_for_records_that_name_theirs(self) -> None:
+        route = {"by": "schema", "tables": {"shop.v1.Order": "shop.orders"}}
+        for format in ("avro", "protobuf", "json_schema"):
+            assert landing(route=route, format=format).spec_version != landing(format=format).spec_version
+        with pytest.raises(SpecError, match="by schema is for records that name theirs in a registry"):
+            landing(route=route, format="avro", schema='{"type": "record", "name": "Order", "fields": []}')
 
     def test_records_of_several_rows_have_no_route(self) -> None:
         csv = {"columns": ["type", "id"], "rows": "many"}

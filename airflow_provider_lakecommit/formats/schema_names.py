@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The names of the schemas that records are written with, as the one column of a table: what they may be routed by.
+
+Contract: each value has one row, with the name or null where its schema has none, or is a reject as of
+:mod:`~airflow_provider_lakecommit.formats.framed_values`. A format says in :data:`SCHEMA_NAMES` what reads its names;
+no payload is looked at. JSON Schema: the ``title``.
+
+Failure story: a registry that is away is an error, and no fault of the records.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import ClassVar, Generic, TypeVar, cast
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_lakecommit.core.formats import SCHEMA_NAMES
+from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, NothingHeld, Reject, put_back
+from airflow_provider_lakecommit.formats.framed_values import FramedPart, FramedReader
+from airflow_provider_lakecommit.registry.schemas import JSON, RegisteredSchema, SchemaSource
+
+__all__ = ["COLUMN", "JsonSchemaNames", "SchemaNames", "schema_names_for"]
+
+COLUMN = "schema"
+_TABLE = pa.schema([pa.field(COLUMN, pa.string())])
+T = TypeVar("T")
+
+
+class SchemaNames(NothingHeld, ABC, Generic[T]):
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of names."""
+
+    kind: ClassVar[str]
+    """Of the schemas, as registries call it."""
+
+    def __init__(self, registry: SchemaSource | None) -> None:
+        self._reader = FramedReader(registry, self.kind, self._made)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """One column."""
+        return _TABLE
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """A name for each value, or a reject."""
+        parts, rejects = self._reader.parts(values)
+        names = np.full(len(values), None, object)
+        for part in parts:
+            for name, places in self._named(values, part, rejects):
+                names[places] = name
+        refused = {reject.index for reject in rejects}
+        kept = [i for i in range(len(values)) if i not in refused]
+        table = pa.table([pa.array(names[kept], pa.string())], schema=_TABLE)
+        return put_back(Decoded(table=table), kept, sorted(rejects, key=lambda r: r.index))
+
+    @abstractmethod
+    def _made(self, schema: RegisteredSchema) -> T:
+        """What names are read from.
+
+        :raises Refusal: the schema is none
+        """
+
+    @abstractmethod
+    def _named(
+        self, values: Sequence[bytes], part: FramedPart[T], rejects: list[Reject]
+    ) -> Iterator[tuple[str | None, Sequence[int]]]:
+        """Names with the places of values that have them.
+
+        :param rejects: takes those that have none they could have
+        """
+
+
+class JsonSchemaNames(SchemaNames[str | None]):
+    """Of JSON Schema."""
+
+    kind = JSON
+
+    def _made(self, schema: RegisteredSchema) -> str | None:
+        try:
+            found = json.loads(schema.text)
+        except (ValueError, RecursionError):
+            return None
+        title = found.get("title") if isinstance(found, dict) else None
+        return title if isinstance(title, str) else None
+
+    def _named(
+        self, values: Sequence[bytes], part: FramedPart[str | None], rejects: list[Reject]
+    ) -> Iterator[tuple[str | None, Sequence[int]]]:
+        yield part.made, part.places
+
+
+def schema_names_for(format: str, registry: SchemaSource | None) -> Decoder:
+    """What reads the names of a format's schemas.
+
+    :raises KeyError: its records name none
+    """
+    module, _, name = SCHEMA_NAMES[format].partition(":")
+    return cast(Decoder, getattr(import_module(module), name)(registry))
