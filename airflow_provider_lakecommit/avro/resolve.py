@@ -294,8 +294,10 @@ class Resolver:
     def _members(self, written: WriterType, kind: StructType, target: pa.DataType, path: str) -> Members:
         columns = {f.name: (place, f) for place, f in enumerate(kind.fields)}
         readers: list[tuple[int, Reader] | UnknownField | None] = []
+        own = {part.name for part in written.parts}
         for part in written.parts:
-            name = part.name if part.name in columns else part.shared
+            # A short name that is the whole one of another type is that one's alone.
+            name = part.name if part.name in columns or part.shared in own else part.shared
             place, field = columns.get(name, (0, None))
             if part.kind == "null":
                 readers.append(None)

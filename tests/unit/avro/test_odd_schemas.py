@@ -204,6 +204,18 @@ def test_a_name_that_two_types_of_a_union_have_is_refused_where_one_comes() -> N
     ]
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_type_without_a_namespace_keeps_its_column_beside_one_of_the_same_name(order: tuple[int, ...]) -> None:
+    plain = record(("n", "int"), name="Order")
+    types = [(plain, b"\x0a"), (V2, b"\x02x")]
+    schema = record(("u", ["null", *(types[n][0] for n in order)]))
+    values = [bytes([2 * order.index(n) + 2]) + value for n, (_, value) in enumerate(types)]
+    own = {"name": "Order", "type": {"struct": [{"name": "n", "type": "int"}]}}
+    found = read(schema, [{"name": "u", "type": {"struct": [own]}}], *values, b"\x00")
+    assert found.table.column("u").to_pylist() == [{"Order": {"n": 5}}, {"Order": None}, None]
+    assert (found.rejects, found.ignored) == ((), {"u.shop_v2_Order": 1})
+
+
 @pytest.mark.parametrize(("required", "rows"), [("int", [0, 2]), ("long", [2])])
 def test_a_required_field_for_one_type_of_a_union_rejects_the_others(required: str, rows: list[int]) -> None:
     members = [{"name": n, "type": n, "required": n == required} for n in ("int", "string", "long")]
