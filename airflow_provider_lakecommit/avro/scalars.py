@@ -164,15 +164,16 @@ def _big_endian(cursor: Cursor, starts: Ints, lengths: Ints) -> np.ndarray[tuple
 
 def _drop_sign_octets(cursor: Cursor, starts: Ints, lengths: Ints, path: str) -> None:
     """Of numbers with more bytes than a decimal can have, those that only repeat the sign."""
-    for place in np.flatnonzero(lengths > _DECIMAL_OCTETS).tolist():
-        start, length = int(starts[place]), int(lengths[place])
-        extra = length - _DECIMAL_OCTETS
-        sign = 0xFF if cursor.block.octets[start + extra] > 0x7F else 0
-        if (cursor.block.octets[start : start + extra] != sign).any():
-            one = np.zeros(len(cursor), np.bool_)
-            one[place] = True
-            cursor.fail(one, "wrong_value", path, f"column {path}: {_TOO_LONG}")
-        starts[place], lengths[place] = start + extra, _DECIMAL_OCTETS
+    octets, far = cursor.block.octets, np.flatnonzero(lengths > _DECIMAL_OCTETS)
+    for length in np.unique(lengths[far]).tolist():
+        places, extra = far[lengths[far] == length], length - _DECIMAL_OCTETS
+        signs = np.where(octets[starts[places] + extra] > 0x7F, np.uint8(0xFF), np.uint8(0))
+        own = cursor.block.words(extra)[starts[places]].view(np.uint8).reshape(-1, extra)
+        if (wrong := (own != signs[:, None]).any(axis=1)).any():
+            bad = np.zeros(len(cursor), np.bool_)
+            bad[places[wrong]] = True
+            cursor.fail(bad, "wrong_value", path, f"column {path}: {_TOO_LONG}")
+        starts[places], lengths[places] = starts[places] + extra, _DECIMAL_OCTETS
 
 
 def _array(kind: pa.DataType, values: np.ndarray[tuple[int], np.dtype[np.generic]], active: Bools | None) -> pa.Array:
