@@ -21,6 +21,8 @@ from airflow_provider_lakecommit.registry.schemas import RegisteredSchema
 __all__ = ["avro_columns", "registered_columns"]
 
 MAX_DIGITS = 38
+_NULL = WriterType(kind="null", name="null")
+"""What a union comes to that has no other type."""
 _TYPES = {
     "boolean": "boolean",
     "int": "int",
@@ -97,6 +99,9 @@ def _scalar(written: WriterType, path: str, notes: ColumnNotes) -> str | None:
         if kind.endswith("_ns"):
             notes.append(f"{path}: nanoseconds need a table of format version 3; `{kind[:-3]}` takes microseconds")
         return kind
+    if written.kind == "fixed" and not written.size:
+        notes.append(f"{path}: left out: {written} never has a byte")
+        return None
     return f"fixed[{written.size}]" if written.kind == "fixed" else _TYPES[written.kind]
 
 
@@ -118,7 +123,7 @@ def _union(written: WriterType, path: str, notes: ColumnNotes) -> Any:
     if len(several) > 1:
         notes.append(f"{path}: {written}: one optional field for each type, one of which has a value")
         return _struct([(part.name, part, True) for part in several], path, notes)
-    return _type(several[0] if several else written.parts[0], path, notes)
+    return _type(several[0] if several else _NULL, path, notes)
 
 
 def _required(inner: WriterType) -> dict[str, bool]:

@@ -96,7 +96,10 @@ def _counts(cursor: Cursor, left: Ints, least: int, path: str) -> Ints:
     counts = heads.number(None, path)
     sized = counts < 0
     if sized.any():
-        heads.number(sized, path)
+        sizes = heads.number(sized, path)
+        odd = sized & ((sizes < 0) | (sizes > heads.ends - heads.at))
+        if odd.any():
+            heads.fail(odd, "not_avro", path, f"{path}: the length of its items is not within the record")
         counts = np.where(sized, -counts, counts)
     room = (heads.ends - heads.at) // least if least else heads.block.empties[heads.records]
     wrong = (counts < 0) | (counts > room)

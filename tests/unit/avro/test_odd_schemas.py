@@ -67,6 +67,16 @@ for _ in range(DEEPEST + 1):
         (record(("f", DEEP)), f"types within types, more than {DEEPEST} deep"),
         (record(("f", {"type": "array"})), "is no Avro schema"),
         ({"type": "record", "name": "R", "fields": None}, "is no Avro schema"),
+        (record(("a", "int"), ("a", "long")), "is no Avro schema: type R has the field a twice"),
+        (record(("a", "E")), "is no Avro schema: there is no type 'E'"),
+        (record(("a", {"type": "enum", "name": "E", "symbols": [1]})), "an enum has symbols that are no texts"),
+        (
+            record(
+                ("a", {"type": "enum", "name": "E", "symbols": ["x"]}),
+                ("b", {"type": "enum", "name": "E", "symbols": ["y"]}),
+            ),
+            "type E is there twice, and not the same",
+        ),
         ("[" * 100_000, "is no Avro schema"),
         ("", "is no Avro schema"),
         ("5", "is no Avro schema"),
@@ -85,6 +95,78 @@ def test_a_decimal_with_a_scale_that_no_number_has_rejects_its_records() -> None
     (reject,) = read(record(("d", endless)), OWN, b"\x02\x01").rejects
     assert (reject.kind, reject.column) == ("wrong_value", "d")
     assert "the table has decimal(9, 2)" in reject.reason
+
+
+PARTS = [
+    ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 5}, b"\x02\x07", b"\x07"),
+    ({"type": "bytes", "logicalType": "decimal", "precision": "4"}, b"\x02\x07", b"\x07"),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": -1}, b"\x02\x07", b"\x07"),
+    ({"type": "bytes", "logicalType": "decimal", "precision": True}, b"\x02\x07", b"\x07"),
+    ({**FIXED, "size": 2, "logicalType": "decimal", "precision": 5}, b"\x00\x07", b"\x00\x07"),
+    ({**FIXED, "size": 0, "logicalType": "decimal", "precision": 1}, b"", b""),
+    ({"type": "string", "logicalType": "decimal", "precision": 1, "scale": 2}, b"\x02\x07", b"\x07"),
+]
+
+
+@pytest.mark.parametrize(("stated", "written", "value"), PARTS)
+def test_a_logical_type_that_is_not_valid_is_the_type_that_it_is_of(stated: Any, written: bytes, value: bytes) -> None:
+    found = read(record(("f", stated), ("a", "long")), OWN[:2], written + b"\x0e")
+    assert found.rejects == ()
+    assert found.table.to_pylist() == [{"a": 7, "f": value}]
+
+
+INNER = {"type": "enum", "name": "E", "symbols": ["grün"]}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "first", "second"),
+    [
+        (None, INNER, INNER),
+        (None, INNER, {**INNER, "doc": "the same again"}),
+        (None, "E", INNER),
+        ("n", {**INNER, "namespace": ""}, "E"),
+        ("n", {**INNER, "namespace": None}, "n.E"),
+        ("n", {**INNER, "name": "m.E", "namespace": "passed.over"}, "m.E"),
+        ("n", {"type": "array", "items": INNER}, {"type": "E"}),
+    ],
+)
+def test_a_name_stands_for_what_registries_take_it_for(namespace: str | None, first: Any, second: Any) -> None:
+    column = {"name": "f", "type": "string"}
+    found = read(record(("x", first), ("f", second), namespace=namespace), [column], b"\x00\x00")
+    assert (found.table.to_pylist(), found.rejects, found.ignored) == ([{"f": "grün"}], (), {"x": 1})
+
+
+def test_types_within_types_are_counted_through_their_names() -> None:
+    fields: list[Any] = [("a", "long")]
+    inner: Any = "int"
+    for n in range(12):
+        of = inner
+        for _ in range(DEEPEST - 10):
+            of = {"type": "array", "items": of}
+        fields.append((f"f{n}", ["null", record(("x", of), name=f"R{n}")]))
+        inner = f"R{n}"
+    (reject,) = read(record(*fields), OWN, b"\x0e" + b"\x00" * 11 + b"\x02" * 2000).rejects
+    assert reject.reason == f"schema id 7: the schema has types within types, more than {DEEPEST} deep"
+
+
+@pytest.mark.parametrize("size", [-1, 5, 2**62])
+def test_items_whose_length_is_not_within_the_record_reject_it(size: int) -> None:
+    block = b"\x01" + encoded("long", size) + b"\x04\x00"
+    schema = record(("x", {"type": "array", "items": "long"}), ("a", "long"))
+    found = read(schema, OWN, block + b"\x0e", b"\x01\x02\x04\x00\x0e")
+    assert [(r.index, r.kind) for r in found.rejects] == [(0, "not_avro")]
+    assert found.table.column("a").to_pylist() == [7]
+
+
+def test_columns_are_made_of_what_has_a_value() -> None:
+    schema = record(("a", "long"), ("n", []), ("f", {**FIXED, "size": 0}), ("x", {"type": "array", "items": "F"}))
+    columns = avro_columns(writer_type(json.dumps(schema)))
+    assert [(c.name, c.type, c.notes) for c in columns] == [
+        ("a", "long", ()),
+        ("n", None, ("n: left out: always null",)),
+        ("f", None, ("f: left out: fixed F never has a byte",)),
+        ("x", None, ("x.element: left out: fixed F never has a byte",)),
+    ]
 
 
 def _counted(*counts: int) -> bytes:

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The named types of schemas: what a name within a schema stands for.
+
+Contract: pure. Names are as Avro's specification has them, and where that leaves something open, as its Java library
+takes them, by which registries judge: a name that the namespace around it does not have is looked for among those
+without a namespace; a namespace of null is none that is stated; a name may stand before its definition.
+
+Failure story: what a schema cannot have is a :class:`SchemaError` with the reason; so is a JSON text of a shape that no
+schema has, as whatever Python makes of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["PRIMITIVES", "Names", "SchemaError", "full_name"]
+
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_NAMED = frozenset({"record", "error", "enum", "fixed"})
+_INNER = {"array": "items", "map": "values"}
+
+
+class SchemaError(ValueError):
+    """A text is no schema."""
+
+
+def full_name(stated: Mapping[str, Any], space: str) -> str:
+    """The whole name of a type.
+
+    :param space: the namespace around it
+    """
+    name, own = stated.get("name"), stated.get("namespace")
+    if not isinstance(name, str) or not name:
+        raise SchemaError(f"a type {stated.get('type')} has no name")
+    if "." in name:
+        return name.removeprefix(".")
+    space = space if own is None else str(own)
+    return f"{space}.{name}" if space else name
+
+
+@dataclass(slots=True)
+class Names:
+    """The definitions of named types, by whole name, each with the namespace around it."""
+
+    defined: dict[str, tuple[Mapping[str, Any], str]] = field(default_factory=dict)
+
+    def define(self, stated: Any, space: str = "") -> None:
+        """Take the definitions of a schema. Of several of one name the first one stands for it."""
+        if isinstance(stated, list):
+            for each in stated:
+                self.define(each, space)
+        elif isinstance(stated, Mapping):
+            kind = stated.get("type")
+            if not isinstance(kind, str):
+                return
+            if kind in _INNER:
+                self.define(stated.get(_INNER[kind]), space)
+            elif kind in _NAMED:
+                self._define(stated, space)
+
+    def _define(self, stated: Mapping[str, Any], space: str) -> None:
+        full = full_name(stated, space)
+        self.defined.setdefault(full, (stated, space))
+        for each in stated.get("fields", ()) if stated["type"] in ("record", "error") else ():
+            if isinstance(each, Mapping):
+                self.define(each.get("type"), full.rpartition(".")[0])
+
+    def found(self, name: Any, space: str) -> tuple[Mapping[str, Any], str]:
+        """The definition that a name stands for.
+
+        :raises SchemaError: none
+        """
+        near = f"{space}.{name}" if space and "." not in str(name) else name
+        for full in (near, name):
+            if isinstance(full, str) and full in self.defined:
+                return self.defined[full]
+        raise SchemaError(f"there is no type {str(name)[:100]!r}")
