@@ -23,6 +23,7 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.columns import Column, columns_of
+from airflow_provider_lakecommit.formats.decimal_texts import decimals_of
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
 __all__ = ["TextColumn", "bad_texts", "text_columns"]
@@ -56,8 +57,8 @@ class TextColumn:
         :raises Refusal: one of them is no value of it
         """
         try:
-            parsed = texts if texts.type == self.column.wire else texts.cast(self.column.wire)
-        except pa.ArrowInvalid as e:
+            parsed = _read(texts, self.column.wire)
+        except ValueError as e:
             raise Refusal("wrong_value", self.column.path, f"column {self.column.path}: {e}") from e
         return self.column.finish(parsed)
 
@@ -72,6 +73,12 @@ def text_columns(schema: Schema, options: FormatOptions, skip: Set[str] = frozen
     if nested := [c.name for c in columns if c.children]:
         raise TableError(f"columns {', '.join(nested)} have parts: no single text fills a struct, list or map")
     return tuple(TextColumn(c) for c in columns)
+
+
+def _read(texts: pa.Array, wire: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(wire):
+        return decimals_of(texts, wire)
+    return texts if texts.type == wire else texts.cast(wire)
 
 
 def _form(wire: pa.DataType) -> tuple[str, str] | None:

@@ -30,6 +30,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from airflow_provider_lakecommit.formats.decimal_texts import decimals_of
 from airflow_provider_lakecommit.formats.octets import UUID_READING
 from airflow_provider_lakecommit.formats.reading import Convert, require
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
@@ -137,7 +138,7 @@ def _decimal_of_integer(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _decimal_of_text(array: pa.Array, target: pa.DataType) -> pa.Array:
     require(pc.match_substring_regex(array, _NUMBER), array, "not a number")
-    return array.cast(pa.decimal256(_MOST_DIGITS, target.scale)).cast(target)
+    return decimals_of(array, target)
 
 
 def _fixed(length: int) -> Convert:

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts of numbers as decimals, exactly or not at all.
+
+Contract: pure. Arrow's own conversion is right for texts of few enough characters that neither their digits nor a power
+of ten can be beyond what it counts with, and written without an exponent. Of others it may make another number without
+a word: of 2¹²⁸ + 1 it makes 1, of ``1e-41`` 0. So :func:`decimals_of` leaves them to Python, one by one.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["decimals_of"]
+
+_SHORT = 38
+"""Characters of a text whose digits, with as many zeros behind them, are within 256 bits."""
+_MOST_DIGITS = 76
+_TOLD = 60
+
+
+def decimals_of(texts: pa.Array, target: pa.DataType) -> pa.Array:
+    """The numbers that are written, nulls where nothing is.
+
+    :raises ValueError: a text is no number, or one that the target does not hold
+    """
+    odd = pc.or_(pc.greater(pc.binary_length(texts), _SHORT), pc.match_substring(texts, "e", ignore_case=True))
+    places = pc.indices_nonzero(odd.fill_null(False))
+    if not len(places):
+        return _short(texts, target)
+    plain = pc.if_else(odd, pa.scalar(None, texts.type), texts)
+    rest = pa.array([_exactly(text, target) for text in texts.take(places).to_pylist()], target)
+    return pc.replace_with_mask(_short(plain, target), odd.fill_null(False), rest)
+
+
+def _short(texts: pa.Array, target: pa.DataType) -> pa.Array:
+    return texts.cast(pa.decimal256(_MOST_DIGITS, target.scale)).cast(target)
+
+
+def _exactly(text: str, target: pa.DataType) -> Decimal:
+    shown = text if len(text) <= _TOLD else f"{text[:_TOLD]}…"
+    try:
+        sign, digits, exponent = Decimal(text).as_tuple()
+    except InvalidOperation:
+        raise ValueError(f"{shown!r} is not a number") from None
+    if not isinstance(exponent, int):
+        raise ValueError(f"{shown!r} is not a number")
+    written = "".join(map(str, digits)).lstrip("0")
+    significant = written.rstrip("0")
+    exponent += len(written) - len(significant)
+    if significant and exponent < -target.scale:
+        raise ValueError(f"{shown!r} has more than the {target.scale} digits behind the point of {target}")
+    if significant and len(significant) + exponent > target.precision - target.scale:
+        raise ValueError(f"{shown!r} has more than the {target.precision} digits of {target}")
+    return Decimal((sign, tuple(map(int, significant)), exponent)) if significant else Decimal(0)
