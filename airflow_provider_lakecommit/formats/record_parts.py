@@ -171,6 +171,7 @@ def _part(
         schema=_schema_text(stated.get("schema", "")),
         message=stated.get("message", ""),
         csv={},
+        reader_schema="",
         timestamps=_renamed(options.timestamps, columns),
         encodings=_renamed(options.encodings, columns),
     )

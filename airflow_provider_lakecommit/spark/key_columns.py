@@ -48,9 +48,10 @@ def key_columns(landing: Landing, schema: Schema, kafka: Mapping[str, Any] | Non
     :raises TableError: the table lacks such a column, or it cannot be filled
     :raises SpecError: as :func:`registry_for`
     """
-    registry = registry_for(landing, landing.key.get("format", ""), kafka)
+    stated = bool(landing.key.get("schema"))
+    registry = None if stated else registry_for(landing, landing.key.get("format", ""), kafka)
     parts = parts_of(schema, landing.format_options, landing.key, landing.headers, registry)
-    return KeyColumns(schema, parts, framed_keys=registry is not None and not landing.key.get("schema"))
+    return KeyColumns(schema, parts, framed_keys=registry is not None)
 
 
 class KeyColumns:

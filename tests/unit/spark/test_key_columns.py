@@ -99,6 +99,37 @@ def test_raw_keys_are_bytes_and_rules_hold_for_keys() -> None:
     assert dated.table["k"].to_pylist() == [date(2026, 1, 31)]
 
 
+KEYS_AND_BYTES = [
+    ("avro", {"type": "record", "name": "K", "fields": [{"name": "k", "type": "long"}]}, b"\x22"),
+    ("protobuf", 'syntax = "proto3"; message K { int64 k = 1; }', b"\x08\x11"),
+]
+
+
+@pytest.mark.parametrize(("format", "stated", "octets"), KEYS_AND_BYTES)
+def test_a_key_whose_schema_is_stated_needs_no_registry(format: str, stated: Any, octets: bytes) -> None:
+    schema = Schema(NestedField(1, "k", LongType()), NestedField(2, "v", LongType()))
+    of = landing(key={"format": format, "schema": stated, "columns": ["k"]})
+    decoder = decoder_for(schema, of.format_options, filled_elsewhere(of))
+    keys = key_columns(of, schema, {"bootstrap.servers": "nowhere:1"})
+    found = keys.added(decoder.decode([b"{}", b"{}"]), [Record(octets), Record(None)])
+    assert (found.table["k"].to_pylist(), found.rejects) == ([17, None], ())
+
+
+def test_the_reader_schema_of_values_is_none_of_keys() -> None:
+    schema = Schema(*(NestedField(n, name, LongType()) for n, name in enumerate("kvw", 1)))
+    _, stated, octets = KEYS_AND_BYTES[0]
+    of_value = {"type": "record", "name": "V", "fields": [{"name": "v", "type": "long", "default": 5}]}
+    without = {"type": "record", "name": "V", "fields": [{"name": "w", "type": "long"}]}
+    of = landing(
+        format="avro",
+        schema=without,
+        reader_schema=of_value,
+        key={"format": "avro", "schema": stated, "columns": ["k"]},
+    )
+    found = decoded(of, schema, [Record(octets, value=b"\x02")])
+    assert found.table.to_pylist() == [{"k": 17, "v": 5, "w": 1}]
+
+
 def test_a_json_key_is_one_value_whatever_it_tries_to_be() -> None:
     hostile = (
         b'"a"',
