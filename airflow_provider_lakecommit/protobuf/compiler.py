@@ -26,6 +26,7 @@ from pathlib import Path, PurePosixPath
 from google.protobuf import descriptor_pb2
 
 from airflow_provider_lakecommit.exceptions import CompilerError, TableError
+from airflow_provider_lakecommit.protobuf.map_entries import as_entries, compilable
 from airflow_provider_lakecommit.registry.known_files import CONFLUENT, confluent_files
 
 __all__ = ["MOST_TEXT", "DescriptorError", "Imported", "compiled"]
@@ -70,7 +71,7 @@ def _put(folder: str, name: str, text: str) -> None:
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
         raise DescriptorError(f"the schema imports {name!r}, which is no name of a file")
     try:
-        octets = text.encode()
+        octets = compilable(text).encode()
     except UnicodeEncodeError:
         raise DescriptorError("the schema has characters that no text of UTF-8 has") from None
     place = Path(folder, path)
@@ -109,7 +110,9 @@ def _run(folder: str, options: Sequence[str]) -> list[descriptor_pb2.FileDescrip
         ) from None
     if done.returncode:
         raise _error(done.returncode, done.stderr.decode(errors="backslashreplace").replace(f"{folder}/", ""))
-    return list(descriptor_pb2.FileDescriptorSet.FromString(Path(folder, _MADE).read_bytes()).file)
+    files = list(descriptor_pb2.FileDescriptorSet.FromString(Path(folder, _MADE).read_bytes()).file)
+    as_entries(files)
+    return files
 
 
 def _error(code: int, said: str) -> DescriptorError | CompilerError:

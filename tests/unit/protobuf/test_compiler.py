@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.schema_registry.confluent.type import decimal_pb2
 from confluent_kafka.schema_registry.confluent.type.decimal_utils import to_proto_decimal
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, DecimalType, IntegerType, LongType, NestedField, StructType
+from pyiceberg.types import BinaryType, DecimalType, IntegerType, LongType, MapType, NestedField, StringType, StructType
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.exceptions import CompilerError, TableError
@@ -47,6 +47,76 @@ class OneSchema:
 def decoder(registry: OneSchema, *columns: NestedField) -> ProtobufDecoder:
     schema = Schema(*(columns or (NestedField(1, "id", LongType()),)))
     return ProtobufDecoder(schema, FormatOptions(format="protobuf"), registry=registry)
+
+
+WRITTEN_OUT = """
+syntax = "proto3";
+package shop;
+import "shop/item.proto";
+
+message Order {
+  repeated .shop.Order.TagsEntry tags = 1;
+  .shop.Order.Place place = 2;
+  repeated .shop.Order.ItemsEntry items = 3;
+
+  message TagsEntry {
+    option map_entry = true;
+
+    string key = 1;
+    int32 value = 2;
+  }
+  message ItemsEntry {
+    option  map_entry=true ;
+
+    int64 key = 1;
+    .shop.Item value = 2;
+  }
+  message Place {
+    reserved 536870911;
+    int32 key = 1;
+    int32 value = 2;
+    int32 floor = 3;
+  }
+}
+"""
+ITEM_WITH_MAP = """
+syntax = "proto3";
+package shop;
+message Item {
+  repeated .shop.Item.NotesEntry notes = 1;
+  message NotesEntry {
+    option map_entry = true;
+    string key = 1;
+    string value = 2;
+  }
+}
+"""
+
+
+def test_a_map_whose_entries_are_written_out_is_a_map() -> None:
+    written = "message Order { map<string, int32> tags = 1; Place place = 2; map<int64, Item> items = 3; "
+    plain = f'{HEAD} import "shop/item.proto"; {written} message Place {{ int32 key = 1; int32 value = 2; '
+    plain += "int32 floor = 3; reserved 536870911; } }"
+    item = f"{HEAD} message Item {{ map<string, string> notes = 1; }}"
+    files = [
+        compiled(text, (("shop/item.proto", inner),)) for text, inner in ((WRITTEN_OUT, ITEM_WITH_MAP), (plain, item))
+    ]
+    assert [f.package for f in files[0]] == ["shop", "shop"]
+    entries, of_map = [
+        {m.name: (m.options.map_entry, len(m.reserved_range)) for m in made[-1].message_type[0].nested_type}
+        for made in files
+    ]
+    assert entries == of_map == {"TagsEntry": (True, 0), "ItemsEntry": (True, 0), "Place": (False, 1)}
+    assert [m.options.map_entry for m in files[0][0].message_type[0].nested_type] == [True]
+
+
+def test_records_with_maps_whose_entries_are_written_out_land() -> None:
+    tags = MapType(4, StringType(), 5, IntegerType())
+    registry = OneSchema(WRITTEN_OUT, ("shop/item.proto", ITEM_WITH_MAP))
+    made = decoder(registry, NestedField(1, "tags", tags))
+    value = b"\x00\x00\x00\x00\x01\x00" + b"\x0a\x05\x0a\x01a\x10\x03" * 2
+    found = made.decode([value])
+    assert (found.table.to_pylist(), found.rejects) == ([{"tags": [("a", 3)]}], ())
 
 
 def test_what_is_wrong_with_a_text_is_told_without_a_folder() -> None:
