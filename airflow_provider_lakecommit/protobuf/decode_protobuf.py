@@ -5,9 +5,9 @@ Contract: values name their schema and their message (a registry's framing), or 
 states. Each message's values are parsed by columns, by `ptars`. Where that parser refuses a block, or some of its rows
 may be read otherwise by Protobuf's own (:meth:`~airflow_provider_lakecommit.protobuf.fields.MessageColumns.ambiguous`),
 every value of the block is first read and written by that: what it refuses is a reject, and what it writes leaves no
-choice. So the columnar parser, a library of Rust that may panic, decides nothing by itself. Values of
-:data:`LONG` bytes and more are always read by Protobuf's own first: it bounds the depth of what is nested, the columnar
-one does not.
+choice. So are all values of a message of which the rows do not tell (``undecided``). So the columnar parser, a library
+of Rust that may panic, decides nothing by itself. Values of :data:`LONG` bytes and more are always read by Protobuf's
+own first: it bounds the depth of what is nested, the columnar one does not.
 
 Unknown fields, those that the schema has and the table lacks, are counted, or reject the record. Fields that even the
 schema lacks are found only where they reject (``unknown_fields="dead_letter"``).
@@ -141,15 +141,16 @@ class _Parser:
         self, message: Descriptor, columns: MessageColumns, handler: Any, target: pa.Schema, *, strict: bool, whose: str
     ) -> None:
         self._columns, self._handler, self._target = columns, handler, target
-        self._kind: Any = GetMessageClass(read_alike(message))
+        self._kind: Any = GetMessageClass(read_alike(message, strict=strict))
         self._strict, self._whose = strict, whose
+        self._own_first = strict or columns.undecided
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """Every value becomes one row or one reject."""
         return halved(values, self._block)
 
     def _block(self, values: Sequence[bytes]) -> Decoded:
-        rows = None if self._strict or max(map(len, values), default=0) >= LONG else self._parsed(values)
+        rows = None if self._own_first or max(map(len, values), default=0) >= LONG else self._parsed(values)
         if rows is not None and not self._columns.ambiguous(rows):
             return self._decoded(rows)
         written, bad = self._rewritten(values)
@@ -186,7 +187,9 @@ class _Parser:
                 bad[i] = Refusal("not_protobuf", None, f"{self._whose}: {e}")
                 continue
             if self._strict and (numbers := _unknown_numbers(message)):
-                bad[i] = Refusal("unknown_field", None, f"{self._whose} lacks {numbers}")
+                bad[i] = Refusal(
+                    "unknown_field", None, f"{self._whose} lacks {numbers}, or it is a group or an extension"
+                )
                 continue
             # What proto2 requires may be missing: whether a column may be null is the table's to say.
             written.append(message.SerializePartialToString(deterministic=True))

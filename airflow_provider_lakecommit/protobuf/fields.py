@@ -15,9 +15,9 @@ Failure story: columns that cannot be filled are said in ``wrong``, all together
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,16 @@ from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.reading import Convert
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
+from airflow_provider_lakecommit.protobuf.arrays import (
+    Bits,
+    Read,
+    child,
+    entries_there_twice,
+    joined,
+    list_reader,
+    map_reader,
+    there,
+)
 from airflow_provider_lakecommit.protobuf.known_messages import WRAPPERS, known_message
 from airflow_provider_lakecommit.protobuf.scalars import scalar_convert, type_name
 from airflow_provider_lakecommit.protobuf.wire_file import BYTES, WireFile, wire_name
@@ -38,8 +48,6 @@ __all__ = ["MessageColumns", "UnknownField", "required_missing"]
 
 F = FieldDescriptor
 _LENGTH_DELIMITED = (F.TYPE_STRING, F.TYPE_BYTES, F.TYPE_MESSAGE)
-Read = Callable[[pa.Array], pa.Array]
-Bits = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(slots=True)
@@ -87,9 +95,13 @@ class MessageColumns:
         self._unknown = [f for f in message.fields if f.name not in names and _declared_unknown(f, self.wire, d)]
         d.above.pop()
         self._at = at
-        self._oneofs = [
-            [wire_name(f.number) for f in oneof.fields] for oneof in message.oneofs if len(oneof.fields) > 1
-        ]
+        choices = [oneof.fields for oneof in message.oneofs if len(oneof.fields) > 1]
+        self._oneofs = [[wire_name(f.number) for f in fields if f.type != F.TYPE_GROUP] for fields in choices]
+        below = (value.below for value in self.values)
+        self.undecided: bool = any(f.type == F.TYPE_GROUP for fields in choices for f in fields) or any(
+            columns.undecided for columns in below if columns is not None
+        )
+        """May a group be there in place of another member of a ``oneof``? No group is seen in the columns."""
 
     @classmethod
     def of(
@@ -105,15 +117,14 @@ class MessageColumns:
 
         :raises Refusal: a value that a column cannot take
         """
-        return [_nulls(v, rows) if v.wire is None else v.read(_child(rows, v.wire)) for v in self.values]
+        return [_nulls(v, rows) if v.wire is None else v.read(child(rows, v.wire)) for v in self.values]
 
     def ambiguous(self, rows: pa.StructArray) -> bool:
         """Are there rows that Protobuf's own parser may read otherwise?"""
         for members in self._oneofs:
-            there = np.array([_there(rows, name) for name in members])
-            if (there.sum(axis=0) > 1).any():
+            if (np.array([there(rows, name) for name in members]).sum(axis=0) > 1).any():
                 return True
-        return any(_ambiguous(value, _child(rows, value.wire)) for value in self.values if value.wire is not None)
+        return any(_ambiguous(value, child(rows, value.wire)) for value in self.values if value.wire is not None)
 
     def unknown(self, rows: pa.StructArray, *, of_records: bool = True) -> Iterator[UnknownField]:
         """The fields that the table lacks and that some of these rows have.
@@ -121,12 +132,12 @@ class MessageColumns:
         :param of_records: is each row one record?
         """
         for f in self._unknown:
-            has = _has(rows, f)
+            has = there(rows, wire_name(f.number))
             if has.any():
                 yield UnknownField(f"{self._at}{f.name}", has, of_records)
         for value in self.values:
             if value.below is not None and value.wire is not None:
-                array = _child(rows, value.wire)
+                array = child(rows, value.wire)
                 alone = of_records and pa.types.is_struct(array.type)
                 yield from value.below.unknown(_within(value, array), of_records=alone)
 
@@ -145,7 +156,7 @@ class MessageColumns:
                 return _absent(column, path)
             read, below = _declared(found, kind.element_field, f"{path}.element", d, self.wire, repeated=True)
             target = arrow_field(column).type
-            return _Value(column=column, path=path, wire=name, read=_list_reader(read, target), below=below)
+            return _Value(column=column, path=path, wire=name, read=list_reader(read, target), below=below)
         read, below = _declared(found, column, path, d, self.wire)
         return _Value(column=column, path=path, wire=name, read=read, below=below)
 
@@ -159,7 +170,7 @@ class MessageColumns:
         key, _ = _declared(fields["key"], kind.key_field, f"{path}.key", d, entry, optional=True)
         value, below = _declared(fields["value"], kind.value_field, f"{path}.value", d, entry, optional=True)
         d.file.add(self.wire, found.number, F.TYPE_MESSAGE, repeated=True, of=entry)
-        read = _map_reader(key, value, arrow_field(column).type)
+        read = map_reader(key, value, arrow_field(column).type)
         return _Value(column=column, path=path, wire=wire_name(found.number), read=read, below=below, entries=True)
 
 
@@ -179,7 +190,8 @@ def _declared(
 ) -> tuple[Read, MessageColumns | None]:
     """Declare a field that a column wants, and say how one value of it is read.
 
-    :param optional: can it be told apart whether it is there? By default as the schema says.
+    :param optional: can it be told apart whether it is there? By default as the schema says; of what is in an entry of
+        a map always, where a message that is not there is an empty one.
     """
     kind, target = column.field_type, arrow_field(column).type
     told = optional if optional is not None else found.has_presence
@@ -191,14 +203,15 @@ def _declared(
         d.file.add(message, found.number, found.type, repeated=repeated, optional=told)
         return _reader(convert, target, path), None
     if (known := known_message(found.message_type, kind)) is not None:
+        read = _reader(known.convert, target, path)
+        if not known.fields:
+            d.file.add(message, found.number, BYTES, repeated=True)
+            return read if repeated else _of_pieces(read, b"" if optional else None), None
         inner = d.file.message()
         for number, type_ in known.fields.items():
             d.file.add(inner, number, type_)
-        if known.fields:
-            d.file.add(message, found.number, F.TYPE_MESSAGE, repeated=repeated, of=inner)
-        else:
-            d.file.add(message, found.number, BYTES, repeated=repeated, optional=True)
-        return _reader(known.convert, target, path), None
+        d.file.add(message, found.number, F.TYPE_MESSAGE, repeated=repeated, of=inner)
+        return read, None
     if found.message_type.full_name in WRAPPERS:
         return _wrapper(found, column, path, d, message, repeated)
     endless = found.message_type in d.above
@@ -220,10 +233,14 @@ def _wrapper(
     d.file.add(message, found.number, F.TYPE_MESSAGE, repeated=repeated, of=inner)
 
     def of_wrapper(array: pa.Array) -> pa.Array:
-        values = _child(array, wire_name(value.number))
+        values = child(array, wire_name(value.number))
         return read(pc.if_else(array.is_valid(), values, pa.scalar(None, values.type)))
 
     return of_wrapper, None
+
+
+def _of_pieces(read: Read, absent: bytes | None) -> Read:
+    return lambda array: read(joined(array, absent=absent))
 
 
 def _reader(convert: Convert, target: pa.DataType, path: str) -> Read:
@@ -241,43 +258,18 @@ def _unread(array: pa.Array, target: pa.DataType) -> pa.Array:
     raise ValueError(f"{array.type} is no {target}")
 
 
-def _list_reader(read: Read, target: pa.DataType) -> Read:
-    def of_list(array: pa.Array) -> pa.Array:
-        elements = read(array.values)
-        return pa.ListArray.from_arrays(array.offsets, elements, type=target)
-
-    return of_list
-
-
 def _struct_reader(below: MessageColumns, target: pa.DataType) -> Read:
     def of_struct(array: pa.Array) -> pa.Array:
-        there = array.is_valid() if array.null_count else None
+        present = array.is_valid() if array.null_count else None
         parts = below.arrays(array)
         for value, part in zip(below.values, parts, strict=True):
-            missing = part.is_null() if there is None else pc.and_(part.is_null(), there)
+            missing = part.is_null() if present is None else pc.and_(part.is_null(), present)
             if value.column.required and part.null_count and pc.any(missing).as_py():
                 raise Refusal("missing_required", value.path, f"required column {value.path} is missing or null")
-        mask = None if there is None else pc.invert(there)
+        mask = None if present is None else pc.invert(present)
         return pa.StructArray.from_arrays(parts, fields=list(target), mask=mask)
 
     return of_struct
-
-
-def _map_reader(key: Read, value: Read, target: pa.DataType) -> Read:
-    def of_map(array: pa.Array) -> pa.Array:
-        entries = array.values
-        keys, values = (_filled(_child(entries, wire_name(n))) for n in (1, 2))
-        return pa.MapArray.from_arrays(array.offsets, key(keys), value(values), type=target)
-
-    return of_map
-
-
-def _filled(array: pa.Array) -> pa.Array:
-    """A key or value that an entry leaves out is the default of its type; one that is a message is there always."""
-    if not array.null_count or pa.types.is_struct(array.type):
-        return array
-    empty: Any = "" if pa.types.is_string(array.type) else b"" if pa.types.is_binary(array.type) else False
-    return array.fill_null(pa.scalar(empty).cast(array.type))
 
 
 def _nulls(value: _Value, rows: pa.StructArray) -> pa.Array:
@@ -287,42 +279,16 @@ def _nulls(value: _Value, rows: pa.StructArray) -> pa.Array:
     return pa.nulls(len(rows), target)
 
 
-def _child(rows: pa.StructArray, name: str) -> pa.Array:
-    return rows.field(rows.type.get_field_index(name))
-
-
 def _within(value: _Value, array: pa.Array) -> pa.StructArray:
     """The messages of a column, through its list or map."""
     if pa.types.is_list(array.type):
         array = array.values
-    return _child(array, wire_name(2)) if value.entries else array
-
-
-def _there(rows: pa.StructArray, name: str) -> Bits:
-    """Which of the messages have this field, if they are there themselves."""
-    there: Bits = pc.and_(_child(rows, name).is_valid(), rows.is_valid()).to_numpy(zero_copy_only=False)
-    return there
-
-
-def _has(rows: pa.StructArray, f: FieldDescriptor) -> Bits:
-    name = wire_name(f.number)
-    if not f.is_repeated:
-        return _there(rows, name)
-    lengths = pc.list_value_length(_child(rows, name)).fill_null(0).to_numpy(zero_copy_only=False)
-    there: Bits = (lengths > 0) & rows.is_valid().to_numpy(zero_copy_only=False)
-    return there
+    return child(array, wire_name(2)) if value.entries else array
 
 
 def _ambiguous(value: _Value, array: pa.Array) -> bool:
-    if value.entries:
-        entries = array.values
-        keys, content = _filled(_child(entries, wire_name(1))), _child(entries, wire_name(2))
-        if pa.types.is_struct(content.type) and content.null_count:
-            return True
-        codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        places = pc.list_parent_indices(array).to_numpy() * (len(codes) + 1) + codes
-        if len(np.unique(places)) != len(places):
-            return True
+    if value.entries and entries_there_twice(array):
+        return True
     return value.below is not None and value.below.ambiguous(_within(value, array))
 
 

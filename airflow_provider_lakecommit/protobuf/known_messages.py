@@ -54,7 +54,9 @@ _DURATION_SECONDS = 315_576_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownMessage:
-    """How it is read: ``fields`` are those that the parser is told of, by number; none of them: as its bytes."""
+    """How it is read: ``fields`` are those that the parser is told of, by number; none of them: as its bytes, all
+    pieces of it behind each other.
+    """
 
     convert: Convert
     fields: Mapping[int, int]

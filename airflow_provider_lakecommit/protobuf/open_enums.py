@@ -3,7 +3,8 @@
 
 Contract: pure. :func:`read_alike` gives the message that Protobuf's own parser is asked to read in place of one with
 closed enums (all of proto2): of such an enum it puts a number without a name aside, out of its order. In the other
-message these are plain numbers: the same bytes, and each stays where it stands, whichever parser reads it.
+message these are plain numbers: the same bytes, and each stays where it stands, whichever parser reads it. Where fields
+that a table lacks are looked for, groups and extensions are none of the other message's fields, so that they are found.
 """
 
 from __future__ import annotations
@@ -17,17 +18,22 @@ from google.protobuf.descriptor_pool import DescriptorPool
 __all__ = ["read_alike"]
 
 
-def read_alike(message: Descriptor) -> Descriptor:
-    """The message with plain numbers for closed enums; the same one if there are none."""
+def read_alike(message: Descriptor, *, strict: bool = False) -> Descriptor:
+    """The message with plain numbers for closed enums; the same one if nothing is to change.
+
+    :param strict: groups and extensions, which no column holds, are to be fields that it lacks
+    """
     fields = (f for each in (message, *_within(message)) for f in each.fields)
-    if not any(f.type == FieldDescriptor.TYPE_ENUM and f.enum_type.is_closed for f in fields):
+    if not strict and not any(_closed(f) for f in fields):
         return message
     pool = DescriptorPool()
     for file in _files(message.file, set()):
         copied = FileDescriptorProto()
         file.CopyToProto(copied)
         for each in copied.message_type:
-            _open(each, file.pool)
+            _changed(each, file.message_types_by_name[each.name], strict)
+        if strict:
+            copied.ClearField("extension")
         pool.Add(copied)
     return pool.FindMessageTypeByName(message.full_name)
 
@@ -53,11 +59,25 @@ def _files(file: FileDescriptor, seen: set[str]) -> Iterator[FileDescriptor]:
         yield file
 
 
-def _open(message: DescriptorProto, pool: DescriptorPool) -> None:
+def _closed(field: FieldDescriptor) -> bool:
+    return field.type == FieldDescriptor.TYPE_ENUM and bool(field.enum_type.is_closed)
+
+
+def _changed(message: DescriptorProto, of: Descriptor, strict: bool) -> None:
     for field in message.field:
-        if field.type == FieldDescriptorProto.TYPE_ENUM and pool.FindEnumTypeByName(field.type_name[1:]).is_closed:
+        original = of.fields_by_number[field.number]
+        if _closed(original):
             field.type = FieldDescriptorProto.TYPE_INT32
-            field.ClearField("type_name")
-            field.ClearField("default_value")
+        elif strict and original.type == FieldDescriptor.TYPE_GROUP:
+            # Of another form than a group on the wire: so whatever is there is aside.
+            field.type = FieldDescriptorProto.TYPE_BYTES
+            if field.options.HasField("features"):
+                field.options.features.ClearField("message_encoding")
+        else:
+            continue
+        field.ClearField("type_name")
+        field.ClearField("default_value")
+    if strict:
+        message.ClearField("extension")
     for inner in message.nested_type:
-        _open(inner, pool)
+        _changed(inner, of.nested_types_by_name[inner.name], strict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -385,7 +386,84 @@ def test_fields_that_the_table_lacks_are_counted_by_path_or_reject() -> None:
     assert counted.ignored == Counter({"more": 1, "c.n": 1, "l.element.n": 2, "m.value.n": 1})
     strict = decoder(text, *columns, unknown_fields="dead_letter").decode(values)
     assert [(r.index, r.kind) for r in strict.rejects] == [(0, "unknown_field"), (2, "unknown_field")]
-    assert strict.rejects[1].reason == "message shop.Order lacks the field 100"
+    assert strict.rejects[1].reason == "message shop.Order lacks the field 100, or it is a group or an extension"
+
+
+PARTS = """
+syntax = "proto3";
+import "google/protobuf/struct.proto";
+message M {
+  google.protobuf.Struct s = 1;
+  google.protobuf.ListValue l = 2;
+  map<string, google.protobuf.Value> m = 3;
+  oneof choice { google.protobuf.Value a = 4; int32 b = 5; }
+}
+"""
+
+
+def test_json_that_comes_in_parts_is_merged_as_protobuf_merges_it() -> None:
+    kind = GetMessageClass(message_named(file_of(PARTS), ""))
+    parts = [kind(), kind(), kind(), kind()]
+    parts[0].s.update({"x": 1, "y": "old"})
+    parts[1].s.update({"y": "new", "z": None})
+    parts[0].l.extend([1, "a"])
+    parts[1].l.append(True)
+    parts[0].a.string_value = "lost"
+    parts[1].b = 3
+    parts[2].a.string_value = "kept"
+    values = [b"".join(p.SerializeToString() for p in parts[:n]) for n in range(5)]
+    # An entry without its value, and one with its value twice.
+    values += [b"\x1a\x03\x0a\x01k", b"\x1a\x0c\x0a\x01k\x12\x02\x20\x01\x12\x03\x1a\x01v"]
+    text = StringType()
+    schema = Schema(
+        NestedField(1, "s", text),
+        NestedField(2, "l", text),
+        NestedField(3, "m", MapType(6, text, 7, text)),
+        NestedField(4, "a", text),
+        NestedField(5, "b", IntegerType()),
+    )
+    found = ProtobufDecoder(schema, FormatOptions(format="protobuf", schema=PARTS)).decode(values)
+    assert found.rejects == ()
+    rows = found.table.to_pylist()
+    merged = '{"x":1.0,"y":"new","z":null}'
+    assert [row["s"] for row in rows] == [None, '{"x":1.0,"y":"old"}', merged, merged, merged, None, None]
+    assert [row["l"] for row in rows][:3] == [None, '[1.0,"a"]', '[1.0,"a",true]']
+    assert [(row["a"], row["b"]) for row in rows][:4] == [(None, None), ('"lost"', None), (None, 3), ('"kept"', None)]
+    assert [row["m"] for row in rows][4:] == [[], [("k", "null")], [("k", '"v"')]]
+
+
+CHOICE_OF_GROUPS = [
+    'syntax = "proto2"; message M { oneof c { int32 a = 1; group Old = 2 { optional int32 z = 1; } } '
+    "optional int32 last = 3; optional M within = 4; }",
+    'edition = "2023"; message Old { int32 z = 1; } message M { oneof c { int32 a = 1; '
+    "Old old = 2 [features.message_encoding = DELIMITED]; } int32 last = 3; M within = 4; }",
+]
+
+
+@pytest.mark.parametrize("schema", CHOICE_OF_GROUPS)
+def test_a_group_that_was_written_last_is_there_in_place_of_another_member(schema: str) -> None:
+    a, group, last = b"\x08\x05", b"\x13\x08\x07\x14", b"\x18\x09"
+    within = b"\x22\x06" + a + group
+    columns = (NestedField(1, "a", IntegerType()), NestedField(2, "last", IntegerType()))
+    options = FormatOptions(format="protobuf", schema=schema, message="M")
+    found = ProtobufDecoder(Schema(*columns), options).decode([a + group, group + a, a + last, group + last])
+    assert found.rejects == ()
+    assert [row["a"] for row in found.table.to_pylist()] == [None, 5, 5, None]
+    strict = ProtobufDecoder(Schema(*columns), replace(options, unknown_fields="dead_letter"))
+    found = strict.decode([a + last, group + last, within])
+    assert [(r.index, r.kind) for r in found.rejects] == [(1, "unknown_field"), (2, "unknown_field")]
+
+
+def test_an_extension_is_a_field_that_the_table_lacks() -> None:
+    schema = (
+        'syntax = "proto2"; message M { optional int32 a = 1; extensions 100 to 110; '
+        "extend M { optional int32 inner = 101; } } extend M { optional int32 outer = 100; }"
+    )
+    options = FormatOptions(format="protobuf", schema=schema, unknown_fields="dead_letter")
+    made = ProtobufDecoder(Schema(NestedField(1, "a", IntegerType())), options)
+    found = made.decode([b"\x08\x05", b"\x08\x05\xa0\x06\x01", b"\x08\x05\xa8\x06\x01"])
+    assert [(r.index, r.kind) for r in found.rejects] == [(1, "unknown_field"), (2, "unknown_field")]
+    assert "the field 101" in found.rejects[1].reason
 
 
 def test_of_proto2_what_is_not_there_is_null_and_a_group_is_told() -> None:
