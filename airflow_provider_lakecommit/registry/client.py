@@ -75,7 +75,7 @@ class SchemaRegistry:
             if (kept := self._kept.get(key)) is not None:
                 self._kept.move_to_end(key)
                 return kept
-        found = self._complete(key, self._asked(told(key), lambda: self._fetched(key)), ())
+        found = self._complete(key, self._asked(told(key), lambda: self._fetched(key)), {})
         with self._lock:
             self._kept[key] = found
             while len(self._kept) > MOST_KEPT:
@@ -92,7 +92,7 @@ class SchemaRegistry:
         # The client keeps what was newest for as long as it lives.
         self._client.clear_latest_caches()  # type: ignore[no-untyped-call]
         found = self._asked(f"subject {subject}", lambda: self._client.get_latest_version(subject))
-        return self._complete(_number(found.schema_id), found.schema, ())
+        return self._complete(_number(found.schema_id), found.schema, {})
 
     def ids(self, subject: str) -> tuple[int, ...]:
         """The schema ids of a subject, oldest first.
@@ -113,18 +113,29 @@ class SchemaRegistry:
         # By the client's cache, an answer for a subject stands for all.
         return self._client.get_schema_by_guid(str(key)) if isinstance(key, UUID) else self._client.get_schema(key)
 
-    def _complete(self, key: SchemaKey, schema: Schema, above: tuple[str, ...]) -> RegisteredSchema:
-        """With what it imports."""
+    def _complete(
+        self, key: SchemaKey, schema: Schema, known: dict[tuple[str, int], RegisteredSchema | None]
+    ) -> RegisteredSchema:
+        """With what it imports.
+
+        :param known: what was found of other imports of the same schema; ``None`` for those on the way to this one
+        """
         if not isinstance(schema.schema_str, str):
             raise self._odd(told(key), "it has no text")
         references = []
         for reference in schema.references or ():
             name, subject, version = reference.name, reference.subject, reference.version
             what = f"subject {subject}, version {version}, which {told(key)} imports as {name}"
-            if name is None or subject is None or version is None or len(above) > DEEPEST:
-                raise self._odd(told(key), "what it imports is not named, or imports itself")
-            found = self._asked(what, partial(self._client.get_version, subject, version))
-            references.append((name, self._complete(_number(found.schema_id), found.schema, (*above, name))))
+            if name is None or subject is None or version is None or list(known.values()).count(None) > DEEPEST:
+                raise self._odd(told(key), f"what it imports is not named, or more than {DEEPEST} deep")
+            place = subject, version
+            if place not in known:
+                known[place] = None
+                found = self._asked(what, partial(self._client.get_version, subject, version))
+                known[place] = self._complete(_number(found.schema_id), found.schema, known)
+            if (one := known[place]) is None:
+                raise self._odd(told(key), "what it imports imports itself")
+            references.append((name, one))
         return RegisteredSchema(
             key=key, kind=schema.schema_type or "AVRO", text=schema.schema_str, references=tuple(references)
         )

@@ -41,12 +41,15 @@ class RegisteredSchema:
 
     def imported(self) -> Iterator[tuple[str, RegisteredSchema]]:
         """All that it imports, directly and through others, each once, before what imports it."""
-        seen: set[str] = set()
+        yield from self._not_in(set())
+
+    def _not_in(self, seen: set[str]) -> Iterator[tuple[str, RegisteredSchema]]:
+        # What many import is walked through once: ways to it may be more than anybody can walk.
         for name, schema in self.references:
-            for each, inner in (*schema.imported(), (name, schema)):
-                if each not in seen:
-                    seen.add(each)
-                    yield each, inner
+            if name not in seen:
+                seen.add(name)
+                yield from schema._not_in(seen)
+                yield name, schema
 
 
 class SchemaSource(Protocol):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from base64 import b64decode
 from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -59,6 +60,17 @@ class TestSchemas:
         item = {"name": "Item", "subject": "item", "version": 1}
         found = connected(fake).schema(fake.register("order", ORDER, references=[item, money]))
         assert [name for name, _ in found.imported()] == ["Money", "Item"]
+
+    def test_what_many_import_is_fetched_and_told_once(self, fake: FakeRegistry) -> None:
+        # Each imports all before it: there are more ways to the first than anybody can walk.
+        references: list[dict[str, Any]] = []
+        for n in range(24):
+            number = fake.register(f"part{n}", {**ORDER, "name": f"Part{n}"}, references=references)
+            references.append({"name": f"Part{n}", "subject": f"part{n}", "version": 1})
+        found = connected(fake).schema(number)
+        assert [name for name, _ in found.imported()] == [f"Part{n}" for n in range(23)]
+        inner = dict(found.references)
+        assert all(dict(inner["Part22"].references)[f"Part{n}"] is inner[f"Part{n}"] for n in range(22))
 
     def test_what_it_imports_is_gone(self, fake: FakeRegistry) -> None:
         lost = {"name": "Money", "subject": "money", "version": 3}
