@@ -4,17 +4,17 @@
 A number with 39 or more digits behind its point than its column keeps (``1e-60``) makes the parser look up a power of
 ten beyond the end of its table; what it finds there can be zero, and then so is the number. Contract: :func:`too_fine`
 tells of parsed rows which decimal is such a number, by the texts of the records that have a zero; a block without one
-costs a comparison for each decimal.
+costs a comparison for each decimal, one with zeros a look through its texts, however many columns have them.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,7 +24,7 @@ __all__ = ["too_fine", "with_decimals"]
 
 _LEAST = 39
 # An exponent of 20 or more, or 20 digits written: one of them it takes to have 39 digits behind the point.
-_SUSPECT = re.compile(rb"[eE]-0*(?:[2-9][0-9]|[0-9]{3,})[\s,}\]\"]|\.[0-9]{20}")
+_SUSPECT = r"""[eE]-0*([2-9][0-9]|[0-9]{3,})[\s,}\]"]|\.[0-9]{20}"""
 
 
 def with_decimals(columns: Sequence[Column]) -> tuple[Column, ...]:
@@ -34,11 +34,14 @@ def with_decimals(columns: Sequence[Column]) -> tuple[Column, ...]:
 
 def too_fine(columns: Sequence[Column], rows: pa.StructArray, values: Sequence[bytes]) -> str | None:
     """The path of one of the columns in which a value has a number with too many digits behind its point."""
+    zeros = np.zeros(len(values), bool)
     for column in columns:
-        for i in _zeros(column, rows.field(rows.type.get_field_index(column.name))):
-            if _SUSPECT.search(values[i]) and (path := next(_below([column], _record(values[i])), None)):
-                return path
-    return None
+        zeros |= _zeros(column, rows.field(rows.type.get_field_index(column.name)))
+    if not zeros.any():
+        return None
+    suspect = pc.match_substring_regex(pa.array(values, pa.binary()), _SUSPECT).to_numpy(zero_copy_only=False)
+    found = (next(_below(columns, _record(values[i])), None) for i in np.flatnonzero(zeros & suspect))
+    return next(filter(None, found), None)
 
 
 def _record(value: bytes) -> dict[str, Any]:
@@ -51,11 +54,11 @@ def _record(value: bytes) -> dict[str, Any]:
         return {}
 
 
-def _zeros(column: Column, array: pa.Array) -> Iterable[int]:
-    """Places of rows in which the column has a zero; all of them if one is somewhere below it."""
+def _zeros(column: Column, array: pa.Array) -> Any:
+    """In which rows the column has a zero; in all of them if one is somewhere below it."""
     if not column.children:
-        return map(int, pc.indices_nonzero(pc.equal(array, pa.scalar(0, array.type))).to_numpy())
-    return range(len(array)) if _holds_zero(array) else ()
+        return pc.equal(array, pa.scalar(0, array.type)).fill_null(False).to_numpy(zero_copy_only=False)
+    return _holds_zero(array)
 
 
 def _holds_zero(array: pa.Array) -> bool:
