@@ -169,6 +169,24 @@ def test_columns_are_made_of_what_has_a_value() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"type": "bytes", "precision": 5, "scale": 2046},
+        {"type": "bytes", "precision": 5, "scale": -2},
+        {"type": "bytes", "precision": 0},
+        {**FIXED, "size": 2, "precision": 9},
+    ],
+)
+@pytest.mark.parametrize("within", [lambda kind: kind, lambda kind: ["null", kind]])
+def test_a_decimal_that_can_be_none_is_read_as_its_bytes(odd: dict[str, Any], within: Any) -> None:
+    schema = record(("a", "long"), ("f", within({**odd, "logicalType": "decimal"})))
+    plain = record(("a", "long"), ("f", within(odd)))
+    value = b"xy" if not isinstance(plain["fields"][1]["type"], list) else (1, b"xy")
+    found = read(schema, OWN[:2], encoded(plain, {"a": 7, "f": value}))
+    assert (found.rejects, found.table.to_pylist()) == ((), [{"a": 7, "f": b"xy"}])
+
+
 def _counted(*counts: int) -> bytes:
     """Blocks of so many items of no bytes."""
     return b"".join(encoded("long", count) for count in (*counts, 0))
