@@ -62,6 +62,7 @@ from airflow_provider_lakecommit.avro.scalars import Reader, Scalar, raw_of
 from airflow_provider_lakecommit.avro.writer import WriterField, WriterType
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.connect_times import unread
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_reading
 from airflow_provider_lakecommit.formats.rules import ColumnRules
@@ -272,9 +273,9 @@ class Resolver:
         if written.logical is not None:
             raise unfit
         if written.kind in ("int", "long"):
-            if stated is None or (not stated.startswith("epoch_") and not stated.endswith("_of_day")):
-                raise _UnfitError(f"{unfit} without a logical type; say by `timestamps` how times are written")
-            return _Plan(_timed(kind, stated))
+            if (why := unread(written.meaning, stated)) is not None:
+                raise _UnfitError(f"{unfit} {why}")
+            return _Plan(_timed(kind, stated or ""))
         if written.kind == "string" and (stated is None or stated == "iso8601" or "%" in stated):
             read = time_reading(kind, stated or "iso8601").convert
             assert read is not None

@@ -42,8 +42,8 @@ class WriterType:
 
     ``logical`` is its logical type, if it is one that Avro knows and that stands where it may. ``parts`` are the
     branches of a union, the items of an array, the values of a map. ``shared`` is the short name of a type of a union
-    that it has in common with another one. ``depth`` is how many types are within types. By ``walk`` one gets behind a
-    value.
+    that it has in common with another one. ``meaning`` is what Kafka Connect calls the values of a number that has no
+    logical type. ``depth`` is how many types are within types. By ``walk`` one gets behind a value.
     """
 
     kind: str
@@ -58,6 +58,7 @@ class WriterType:
     least: int = 0
     shared: str = ""
     full: str = ""
+    meaning: str = ""
     depth: int = field(init=False, repr=False, compare=False)
     walk: Walk | None = field(init=False, repr=False, compare=False)
 
@@ -213,6 +214,7 @@ def _scalar(kind: str, stated: Mapping[str, Any]) -> WriterType:
         scale=int(stated.get("scale", 0)) if exact else 0,
         size=size,
         symbols=_symbols(stated["symbols"]) if kind == "enum" else (),
+        meaning=str(stated.get("connect.name", "")) if kind in ("int", "long") and logical is None else "",
         least=1 if kind == "enum" else size if kind == "fixed" else _LEAST[kind],
     )
 

@@ -345,6 +345,63 @@ def test_a_schema_that_contradicts_the_columns_costs_the_records_that_bring_it()
     assert "which `timestamps: {seen: epoch_nanos}` reads, not epoch_micros" in reasons
 
 
+DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
+MICROS = {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "stated", "value", "rules", "told"),
+    [
+        ({"list": "decimal(9, 2)"}, {"type": "array", "items": DECIMAL}, [digits(150)], {"x.element": "base64"}, None),
+        (
+            {"list": "decimal(9, 3)"},
+            {"type": "array", "items": DECIMAL},
+            [digits(150)],
+            {"x.element": "base64"},
+            "column x.element has 3 digits behind the point, and 2 by the schema of the record",
+        ),
+        (
+            {"list": "timestamp"},
+            {"type": "array", "items": MICROS},
+            [1_000_000],
+            {"x.element": "epoch_millis"},
+            "`timestamps: {x.element: epoch_micros}` reads, not epoch_millis",
+        ),
+        (
+            {"struct": [{"name": "at", "type": "timestamp"}]},
+            {"type": "struct", "fields": [{**MICROS, "field": "at"}]},
+            {"at": 1_000_000},
+            {"x.at": "epoch_millis"},
+            "`timestamps: {x.at: epoch_micros}` reads, not epoch_millis",
+        ),
+        (
+            {"map": {"key": "string", "value": "timestamp"}},
+            {"type": "map", "keys": {"type": "string"}, "values": MICROS},
+            {"a": 1_000_000},
+            {"x.value": "epoch_millis"},
+            "`timestamps: {x.value: epoch_micros}` reads, not epoch_millis",
+        ),
+        ("binary", {"type": "bytes"}, "abcd", {"x": "base64"}, None),
+        ("binary", {"type": "bytes"}, "abcd", {"x": "hex"}, "`encodings: {x: base64}` reads, not hex"),
+        ("binary", {"type": "string"}, "abcd", {"x": "hex"}, None),
+    ],
+)
+def test_a_schema_is_held_against_columns_on_every_level_and_against_how_bytes_are_read(
+    kind: Any, stated: dict[str, Any], value: Any, rules: dict[str, str], told: str | None
+) -> None:
+    schema = connect_schema()
+    for image in schema["fields"][:2]:
+        image["fields"] = [image["fields"][0], {**stated, "field": "x"}]
+    times = {path: rule for path, rule in rules.items() if rule.startswith("epoch")}
+    octets = {path: rule for path, rule in rules.items() if path not in times}
+    landing = Landing(name="a", topics="a", table="s.t", unwrap="debezium", timestamps=times, encodings=octets)
+    decoder = block_decoder(landing, {"s.t": schema_of([{"name": "id", "type": "long"}, {"name": "x", "type": kind}])})
+    block = decoder.decode([compact({"schema": schema, "payload": change("c", None, {"id": 1, "x": value})})])
+    decoder.close()
+    assert [r.kind for r in block.rejects] == ([] if told is None else ["wrong_schema"])
+    assert all((told or "") in r.reason for r in block.rejects)
+
+
 def test_sql_may_stand_behind_an_envelope() -> None:
     record = [*ROW, *CHANGE]
     block = unwrapped(

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What whole numbers mean as times where Kafka Connect, or Debezium within it, has written a record with its schema.
+
+Contract: names of the meanings, as such a schema states them in ``name`` (JSON) or ``connect.name`` (Avro), with the
+rule of ``timestamps`` that reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["RULE_OF", "unread"]
+
+RULE_OF: Mapping[str, str] = {
+    "io.debezium.time.Timestamp": "epoch_millis",
+    "io.debezium.time.MicroTimestamp": "epoch_micros",
+    "io.debezium.time.NanoTimestamp": "epoch_nanos",
+    "org.apache.kafka.connect.data.Timestamp": "epoch_millis",
+    "io.debezium.time.Date": "epoch_days",
+    "org.apache.kafka.connect.data.Date": "epoch_days",
+    "io.debezium.time.Time": "millis_of_day",
+    "io.debezium.time.MicroTime": "micros_of_day",
+    "io.debezium.time.NanoTime": "nanos_of_day",
+    "org.apache.kafka.connect.data.Time": "millis_of_day",
+}
+
+
+def unread(meaning: str, stated: str | None) -> str | None:
+    """Why numbers are no times of a column, ``None`` if they are.
+
+    :param meaning: what their schema calls them, if it does
+    :param stated: the rule of the column, if there is one
+    """
+    rule = RULE_OF.get(meaning)
+    if stated is None or (not stated.startswith("epoch_") and not stated.endswith("_of_day")):
+        known = f" ({meaning} is {rule})" if rule else ""
+        return f"without a logical type; say by `timestamps` how times are written{known}"
+    if rule not in (None, stated):
+        return f"of {meaning}, which {rule} reads; `timestamps` says {stated}"
+    return None
