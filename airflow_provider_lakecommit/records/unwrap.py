@@ -49,7 +49,7 @@ _TELLING = ("op", "ddl", "status")
 class UnwrapDecoder:
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of a table whose rows are in envelopes.
 
-    :param make: the format's decoder for a schema; the one that it makes is closed with this one
+    :param make: the format's decoder for a schema; those that it makes are closed with this one
     :param schema: the columns that are filled from the records
     :param columns: those of them that are filled from the envelope, with their paths; others are not looked at
     :raises TableError: a column of the envelope has no type that it can have, or nothing is left for the row
@@ -67,15 +67,9 @@ class UnwrapDecoder:
             raise TableError("unwrap: the table has no column of the row itself")
         self._wraps = options.format == "json"
         self._schemas = EnvelopeSchemas(self._row, options)
-        fields = [*self._envelope(there)]
-        if self._wraps:
-            fields.append(_optional(PAYLOAD, StructType(*fields)))
-        told = replace(
-            options,
-            timestamps=dict(self._moved({**self._units(there), **options.timestamps})),
-            encodings=dict(self._moved(options.encodings)),
-        )
-        self._decoder = make(assign_fresh_schema_ids(Schema(*fields)), told)
+        self._there, self._options, self._make = there, options, make
+        self._decoder = self._reading((_BEFORE, _AFTER))
+        self._of_after: Decoder | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -92,22 +86,63 @@ class UnwrapDecoder:
 
     def _decoded(self, values: Sequence[bytes]) -> Decoded:
         found = self._decoder.decode(values)
+        decoded = self._row_of_each(found, len(values))
+        again = [r.index for r in found.rejects if self._image_and_name(r.column or "")[0] == _BEFORE]
+        return self._by_after(decoded, values, again) if again else decoded
+
+    def _row_of_each(self, found: Decoded, values: int) -> Decoded:
         made = self._unwrapped(found.table)
-        places = range(len(values)) if found.records is None else found.records
+        places = range(values) if found.records is None else found.records
         rejects = [replace(reject, column=self._column_of(reject.column)) for reject in found.rejects]
         return replace(put_back(made, places, rejects), ignored=self._ignored(found.ignored))
 
+    def _by_after(self, decoded: Decoded, values: Sequence[bytes], again: Sequence[int]) -> Decoded:
+        """With the rows of changes that were refused for what is in ``before``, where the row is ``after``: what a row
+        was is not to keep out what it became. What is no row by that either keeps its first reason, unless ``after`` is
+        refused too.
+        """
+        if self._of_after is None:
+            self._of_after = self._reading((_AFTER,))
+        found = self._row_of_each(self._of_after.decode([values[i] for i in again]), len(again))
+        found = put_back(found, again, ())
+        worse = {r.index: r for r in found.rejects if r.kind != NO_CHANGE}
+        places = [*(decoded.records if decoded.records is not None else ()), *(found.records or ())]
+        order = np.argsort(places)
+        rows = set(found.records or ())
+        return replace(
+            decoded,
+            table=pa.concat_tables([decoded.table, found.table]).take(pa.array(order)),
+            records=[places[i] for i in order],
+            rejects=tuple(worse.get(r.index, r) for r in decoded.rejects if r.index not in rows),
+            ignored=decoded.ignored + found.ignored,
+        )
+
     def close(self) -> None:
-        """Give back what the format's decoder holds."""
-        self._decoder.close()
+        """Give back what the format's decoders hold."""
+        for decoder in (self._decoder, self._of_after):
+            if decoder is not None:
+                decoder.close()
 
     # -- what is read -------------------------------------------------------------------------------------------------
 
-    def _envelope(self, there: Mapping[str, NestedField]) -> Iterator[NestedField]:
+    def _reading(self, images: Collection[str]) -> Decoder:
+        """The format's decoder of envelopes with these images."""
+        fields = [*self._envelope(self._there, images)]
+        if self._wraps:
+            fields.append(_optional(PAYLOAD, StructType(*fields)))
+        rules = {**self._units(self._there), **self._options.timestamps}
+        told = replace(
+            self._options,
+            timestamps=dict(self._moved(rules, images)),
+            encodings=dict(self._moved(self._options.encodings, images)),
+        )
+        return self._make(assign_fresh_schema_ids(Schema(*fields)), told)
+
+    def _envelope(self, there: Mapping[str, NestedField], images: Collection[str]) -> Iterator[NestedField]:
         """The fields of an envelope."""
         row = StructType(*(_optional(f.name, f.field_type) for f in self._row))
-        yield _optional(_BEFORE, row)
-        yield _optional(_AFTER, row)
+        for image in images:
+            yield _optional(image, row)
         tree: dict[str, IcebergType | dict[str, IcebergType]] = {name: StringType() for name in _TELLING}
         for name, path in self._taken.items():
             kind = there[name].field_type
@@ -130,11 +165,11 @@ class UnwrapDecoder:
                 branch = StructType(*(_optional(inner, kind) for inner, kind in branch.items()))
             yield _optional(name, branch)
 
-    def _moved(self, rules: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    def _moved(self, rules: Mapping[str, str], images: Collection[str]) -> Iterator[tuple[str, str]]:
         """Rules of the row's columns at each place where these are read, and those of the envelope's."""
         for path, rule in rules.items():
             name, dot, rest = path.partition(".")
-            at = [self._taken[name]] if name in self._taken else [f"{_BEFORE}.{name}", f"{_AFTER}.{name}"]
+            at = [self._taken[name]] if name in self._taken else [f"{image}.{name}" for image in images]
             for place in at:
                 yield f"{place}{dot}{rest}", rule
                 if self._wraps:
@@ -156,7 +191,8 @@ class UnwrapDecoder:
             if pc.any(wrapped, min_count=0).as_py():
                 parts = {name: _chosen(wrapped, _within(inner, name), array) for name, array in parts.items()}
         ops = parts["op"].to_pylist()
-        before, after = parts[_BEFORE], parts[_AFTER]
+        after = parts[_AFTER]
+        before = parts[_BEFORE] if _BEFORE in parts else pa.nulls(len(after), after.type)
         gone = pc.fill_null(pc.equal(parts["op"], "d"), False)
         image = _chosen(gone, before, after)
         lacks_image = np.asarray(image.is_null())

@@ -174,6 +174,38 @@ def test_a_decimal_that_does_not_fit_is_rejected(text: str) -> None:
     assert [(r.kind, r.column is not None) for r in block.rejects] == [("wrong_value", True)]
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_what_a_row_was_keeps_out_nothing_that_it_became(wrapped: bool) -> None:
+    never, seen = 9223372036825200000, 1767323045000006
+    values = [
+        change("c", None, {"id": 0, "seen": never}),
+        change("u", {"id": 1, "seen": never}, {"id": 1, "seen": seen, "more": 1}),
+        change("d", {"id": 2, "seen": seen}, None),
+        change("d", {"id": 3, "seen": never}, None),
+        change("u", {"id": 4, "seen": never}, {"id": "x", "seen": seen}),
+        change("u", {"id": "x", "seen": 1}, None),
+        change("u", {"id": 6, "seen": seen}, {"id": 6, "seen": None}),
+    ]
+    landing = Landing(name="a", topics="a", table="s.t", unwrap=UNWRAP, timestamps={"seen": "epoch_micros"})
+    columns = [*ROW, {"name": "seen", "type": "timestamp"}, {"name": "_op", "type": "string"}]
+    decoder = block_decoder(landing, {"s.t": schema_of(columns)})
+    block = decoder.decode([json.dumps({"schema": {}, "payload": v} if wrapped else v).encode() for v in values])
+    decoder.close()
+    assert [(r["id"], r["_op"], r["seen"]) for r in rows(block)] == [
+        (1, "u", datetime(2026, 1, 2, 3, 4, 5, 6)),
+        (2, "d", datetime(2026, 1, 2, 3, 4, 5, 6)),
+        (6, "u", None),
+    ]
+    assert block.tables["s.t"].records == [1, 2, 6]
+    told = [(r.index, r.column, r.reason.rpartition(": ")[0] or r.reason) for r in block.rejects]
+    prefix = "payload." if wrapped else ""
+    assert told[:2] == [(0, "seen", f"column {prefix}after.seen"), (3, "seen", f"column {prefix}before.seen")]
+    assert [(index, column) for index, column, _ in told[2:]] == [(4, "id"), (5, "id")]
+    assert "after.id" in told[2][2]
+    assert "before.id" in told[3][2]
+    assert block.ignored == {"more": 1}
+
+
 ENVELOPE: dict[str, Any] = {
     "type": "record",
     "name": "Envelope",
