@@ -28,8 +28,8 @@ _SUSPECT = r"""[eE]-0*([2-9][0-9]|[0-9]{3,})[\s,}\]"]|\.[0-9]{20}"""
 
 
 def with_decimals(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """The columns that are decimals or hold some."""
-    return tuple(c for c in columns if any(pa.types.is_decimal(node.target.type) for node in c.nodes()))
+    """The columns that the parser reads decimals for, or that hold some; those written as bytes it reads as texts."""
+    return tuple(c for c in columns if any(pa.types.is_decimal(node.wire) for node in c.nodes()))
 
 
 def too_fine(columns: Sequence[Column], rows: pa.StructArray, values: Sequence[bytes]) -> str | None:
@@ -80,7 +80,7 @@ def _within(column: Column, value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for element in value:
             yield from _below(column.children, element) if column.is_map else _within(column.children[0], element)
-    elif isinstance(value, str) and pa.types.is_decimal(column.target.type):
+    elif isinstance(value, str) and pa.types.is_decimal(column.wire):
         try:
             number = Decimal(value)
         except InvalidOperation:

@@ -422,6 +422,13 @@ def test_bytes_are_read_by_their_declared_encoding(kind: IcebergType, encoding: 
     assert coded(kind, encoding, text) == octets
 
 
+@pytest.mark.parametrize("kind", [DecimalType(9, 2), DecimalType(38, 2)])
+def test_a_decimal_at_the_top_may_be_written_as_bytes(kind: DecimalType) -> None:
+    assert coded(kind, "base64", "A+c=") == Decimal("9.99")
+    assert coded(kind, "base64", "AA==") == Decimal("0.00")
+    assert "Only base64 data is allowed" in coded(kind, "base64", "9.9")
+
+
 @pytest.mark.parametrize(
     ("kind", "encoding", "text", "reason"),
     [
