@@ -42,6 +42,7 @@ from airflow_provider_lakecommit.formats.fine_numbers import too_fine, with_deci
 from airflow_provider_lakecommit.formats.guards import ROW, block_text
 from airflow_provider_lakecommit.formats.map_text import MapRewriter, rewriter_for
 from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, count_parsed, inferable, paths_of, varied
+from airflow_provider_lakecommit.formats.wrapped import TOLD, is_wrapper, wrapped_places
 
 __all__ = ["JsonDecoder"]
 
@@ -91,7 +92,12 @@ class JsonDecoder(NothingHeld):
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """Every value becomes one row or one reject."""
-        return self._decode(values) if self._rewriter is None else self._decode_with_maps(self._rewriter, values)
+        decoded = self._decode(values) if self._rewriter is None else self._decode_with_maps(self._rewriter, values)
+        if not (wrapped := wrapped_places(values, decoded)):
+            return decoded
+        left = sorted(set(range(len(values))) - set(wrapped))
+        rejects = [Reject(index=i, kind="wrong_value", column=None, reason=TOLD) for i in wrapped]
+        return put_back(self.decode([values[i] for i in left]), left, rejects)
 
     def _decode_with_maps(self, rewriter: MapRewriter, values: Sequence[bytes]) -> Decoded:
         texts: list[bytes] = []
@@ -151,7 +157,8 @@ class JsonDecoder(NothingHeld):
             if key not in self._meant:
                 self._meant.clear()
                 like = nearest(column.path, key[1:], 1, LIKE)
-                self._meant[key] = f"; the record has {like[0]!r}, which the table lacks" if like else ""
+                hint = f"the record has {like[0]!r}, which the table lacks" if like else ""
+                self._meant[key] = f"; {hint}" if hint else f": {TOLD}" if is_wrapper(key[1:]) else ""
             text += self._meant[key]
         return Refusal("missing_required", column.path, text)
 

@@ -18,4 +18,5 @@ USING (
 ON t.id = s.id
 WHEN MATCHED AND s._is_deleted THEN DELETE
 WHEN MATCHED THEN UPDATE SET name = CASE WHEN s.is_told THEN s.name ELSE t.name END, credit = s.credit
-WHEN NOT MATCHED AND NOT s._is_deleted THEN INSERT (id, name, credit) VALUES (s.id, s.name, s.credit)
+WHEN NOT MATCHED AND NOT s._is_deleted THEN INSERT (id, name, credit)
+  VALUES (s.id, CASE WHEN s.is_told THEN s.name ELSE '__debezium_unavailable_value' END, s.credit)

@@ -129,6 +129,30 @@ def test_large_values_that_were_not_changed_are_those_of_before(make_world: Make
     assert merged(world, LARGE) == expected(source)
 
 
+def test_a_large_value_that_no_change_of_its_key_tells_is_marked_and_not_null() -> None:
+    """As behind a change of a primary key: the value was told under the old one."""
+    with duckdb.connect() as engine:
+        engine.execute("create schema shop")
+        columns = "kafka_offset bigint, id bigint, name varchar, credit decimal(12, 2), _is_deleted boolean"
+        engine.execute(f"create table shop.customer_changes ({columns})")
+        engine.execute("create table shop.customers (id bigint, name varchar, credit decimal(12, 2))")
+        changes = [
+            (1, 1, "long", 1, False),
+            (2, 1, None, None, True),
+            (3, 2, UNCHANGED, 1, False),
+            (4, 3, None, 1, False),
+        ]
+        engine.executemany("insert into shop.customer_changes values (?, ?, ?, ?, ?)", changes)
+        engine.execute(LARGE)
+        rows = "select id, name from shop.customers order by id"
+        assert engine.execute(rows).fetchall() == [(2, UNCHANGED), (3, None)]
+        engine.execute(
+            "insert into shop.customer_changes values (5, 2, 'told', 1, false), (6, 2, ?, 2, false)", [UNCHANGED]
+        )
+        engine.execute(LARGE)
+        assert engine.execute(rows).fetchall() == [(2, "told"), (3, None)]
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize(("merge", "large"), [(MERGE, False), (LARGE, True)], ids=["plain", "large"])
 def test_spark_merges_what_landed_out_of_order(

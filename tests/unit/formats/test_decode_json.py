@@ -845,3 +845,24 @@ def test_missing_columns_and_other_refusals_of_one_block_are_told_in_order() -> 
         (6 * n + at, kind) for n in range(20) for at, kind in kinds.items()
     ]
     assert decoded.records == [6 * n + at for n in range(20) for at in (0, 5)]
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_a_record_within_schema_and_payload_is_no_row_of_nulls(required: bool) -> None:
+    inner = {"schema": {"type": "struct", "fields": []}, "payload": {"id": 1, "attrs": {"a": 1}}}
+    values = [{"id": 1}, inner, {**inner, "id": 2}, {"payload": 5, "id": 3}, inner]
+    fields = [
+        NestedField(1, "id", LongType(), required),
+        NestedField(2, "attrs", MapType(3, StringType(), 4, LongType())),
+    ]
+    for columns in (fields[:1], fields):
+        found = JsonDecoder(Schema(*columns)).decode([json.dumps(v).encode() for v in values])
+        assert found.table.column("id").to_pylist() == [1, 2, 3]
+        assert found.records == [0, 2, 3]
+        assert [(r.index, r.kind) for r in found.rejects] == [
+            (i, "missing_required" if required else "wrong_value") for i in (1, 4)
+        ]
+        assert all("value.converter.schemas.enable=false" in r.reason for r in found.rejects)
+        assert found.ignored == {"schema": 1, "payload": 2}
+    of_payload = JsonDecoder(Schema(NestedField(1, "payload", StructType(NestedField(2, "id", LongType())))))
+    assert of_payload.decode([json.dumps(inner).encode()]).table.to_pylist() == [{"payload": {"id": 1}}]

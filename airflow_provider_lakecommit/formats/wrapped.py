@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records within ``schema`` and ``payload``, as Kafka Connect's JSON converter writes them unless it is told otherwise.
+
+Contract: a value that is nothing but such a wrapper has no field of a table that has neither column: it would become a
+row of nulls. :func:`wrapped_places` finds these among what was decoded, at no cost where no fields of these names were
+passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+
+from airflow_provider_lakecommit.formats.decoder import Decoded
+
+__all__ = ["TOLD", "is_wrapper", "wrapped_places"]
+
+TOLD = (
+    "the value is `schema` and `payload`, as Kafka Connect's converter writes a record with its schema, and the table "
+    "has neither column: set value.converter.schemas.enable=false, or read `payload` by a transform; change envelopes "
+    "want `unwrap`"
+)
+_NAMES = frozenset({"schema", "payload"})
+
+
+def is_wrapper(names: Collection[str]) -> bool:
+    """Are these the fields of a wrapper?"""
+    return set(names) == _NAMES
+
+
+def wrapped_places(values: Sequence[bytes], decoded: Decoded) -> Sequence[int]:
+    """The places of values that gave a row and are wrappers."""
+    if not all(decoded.ignored.get(name) for name in _NAMES):
+        return ()
+    places = range(len(values)) if decoded.records is None else decoded.records
+    return [i for i in places if b'"payload"' in values[i] and is_wrapper(_names(values[i]))]
+
+
+def _names(value: bytes) -> Collection[str]:
+    """Of a record that was parsed; none of one that Python reads less of than the parser that did so."""
+    try:
+        return dict(json.loads(value, parse_int=str, parse_float=str))
+    except (ValueError, RecursionError):
+        return ()
