@@ -49,7 +49,7 @@ class RecordsSource:
     """The :class:`~airflow_provider_lakecommit.evolve.wanted.WantedSource` of plain JSON."""
 
     def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
-        self._unwraps, self._kafka = landing.unwrap is not None, kafka
+        self._unwraps, self._kafka, self._options = landing.unwrap is not None, kafka, landing.format_options
 
     def value_of(self, message: Message) -> bytes | None:
         """What of a record is sampled."""
@@ -74,7 +74,9 @@ class RecordsSource:
 
     def _types(self, schema: Schema, taken: Sequence[tuple[str, bytes | None]]) -> SeenTypes:
         texts = ((place, None if value is None else self.json_of(value)) for place, value in taken)
-        return seen_types(schema, sample_values(texts, row_in) if self._unwraps else sample_values(texts))
+        found = sample_values(texts, row_in) if self._unwraps else sample_values(texts)
+        # Of several tables each takes the rules of the columns that it has.
+        return seen_types(schema, found, self._options.of_columns({field.name for field in schema.fields}))
 
 
 class FramedRecordsSource(RecordsSource):

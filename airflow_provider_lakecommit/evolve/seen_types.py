@@ -10,6 +10,8 @@ values, the wider one where only the width is lacking, else a misfit with counts
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -32,11 +34,13 @@ from pyiceberg.types import (
     UnknownType,
 )
 
+from airflow_provider_lakecommit.core.formats import DEFAULTS, FormatOptions
 from airflow_provider_lakecommit.evolve.changes import MAX_DIGITS, LeftOut
 from airflow_provider_lakecommit.evolve.misfits import Misfit, without_value
 from airflow_provider_lakecommit.evolve.paths import Path, dotted, plain
 from airflow_provider_lakecommit.formats.infer import is_map_in_disguise
-from airflow_provider_lakecommit.formats.sampled import Node, SampledValues
+from airflow_provider_lakecommit.formats.sampled import Node, Numbers, SampledValues
+from airflow_provider_lakecommit.formats.times import WHOLE_NUMBERS
 
 __all__ = ["SeenTypes", "seen_types"]
 
@@ -45,6 +49,7 @@ _FLOAT = Decimal("3.4028235677973366e38")
 """Numbers below it are floats of 32 bits when rounded."""
 _DOUBLE = Decimal("1.7976931348623158e308")
 _NUMBERS = {"int", "fraction"}
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
 _WORDS: Mapping[str, str] = {
     "bool": "a boolean",
     "int": "a whole number",
@@ -64,15 +69,19 @@ class SeenTypes:
     misfits: list[Misfit]
 
 
-def seen_types(schema: Schema, found: SampledValues) -> SeenTypes:
-    """What the sample wants of a table with this schema."""
-    look = _Look()
+def seen_types(schema: Schema, found: SampledValues, options: FormatOptions = DEFAULTS) -> SeenTypes:
+    """What the sample wants of a table with this schema.
+
+    :param options: by which the records are decoded
+    """
+    look = _Look(options)
     columns = look.fields(schema.as_struct(), found.root, ())
     return SeenTypes(StructType(*columns), look.left_out, look.misfits)
 
 
 @dataclass(slots=True)
 class _Look:
+    options: FormatOptions
     left_out: list[LeftOut] = field(default_factory=list)
     misfits: list[Misfit] = field(default_factory=list)
     _ids: count[int] = field(default_factory=lambda: count(1))
@@ -106,7 +115,7 @@ class _Look:
             value = self.own(kind.value_type, Node.union(node.fields.values()), (*path, "value"))
             key, of = next(self._ids), next(self._ids)
             return MapType(key, kind.key_type, of, value or kind.value_type, value_required=False)
-        self._check(kind, node, path, _taken_by(kind))
+        self._check(kind, node, path, _taken_by(kind, self.options.timestamps.get(".".join(path), "")))
         return self._number(kind, node, path)
 
     def new(self, node: Node, path: Path) -> IcebergType | None:
@@ -145,7 +154,7 @@ class _Look:
                 return LongType()
             self._leave(path, "some whole numbers are beyond a long")
             return None
-        if max(-low, high) > _DOUBLE:
+        if not -_DOUBLE <= low <= high <= _DOUBLE:
             self._leave(path, "some numbers are beyond a double")
             return None
         if node.numbers.beyond_double:
@@ -170,27 +179,52 @@ class _Look:
                 return LongType()
             case IntegerType() | LongType() if not -_LONG <= low <= high < _LONG:
                 self._misfit(kind, path, "a whole number beyond a long")
-            case FloatType() if _FLOAT <= max(-low, high) <= _DOUBLE:
-                return DoubleType()
-            case FloatType() | DoubleType() if max(-low, high) > _DOUBLE:
+            case FloatType() | DoubleType() if not -_DOUBLE <= low <= high <= _DOUBLE:
                 self._misfit(kind, path, "a number beyond a double")
+            case FloatType() if not -_FLOAT < low <= high < _FLOAT:
+                return DoubleType()
             case DecimalType():
                 return self._decimal(kind, node, path)
         return kind
 
     def _decimal(self, kind: DecimalType, node: Node, path: Path) -> IcebergType:
-        whole, scale = node.numbers.whole, node.numbers.scale
-        if scale > kind.scale:
-            self._misfit(kind, path, f"a number with {scale} digits behind the point")
-        elif whole + kind.scale > MAX_DIGITS:
-            self._misfit(kind, path, f"a number with {whole} digits before the point")
-        elif whole > kind.precision - kind.scale:
-            return DecimalType(whole + kind.scale, kind.scale)
+        """The digits of texts count as those of numbers do: that is how JSON keeps exact ones."""
+        unscaled = ".".join(path) in self.options.encodings
+        exact = [_unscaled(text, kind.scale) if unscaled else _exact(text) for text in node.texts]
+        if none := exact.count(None):
+            self._misfit(kind, path, f"a text that is no number in {none}")
+        found = Numbers()
+        found.take(node.numbers)
+        for number in filter(None, exact):
+            found.add(number)
+        # Zeros behind the last digit that counts need room while a number is read.
+        digits = max(found.whole + kind.scale, found.digits)
+        if found.exact > kind.scale:
+            self._misfit(kind, path, f"a number with {found.exact} digits behind the point")
+        elif found.whole + kind.scale > MAX_DIGITS:
+            self._misfit(kind, path, f"a number with {found.whole} digits before the point")
+        elif digits > MAX_DIGITS:
+            self._misfit(kind, path, f"a number that is written with {found.digits} digits")
+        elif digits > kind.precision:
+            return DecimalType(digits, kind.scale)
         return kind
 
 
-def _taken_by(kind: IcebergType) -> set[str]:
-    """The kinds of JSON values of which the decoder takes at least some for this type."""
+def _exact(text: str) -> Decimal | None:
+    return Decimal(text) if _DECIMAL.fullmatch(text) else None
+
+
+def _unscaled(text: str, scale: int) -> Decimal | None:
+    """The number of digits that are kept as base64 of a whole number's bytes."""
+    try:
+        whole = Decimal(int.from_bytes(b64decode(text, validate=True), signed=True))
+    except ValueError:
+        return None
+    return Decimal((whole.as_tuple().sign, whole.as_tuple().digits, -scale))
+
+
+def _taken_by(kind: IcebergType, rule: str) -> set[str]:
+    """The kinds of JSON values of which the decoder takes at least some for this type, times by their rule."""
     match kind:
         case BooleanType():
             return {"bool"}
@@ -205,7 +239,7 @@ def _taken_by(kind: IcebergType) -> set[str]:
         case DecimalType():
             return _NUMBERS | {"text"}
         case _:
-            return {"int", "fraction", "text"}
+            return {"int"} if rule in WHOLE_NUMBERS else {"text"}
 
 
 def _lack(objects: Node, inner: Node | None) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 __all__ = ["MAX_PLACES", "Node", "Numbers", "SampledValues", "sample_values"]
@@ -30,10 +30,15 @@ class _NotOurs(ValueError):
 class Numbers:
     """Bounds of the numbers at a path: digits before and after the point, the smallest and the largest; and whether
     one of them has more digits than a double keeps.
+
+    :param exact: digits after the point, but for zeros at the end
+    :param digits: the most of one number on both sides of the point
     """
 
     whole: int = 0
     scale: int = 0
+    exact: int = 0
+    digits: int = 0
     low: Decimal | None = None
     high: Decimal | None = None
     beyond_double: bool = False
@@ -41,9 +46,14 @@ class Numbers:
     def add(self, value: Decimal) -> None:
         if not value.is_finite():
             return
-        exponent = int(value.as_tuple().exponent)
+        _, digits, power = value.as_tuple()
+        exponent = int(power)
+        zeros = len(digits) - len("".join(map(str, digits)).rstrip("0")) if exponent < 0 else 0
+        whole = max(0, value.adjusted() + 1) if value else 0
         self.scale = max(self.scale, -exponent)
-        self.whole = max(self.whole, value.adjusted() + 1 if value else 1)
+        self.exact = max(self.exact, -exponent - zeros if value else 0)
+        self.digits = max(self.digits, whole + max(0, -exponent))
+        self.whole = max(self.whole, whole)
         self.low = value if self.low is None else min(self.low, value)
         self.high = value if self.high is None else max(self.high, value)
         self.beyond_double |= _beyond_double(value)
@@ -51,6 +61,7 @@ class Numbers:
     def take(self, other: Numbers) -> None:
         """The bounds of both."""
         self.whole, self.scale = max(self.whole, other.whole), max(self.scale, other.scale)
+        self.exact, self.digits = max(self.exact, other.exact), max(self.digits, other.digits)
         self.low = min((n for n in (self.low, other.low) if n is not None), default=None)
         self.high = max((n for n in (self.high, other.high) if n is not None), default=None)
         self.beyond_double |= other.beyond_double
@@ -164,7 +175,7 @@ def sample_values(
         try:
             parsed = json.loads(
                 value.decode(),
-                parse_float=Decimal,
+                parse_float=_number,
                 parse_constant=_no_constant,
                 object_pairs_hook=_once,
             )
@@ -196,6 +207,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(out) < len(pairs):
         raise _NotOurs("has a key twice")
     return out
+
+
+def _number(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise _NotOurs("has a number whose exponent is beyond all that is counted") from None
 
 
 def _no_constant(text: str) -> Any:

@@ -36,7 +36,7 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.formats.reading import Convert, Reading, require
 
-__all__ = ["TEMPORAL", "odd_times", "plausible", "rule_problem", "time_reading"]
+__all__ = ["TEMPORAL", "WHOLE_NUMBERS", "odd_times", "plausible", "rule_problem", "time_reading"]
 
 _WITHOUT_ZONE = (TimestampType, TimestampNanoType)
 _TIMESTAMPS = (*_WITHOUT_ZONE, TimestamptzType, TimestamptzNanoType)
@@ -46,6 +46,8 @@ TEMPORAL = (DateType, TimeType, *_TIMESTAMPS)
 _NANOS = {"seconds": 1_000_000_000, "millis": 1_000_000, "micros": 1_000, "nanos": 1}
 _EPOCH = {f"epoch_{unit}": nanos for unit, nanos in _NANOS.items()}
 _OF_DAY = {f"{unit}_of_day": nanos for unit, nanos in _NANOS.items()}
+WHOLE_NUMBERS = frozenset({"epoch_days", *_EPOCH, *_OF_DAY})
+"""Rules by which a time is a number; by any other it is a text."""
 _EARLIEST = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 _LATEST = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1_000_000 + 999_999
 _DAY_MICROS = 86_400_000_000

@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StructType
 
+from airflow_provider_lakecommit.core.formats import DEFAULTS, FormatOptions
 from airflow_provider_lakecommit.evolve.envelopes import row_in
 from airflow_provider_lakecommit.evolve.paths import plain
 from airflow_provider_lakecommit.evolve.seen_types import SeenTypes, seen_types
@@ -17,11 +18,11 @@ from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 
 
-def seen(columns: dict[str, str], *records: Any) -> SeenTypes:
+def seen(columns: dict[str, str], *records: Any, options: FormatOptions = DEFAULTS) -> SeenTypes:
     fields = [{"name": name, "type": kind} for name, kind in {"id": "long", **columns}.items()]
     schema: Schema = create_from_spec({"schema": fields})[0]
     texts = (r if isinstance(r, str) else json.dumps(r) for r in records)
-    return seen_types(schema, sample_values((f"t[0]@{n}", text.encode()) for n, text in enumerate(texts)))
+    return seen_types(schema, sample_values((f"t[0]@{n}", text.encode()) for n, text in enumerate(texts)), options)
 
 
 def wanted(found: SeenTypes) -> dict[str, str]:
@@ -86,8 +87,13 @@ def test_names_that_are_data_become_no_columns() -> None:
         ("decimal(4, 2)", "99.99", "decimal(4, 2)"),
         ("decimal(4, 2)", "100.5", "decimal(5, 2)"),
         ("decimal(4, 2)", '"12.30"', "decimal(4, 2)"),
+        ("decimal(4, 2)", '"-100.5"', "decimal(5, 2)"),
+        ("decimal(4, 2)", '"1e3"', "decimal(6, 2)"),
+        ("decimal(4, 2)", "1.500", "decimal(4, 2)"),
+        ("decimal(4, 2)", "0.000", "decimal(4, 2)"),
+        ("decimal(2, 2)", "0", "decimal(2, 2)"),
+        ("decimal(4, 2)", "12.500", "decimal(5, 2)"),
         ("date", '"2026-01-01"', "date"),
-        ("timestamptz", "1700000000", "timestamptz"),
         ("uuid", '"x"', "uuid"),
         ("list<int>", "[4294967296]", "list<long>"),
         ("map<string, int>", '{"a": 1, "b": 4294967296}', "map<string, long>"),
@@ -113,6 +119,11 @@ def test_a_column_of_the_table_keeps_its_type_unless_only_width_is_lacking(colum
         ("date", "true", "a boolean in 1"),
         ("decimal(4, 2)", "1.234", "a number with 3 digits behind the point"),
         ("decimal(38, 2)", "1" * 37, "a number with 37 digits before the point"),
+        ("decimal(4, 2)", "1." + "0" * 38, "a number that is written with 39 digits"),
+        ("decimal(4, 2)", '"1.234"', "a number with 3 digits behind the point"),
+        ("decimal(4, 2)", '"1_0"', "a text that is no number in 1"),
+        ("timestamptz", "1700000000", "a whole number in 1"),
+        ("uuid", "5", "a whole number in 1"),
         ("struct<a: long>", "[]", "a list in 1"),
         ("list<long>", '["x"]', "c.element is long in the table and a text in 1"),
         ("map<string, long>", '{"k": "x"}', "c.value is long in the table and a text in 1"),
@@ -138,6 +149,31 @@ def test_a_required_column_without_a_value_is_a_misfit(record: str, what: str) -
     fields = NestedField(1, "id", LongType(), required=True), NestedField(2, "s", inner, required=False)
     found = seen_types(Schema(*fields), sample_values([("t[0]@0", record.encode()), ("t[0]@1", None)]))
     assert [what in str(misfit) for misfit in found.misfits] == ([True] if what else [])
+
+
+@pytest.mark.parametrize(
+    ("value", "misfit"), [("1700000000", ""), ('"2026-01-01T00:00:00Z"', "a text in 1"), ("1.5", "a number with a")]
+)
+def test_times_are_what_their_rule_reads(value: str, misfit: str) -> None:
+    found = seen({"c": "timestamptz"}, f'{{"c": {value}}}', options=FormatOptions(timestamps={"c": "epoch_seconds"}))
+    assert [misfit in str(m) for m in found.misfits] == ([True] if misfit else [])
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "misfit"),
+    [("AeJA", "decimal(6, 2)", False), ("Aeo", "decimal(4, 2)", True), ("Aeo=", "decimal(4, 2)", False)],
+)
+def test_digits_that_are_kept_as_bytes_count_as_what_they_say(value: str, kind: str, misfit: bool) -> None:
+    found = seen({"c": "decimal(4, 2)"}, {"c": value}, options=FormatOptions(encodings={"c": "base64"}))
+    assert (wanted(found), bool(found.misfits)) == ({"c": kind}, misfit)
+
+
+@pytest.mark.parametrize("column", ["", "int", "float", "double", "decimal(9, 2)", "list<double>"])
+@pytest.mark.parametrize("number", ["1e1000000", "-1e1000000", "1e-1000000", "-1e99999999999999", f"1e{'9' * 20}"])
+def test_no_number_is_too_large_to_be_looked_at(column: str, number: str) -> None:
+    """One record is never the end of all plans."""
+    found = seen({"c": column} if column else {}, f'{{"c": {f"[{number}]" if "list" in column else number}}}')
+    assert wanted(found).get("c", column) in (column, "double")
 
 
 def test_of_envelopes_the_rows_are_looked_at() -> None:
