@@ -38,6 +38,7 @@ from airflow_provider_lakecommit.committer.swap import Change as Swap
 from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.evolve.changes import Change
+from airflow_provider_lakecommit.evolve.paths import shortened
 from airflow_provider_lakecommit.evolve.schema import evolved_schema
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 
@@ -45,6 +46,10 @@ __all__ = ["EvolveRequest", "evolve_table", "evolved_to_text"]
 
 MOST_TOLD = 4_000
 """Characters of a summary's word on changes: it is for people, and each snapshot weighs on the metadata."""
+MOST_OF_ONE = 500
+"""Characters of one change, and of the reason."""
+COMMENT = 255
+"""Characters of a column's comment: catalogs that keep comments themselves (Glue, a Hive Metastore) take no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +104,17 @@ def evolve_table(tables: Tables, request: EvolveRequest, retry_policy: RetryPoli
 
 
 def evolved_to_text(schema_id: int, changes: Sequence[Change], reason: str) -> str:
-    """For the extra key :data:`~airflow_provider_lakecommit.committer.summary_extras.EVOLVED`."""
-    told = [str(c) for c in changes]
-    while len(text := json.dumps({"schema_id": schema_id, "changes": told, "reason": reason})) > MOST_TOLD:
-        if len(told) < 2:
-            return json.dumps({"schema_id": schema_id, "changes": [f"{len(changes)} changes"], "reason": ""})
-        told = [*told[: len(told) // 2], f"and {len(changes) - len(told) // 2} more"]
-    return text
+    """For the extra key :data:`~airflow_provider_lakecommit.committer.summary_extras.EVOLVED`: as many changes as there
+    is room for.
+    """
+    told = [shortened(str(c), MOST_OF_ONE) for c in changes]
+    shown = len(told)
+    while True:
+        some = [*told[:shown], *([f"and {len(told) - shown} more"] if shown < len(told) else [])]
+        text = json.dumps({"schema_id": schema_id, "changes": some, "reason": shortened(reason, MOST_OF_ONE)})
+        if len(text) <= MOST_TOLD or not shown:
+            return text
+        shown //= 2
 
 
 def _new_schema(metadata: TableMetadata, changes: Sequence[Change], request: EvolveRequest) -> Schema:
@@ -114,7 +123,7 @@ def _new_schema(metadata: TableMetadata, changes: Sequence[Change], request: Evo
         changes,
         last_id=metadata.last_column_id,
         schema_id=max(s.schema_id for s in metadata.schemas) + 1,
-        doc=request.reason,
+        doc=shortened(request.reason, COMMENT),
     )
 
 

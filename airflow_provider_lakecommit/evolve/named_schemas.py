@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.evolve.changes import LeftOut
 from airflow_provider_lakecommit.evolve.combined import combined
 from airflow_provider_lakecommit.evolve.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.evolve.records import framed_value, sampled
-from airflow_provider_lakecommit.evolve.wanted import RecordSample, Wanted
+from airflow_provider_lakecommit.evolve.wanted import MOST_NAMED, RecordSample, Wanted
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.registry.client import needed, registry_of
@@ -66,7 +66,9 @@ class NamedSchemasSource(ABC, Generic[T]):
             return combined(schema, stated, (), self._wants, self._unfit, told_by)
         own, before = ([v for _, v in some if v is not None] for some in (sample.own, sample.before))
         unreadable = list[Unreadable]()
-        names = ", ".join(told(group.key) for group in framed(own + before).groups) or "no schema"
+        named = [told(group.key) for group in framed(own + before).groups]
+        more = f" and {len(named) - MOST_NAMED} schemas more" if len(named) > MOST_NAMED else ""
+        names = ", ".join(named[:MOST_NAMED]) + more or "no schema"
         written = self._schemas(own, unreadable)
         of_before = self._schemas(before, [])
         found = combined(schema, written, of_before, self._wants, self._unfit, f"{names} of {sample.told}")

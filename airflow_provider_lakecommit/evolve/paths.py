@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-__all__ = ["Path", "dotted", "parts_of", "paths_in", "plain"]
+__all__ = ["Path", "dotted", "parts_of", "paths_in", "plain", "shortened"]
 
 Path = tuple[str, ...]
 
@@ -25,6 +25,11 @@ def dotted(path: Path) -> str:
 def plain(kind: IcebergType) -> str:
     """A type without the numbers of its fields."""
     return re.sub(r"\b[0-9]+: ", "", str(kind))
+
+
+def shortened(text: str, most: int) -> str:
+    """A text that is cut behind so many characters."""
+    return text if len(text) <= most else f"{text[: most - 2]} …"
 
 
 def parts_of(kind: IcebergType) -> tuple[NestedField, ...]:

@@ -30,7 +30,10 @@ from airflow_provider_lakecommit.evolve.changes import LeftOut, Limits
 from airflow_provider_lakecommit.evolve.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["RecordSample", "Wanted", "WantedSource", "source_for"]
+__all__ = ["MOST_NAMED", "RecordSample", "Wanted", "WantedSource", "source_for"]
+
+MOST_NAMED = 3
+"""Ranges, and schemas, that are named where it is said what was looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,15 @@ class RecordSample:
     @property
     def told(self) -> str:
         """What it is called."""
-        return f"{self.values} records of {self.ranges}" + (f" and of {self.seen}" if self.seen else "")
+        return f"{self.values} records of {_some(self.ranges)}" + (f" and of {_some(self.seen)}" if self.seen else "")
+
+
+def _some(coverage: Coverage) -> str:
+    """The first of many ranges: it is told at each change, in a table's history and in the comments of its columns."""
+    if len(coverage.items()) <= MOST_NAMED:
+        return str(coverage)
+    more = len(coverage.items()) - MOST_NAMED
+    return f"{Coverage.of(coverage.items()[:MOST_NAMED])} and {more} ranges more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,7 +139,7 @@ def _wanted(
         sample = source.sample(ranges, _unknown_places(session, folded, list(told.values())))
         for table, part in _by_table(session, sample, told).items():
             out[table] = source.wanted(told[table], part)
-    nothing = Wanted(columns=StructType(), told_by=f"no record of {ranges}")
+    nothing = Wanted(columns=StructType(), told_by=RecordSample(ranges=ranges).told)
     return {table: out.get(table, nothing) for table in tables}
 
 

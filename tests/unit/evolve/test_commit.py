@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.exceptions import BadRequestError, CommitFailedException, ForbiddenError
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
@@ -35,8 +35,8 @@ def missing(metadata: TableMetadata) -> tuple[Change, ...]:
     return () if "extra" in metadata.schema().column_names else (EXTRA,)
 
 
-def evolve(lake: Lake, **policy: int) -> tuple[Change, ...]:
-    request = EvolveRequest(table=NAME, landing="orders", lane="live", branch="main", changes=missing, reason="because")
+def evolve(lake: Lake, reason: str = "because", **policy: int) -> tuple[Change, ...]:
+    request = EvolveRequest(table=NAME, landing="orders", lane="live", branch="main", changes=missing, reason=reason)
     return evolve_table(lake.tables, request, lake.clock.retry_policy(**policy))
 
 
@@ -134,3 +134,20 @@ def test_the_word_in_the_summary_stays_small(lake: Lake) -> None:
     text = evolved_to_text(3, many, "because")
     assert len(text) < 5_000
     assert "more" in json.loads(text)["changes"][-1]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 7])
+def test_however_long_names_types_and_the_reason_are(number: int) -> None:
+    wide = StructType(*(NestedField(n + 1, f"inner_{n}", StringType(), required=False) for n in range(400)))
+    text = evolved_to_text(3, [Added(path=(f"c{n}",), kind=wide) for n in range(number)], "because " * 2_000)
+    told = json.loads(text)
+    assert len(text) < 5_000
+    assert told["changes"][0].startswith("add c0 struct<inner_0")
+    assert told["reason"].startswith("because because")
+
+
+def test_a_comment_is_no_longer_than_catalogs_take_it(lake: Lake) -> None:
+    evolve(lake, reason="because " * 2_000)
+    doc = lake.load().schema().find_field("extra").doc
+    assert doc is not None
+    assert len(doc) == 255
