@@ -60,6 +60,7 @@ __all__ = [
     "TableSide",
     "Widened",
     "evolution",
+    "holds",
 ]
 
 MAX_DIGITS = 38
@@ -188,10 +189,10 @@ class _Look:
         elif isinstance(kind, ListType) and isinstance(wanted, ListType):
             self._type(kind.element_field, wanted.element_type, (*path, "element"))
         elif isinstance(kind, MapType) and isinstance(wanted, MapType):
-            if not _holds(kind.key_type, wanted.key_type):
+            if not holds(kind.key_type, wanted.key_type):
                 self._misfit((*path, "key"), kind.key_type, wanted.key_type, "keys of a map cannot be changed")
             self._type(kind.value_field, wanted.value_type, (*path, "value"))
-        elif not _holds(kind, wanted):
+        elif not holds(kind, wanted):
             self._wider(own, wanted, path)
 
     def _wider(self, own: NestedField, wanted: IcebergType, path: Path) -> None:
@@ -277,7 +278,7 @@ def _size(kind: IcebergType) -> int:
     return 2 + _size(kind.value_type) if isinstance(kind, MapType) else 1
 
 
-def _holds(own: IcebergType, wanted: IcebergType) -> bool:
+def holds(own: IcebergType, wanted: IcebergType) -> bool:
     """Does a column take all values of a type as it is?"""
     match own, wanted:
         case _, UnknownType():

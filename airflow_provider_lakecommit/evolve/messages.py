@@ -10,7 +10,7 @@ says of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 from google.protobuf.descriptor import Descriptor
@@ -66,7 +66,9 @@ class MessagesSource(NamedSchemasSource[Descriptor]):
                 if not self._options.message or message.full_name == self._options.message:
                     yield message
 
-    def _wants(self, schema: Schema, written: Descriptor) -> tuple[StructType, list[LeftOut]]:
+    def _wants(
+        self, schema: Schema, written: Descriptor, new: Collection[str] = ()
+    ) -> tuple[StructType, list[LeftOut]]:
         columns = message_columns(written)
         typed = [c.to_dict() for c in columns if c.type is not None]
         inferred = create_from_spec({"schema": typed})[0].as_struct() if typed else StructType()

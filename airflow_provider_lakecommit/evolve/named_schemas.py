@@ -12,7 +12,7 @@ a row, which is told as what does not fit. A registry that does not answer is an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
@@ -107,8 +107,11 @@ class NamedSchemasSource(ABC, Generic[T]):
         """
 
     @abstractmethod
-    def _wants(self, schema: Schema, written: T) -> tuple[StructType, list[LeftOut]]:
-        """The columns that one of them wants, and what of it cannot be one."""
+    def _wants(self, schema: Schema, written: T, new: Collection[str] = ()) -> tuple[StructType, list[LeftOut]]:
+        """The columns that one of them wants, and what of it cannot be one.
+
+        :param new: names of columns that the table lacks and others want
+        """
 
     @abstractmethod
     def _unfit(self, schema: Schema, written: T) -> Iterable[Misfit]:

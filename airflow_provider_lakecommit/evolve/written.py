@@ -8,7 +8,7 @@ everything is as wide as it can be. Of envelopes that the landing unwraps, the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -67,9 +67,11 @@ class WrittenSource(NamedSchemasSource[WriterType]):
         named = self._asked.named(written)
         yield from (named,) if self._landing.unwrap is None else rows_of(named)
 
-    def _wants(self, schema: Schema, written: WriterType) -> tuple[StructType, list[LeftOut]]:
+    def _wants(
+        self, schema: Schema, written: WriterType, new: Collection[str] = ()
+    ) -> tuple[StructType, list[LeftOut]]:
         look = _Look()
-        return StructType(*look.fields(schema.as_struct(), written, ())), look.left_out
+        return StructType(*look.fields(schema.as_struct(), written, (), new)), look.left_out
 
     def _unfit(self, schema: Schema, written: WriterType) -> Iterator[Misfit]:
         # One that envelopes are read by is none of their rows.
@@ -95,9 +97,9 @@ class _Look:
 
     left_out: list[LeftOut] = field(default_factory=list)
 
-    def fields(self, own: StructType, written: WriterType, path: Path) -> list[NestedField]:
+    def fields(self, own: StructType, written: WriterType, path: Path, new: Collection[str] = ()) -> list[NestedField]:
         names = {f.name: f.field_type for f in own.fields}
-        chosen = chosen_columns(written.fields, names)
+        chosen = chosen_columns(written.fields, (*names, *new))
         out: dict[str, IcebergType] = {}
         for one in written.fields:
             name = chosen.get(one.name, one.name)

@@ -106,6 +106,24 @@ def test_several_schemas_of_a_window_make_the_columns_that_hold_them_all(
     check_verified(world)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_new_column_does_not_depend_on_which_schema_comes_first(
+    world: World, produce: Produce, fake: FakeRegistry, first: int
+) -> None:
+    some = [
+        (record("Order", id="int", size="int", word="string"), {"id": 1, "size": 7, "word": "x"}),
+        (record("Order", id="int", size="double", word="long"), {"id": 2, "size": 0.5, "word": 5}),
+    ]
+    for schema, value in (some[first], some[1 - first]):
+        send(world, produce, fake, schema, value)
+    world.settle()
+    assert "word" not in table_of(world).schema().column_names
+    assert any("word is not added: its schemas disagree" in line for line in world.lines)
+    assert sorted((row["id"], row["size"]) for row in world.rows()) == [(1, 7.0), (2, 0.5)]
+    assert not world.rows("shop.dead")
+    check_verified(world)
+
+
 def test_a_schema_that_was_met_before_wants_its_columns_and_stops_nothing_any_more(
     world: World, produce: Produce, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
