@@ -46,7 +46,7 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.evolve.misfits import Misfit, Unreadable
-from airflow_provider_lakecommit.evolve.names import unusable
+from airflow_provider_lakecommit.evolve.names import TakenNames, unusable
 from airflow_provider_lakecommit.evolve.paths import Path, dotted, plain
 
 __all__ = [
@@ -173,13 +173,15 @@ class _Look:
 
     def struct(self, own: StructType, wanted: Iterable[NestedField], path: Path) -> None:
         by_name = {f.name: f for f in own.fields}
-        taken = {name.casefold(): name for name in by_name}
+        taken = TakenNames()
+        for name in by_name:
+            taken.add(name)
         for one in wanted:
             at = (*path, one.name)
             if one.name in by_name:
                 self._type(by_name[one.name], one.field_type, at)
             elif (kind := self._addable(one, at, taken)) is not None:
-                taken[one.name.casefold()] = one.name
+                taken.add(one.name)
                 self.changes.append(Added(path=at, kind=kind))
 
     def _type(self, own: NestedField, wanted: IcebergType, path: Path) -> None:
@@ -213,15 +215,15 @@ class _Look:
     def _leave(self, path: Path, why: str) -> None:
         self.left_out.append(LeftOut(column=dotted(path), why=why))
 
-    def _addable(self, one: NestedField, path: Path, taken: dict[str, str]) -> IcebergType | None:
+    def _addable(self, one: NestedField, path: Path, taken: TakenNames) -> IcebergType | None:
         """The type of a new column without what of it cannot be added; ``None`` if nothing of it can."""
         if (why := unusable(one.name, top=len(path) == 1)) is not None:
             self._leave(path, why)
         elif ".".join(path).casefold() in self.side.parts:
             # Java's library loads no such table.
             self._leave(path, "a partition field of the table has that name; add it by hand under another one")
-        elif (like := taken.get(one.name.casefold())) is not None:
-            self._leave(path, f"its name differs from that of column {like} in case only")
+        elif (why := taken.clash(one.name)) is not None:
+            self._leave(path, why)
         elif path in self.side.gone:
             self._leave(path, "the table had it and it was dropped or renamed; add it by hand if it is to come back")
         elif len(path) > self.limits.depth:
@@ -232,12 +234,12 @@ class _Look:
 
     def _kind(self, kind: IcebergType, path: Path) -> IcebergType | None:
         if isinstance(kind, StructType):
-            taken: dict[str, str] = {}
+            taken = TakenNames()
             fields = []
             for one in kind.fields:
                 inner = self._addable(one, (*path, one.name), taken)
                 if inner is not None:
-                    taken[one.name.casefold()] = one.name
+                    taken.add(one.name)
                     fields.append(NestedField(one.field_id, one.name, inner, required=False, doc=one.doc))
             return StructType(*fields) if fields else None
         if isinstance(kind, ListType):

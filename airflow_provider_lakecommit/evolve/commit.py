@@ -81,8 +81,9 @@ def evolve_table(tables: Tables, request: EvolveRequest, retry_policy: RetryPoli
     def decide(loaded: Table) -> Swap[tuple[Change, ...]] | None:
         state = read_ledger(loaded.metadata, request.branch)
         changes = request.changes(loaded.metadata)
-        if not changes or state.condition is Condition.ROLLED_BACK:
-            # What a rollback calls for comes first; whoever plans looks again.
+        known = any(s.landing == request.landing for s in state.sections)
+        if not changes or not known or state.condition is Condition.ROLLED_BACK:
+            # What a rollback calls for comes first, or a table that was made anew; whoever plans looks again.
             return None
         schema_id = _new_schema(loaded.metadata, changes, request).schema_id
         record = SnapshotRecord(

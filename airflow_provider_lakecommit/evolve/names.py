@@ -8,13 +8,49 @@ table that has a column of the name of one of Iceberg's metadata columns.
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
+from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.types import LongType, NestedField
+
 from airflow_provider_lakecommit.declared.table import RESERVED as METADATA
 
-__all__ = ["RESERVED", "unusable"]
+__all__ = ["RESERVED", "TakenNames", "unusable"]
 
 LONGEST = 255
+_AS_IT_IS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = METADATA | {"_change_type", "_change_ordinal", "_commit_snapshot_id"}
 """The metadata columns that Iceberg adds to each table when it is read, and to its changes."""
+
+
+class TakenNames:
+    """Names of the columns side by side, to tell which further ones would be taken for one of them: by an engine that
+    knows no case, or in a file, whose columns have letters, digits and ``_`` only.
+    """
+
+    def __init__(self) -> None:
+        self._as_read: dict[str, str] = {}
+        self._in_files: dict[str, str] = {}
+
+    def add(self, name: str) -> None:
+        self._as_read[name.casefold()] = name
+        self._in_files[_in_file(name)] = name
+
+    def clash(self, name: str) -> str | None:
+        """Why a name cannot stand beside these, or ``None``."""
+        if (like := self._as_read.get(name.casefold())) is not None:
+            return f"its name differs from that of column {like} in case only"
+        if (like := self._in_files.get(_in_file(name))) is not None:
+            return f"in a file its name is that of column {like}; add it by hand under another one"
+        return None
+
+
+@lru_cache(4_096)
+def _in_file(name: str) -> str:
+    if _AS_IT_IS.fullmatch(name):
+        return name
+    return sanitize_column_names(Schema(NestedField(1, name, LongType(), required=False))).fields[0].name
 
 
 def unusable(name: str, *, top: bool = True) -> str | None:

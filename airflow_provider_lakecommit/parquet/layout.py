@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.table.sorting import SortOrder
+from pyiceberg.types import StructType
 
 from airflow_provider_lakecommit.core.model import TableTarget
 from airflow_provider_lakecommit.exceptions import TableError
@@ -70,6 +71,13 @@ def check_target(target: TableTarget, providers: Collection[str] = ()) -> None:
 
 def _file_schema(table: str, schema: Schema) -> Schema:
     """Columns under the names that they have in a file."""
+    for column in schema.field_ids:
+        kind = schema.find_type(column)
+        if isinstance(kind, StructType) and not kind.fields:
+            name = schema.find_column_name(column)
+            raise TableError(
+                f"{table}: column {name} is a struct without a field, which no file can hold: add one to it, or drop it"
+            )
     try:
         return sanitize_column_names(schema)
     except ValueError as e:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.schema import Schema, promote
+from pyiceberg.schema import Schema, promote, sanitize_column_names
 from pyiceberg.types import (
     BooleanType,
     DateType,
@@ -111,6 +111,21 @@ def test_what_no_change_makes_fit_is_named_with_both_types(table: IcebergType, w
     (misfit,) = found.misfits
     assert misfit.column in ("c", "c.key")
     assert str(misfit).startswith(f"column {misfit.column} is ")
+
+
+@pytest.mark.parametrize(("one", "other"), [("1a", "_1a"), ("a b", "a_x20b"), ("😀", "_x1F600")])
+@pytest.mark.parametrize("there", [True, False])
+def test_of_names_that_are_one_in_a_file_the_first_is_added(one: str, other: str, there: bool) -> None:
+    """A table with both would take no file any more: a record would have ended the landing."""
+    table = Schema(optional("id", LongType()), *([optional(one, LongType(), 2)] if there else []))
+    inner = StructType(optional(one, LongType(), 2), optional(other, LongType(), 3))
+    wanted = StructType(optional(one, LongType()), optional(other, LongType(), 2), optional("s", inner, 4))
+    found = evolution(table, wanted, widen=False)
+    changed = evolved_schema(table, found.changes, last_id=max(table.field_ids), schema_id=1)
+    sanitize_column_names(changed)
+    assert {c.path for c in found.changes} == {("s",), *(() if there else ((one,),))}
+    why = f"in a file its name is that of column {one}"
+    assert [(o.column, why in o.why) for o in found.left_out] == [(other, True), (f"s.{other}", True)]
 
 
 def new(name: str, kind: IcebergType = LongType(), **options: Any) -> Evolution:  # noqa: B008

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
 from airflow_provider_lakecommit.evolve.changes import Added, Change
 from airflow_provider_lakecommit.evolve.commit import EvolveRequest, evolve_table, evolved_to_text
-from airflow_provider_lakecommit.exceptions import CatalogError, CommitRefusedError, CommitUnknownError
+from airflow_provider_lakecommit.exceptions import CatalogError, CommitRefusedError, CommitUnknownError, LakecommitError
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import NAME, Lake, section, staged
 
@@ -127,6 +128,19 @@ def test_after_a_rollback_nothing_is_changed_before_the_new_epoch(lake: Lake) ->
     lake.roll_back(metadata.snapshots[0].snapshot_id)
     assert evolve(lake) == ()
     assert "extra" not in lake.load().schema().column_names
+
+
+def test_a_table_that_was_made_anew_meanwhile_is_left_alone(lake: Lake) -> None:
+    def anew() -> None:
+        lake.catalog.drop_table(NAME)
+        lake.create()
+
+    lake.catalog.before_commit = anew
+    with suppress(LakecommitError):
+        evolve(lake)
+    table = lake.load()
+    assert "extra" not in table.schema().column_names
+    assert not table.metadata.snapshots
 
 
 def test_the_word_in_the_summary_stays_small(lake: Lake) -> None:

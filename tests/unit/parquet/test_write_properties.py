@@ -266,3 +266,14 @@ def test_names_that_are_the_same_in_a_file_are_refused_before_a_row_is_written(c
 
     with pytest.raises(TableError, match="multiple fields for name a_x20b"):
         check_target(target_of(catalog.create_table("shop.orders", schema)))
+
+
+def test_a_struct_whose_last_field_was_dropped_is_named_before_a_row_is_written(catalog: Catalog) -> None:
+    inner = StructType(NestedField(3, "name", StringType(), required=False))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "who", inner, required=False))
+    table = catalog.create_table("shop.orders", schema)
+    with table.update_schema() as update:
+        update.delete_column(("who", "name"))
+
+    with pytest.raises(TableError, match="column who is a struct without a field, which no file can hold"):
+        check_target(target_of(table))
