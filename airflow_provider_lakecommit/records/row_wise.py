@@ -4,34 +4,31 @@
 Contract: :func:`row_wise` takes ``select … from record where …`` apart by DuckDB's own parser, and lets pass only what
 makes of each record, by itself, no row, a row or several: expressions of known functions that give the same answer
 whenever they are asked, and ``unnest`` in the select list. What it gives back is that query with the record's place in
-front, and with each divisor looked at: DuckDB makes null, or infinity, of a division by zero, where a record is to be
-refused; within ``try(…)`` it is the null that is asked for there. The place itself is not to be had: it is another one
-when the record is read again, so ``*`` leaves it out, and a record as one value, which would hold it, is refused.
+front, and guarded (:mod:`~airflow_provider_lakecommit.records.guarded`). The place itself is not to be had: it is
+another one when the record is read again, so ``*`` leaves it out, and a record as one value, which would hold it, is
+refused.
 
 Failure story: everything else is a :class:`~airflow_provider_lakecommit.exceptions.TableError` that names the part: a
 syntax error, a join, an aggregate, a window, ``distinct``, ``order by``, ``limit``, a subquery, ``random()`` or
-``now()``.
+``now()``; and what is nested deeper than can be looked at wherever it runs.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import duckdb
 
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.records.guarded import PLACE, guard
 
-__all__ = ["GUARD", "PLACE", "guard_divisors", "row_wise"]
+__all__ = ["row_wise"]
 
-PLACE = "lakecommit_place"
-"""Column of ``record`` with the place of a record in its block."""
 RECORD = "record"
 """The one table that a query reads."""
-GUARD = "lakecommit_divisor"
-"""Macro around a divisor."""
-_DIVIDING = frozenset({"/", "//", "%", "mod", "divide", "fdiv", "fmod"})
 _PLAIN = frozenset(
     {
         "COLUMN_REF",
@@ -62,16 +59,17 @@ _WITHOUT_PARENTHESES = frozenset(
 """What is a function though it looks like a column."""
 _OF_NOW = frozenset({"current_localtime", "current_localtimestamp"})
 """Functions of this moment that DuckDB's list says to give the same answer always; ``age`` is one of one argument."""
-_OF_THE_ENGINE = frozenset({"current_setting", "getvariable", "version"})
+_OF_THE_ENGINE = frozenset({"current_setting", "getvariable", "vector_type", "version"})
 """Functions whose answer is the engine's, not the record's."""
+_OF_A_LIST = frozenset({"aggregate", "array_aggr", "array_aggregate", "list_aggr", "list_aggregate"})
+"""Functions that take the name of an aggregate for their list."""
+_DRAWS = "reservoir_quantile"
+"""An aggregate that draws some of many values by chance."""
+MOST_LEVELS = 150
+"""How deep expressions may be within each other. Python's own limit, less what any caller may have used of it."""
 RAISES = "error"
 """A function by which SQL refuses a record; it is volatile for DuckDB, and always does the same."""
 EXPLODES = "unnest"
-
-
-def guard_divisors(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make what the queries of :func:`row_wise` need."""
-    connection.execute(f"create macro {GUARD}(d) as case when d = 0 then error('division by zero') else d end")
 
 
 def row_wise(
@@ -85,23 +83,54 @@ def row_wise(
     """
     if PLACE in {name.lower() for name in columns}:
         raise TableError(f"record_schema: the name {PLACE} is taken")
-    told = json.loads(connection.execute("select json_serialize_sql(?)", [sql]).fetchall()[0][0])
-    if told["error"]:
-        raise TableError(f"transform: {told['error_message']}")
-    if len(told["statements"]) != 1:
-        raise TableError("transform: it is more than one statement")
+    told = _tree(connection, sql)
     node = told["statements"][0]["node"]
     for part in _wrong_parts(node):
         raise TableError(f"transform: {part}: a transform is of one record each, `select … from record where …`")
     found = _Walk(connection, columns, functions, node["from_table"]["alias"])
     for expression in node["select_list"]:
         found.check(expression, explodes=True)
-    if node["where_clause"] is not None:
-        found.check(node["where_clause"])
+    found.check(node["where_clause"])
+    guard([node["select_list"], node["where_clause"]], {"", RECORD, node["from_table"]["alias"].lower()})
     place = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [PLACE]}
-    node["select_list"] = [place, *_guarded(node["select_list"])]
-    node["where_clause"] = _guarded(node["where_clause"])
+    node["select_list"] = [place, *node["select_list"]]
     return str(connection.execute("select json_deserialize_sql(?::json)", [json.dumps(told)]).fetchall()[0][0])
+
+
+def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
+    """One statement as a tree.
+
+    :raises TableError: it is none, or more, or deeper than :data:`MOST_LEVELS`
+    """
+    text = connection.execute("select json_serialize_sql(?)", [sql]).fetchall()[0][0]
+    try:
+        told: dict[str, Any] = json.loads(text)
+        levels = max(level for _, level in _nodes(told))
+    except RecursionError:
+        levels = MOST_LEVELS + 1
+    if levels > MOST_LEVELS:
+        raise TableError(
+            f"transform: expressions are more than {MOST_LEVELS} levels deep: `a || b || …`, `a + b + …` and "
+            "`else case` go one deeper each time; `concat(a, b, …)`, `list_sum([a, b, …])` and further `when` do not"
+        )
+    if told["error"]:
+        raise TableError(f"transform: {told['error_message']}")
+    if len(told["statements"]) != 1:
+        raise TableError(f"transform: it is {len(told['statements'])} statements, and not one")
+    return told
+
+
+def _nodes(tree: Any) -> Iterator[tuple[dict[str, Any], int]]:
+    """Each node, before those within it, and how many expressions it is within. Trees may be deep: no recursion."""
+    pending: list[tuple[Any, int]] = [(tree, 0)]
+    while pending:
+        node, level = pending.pop()
+        if isinstance(node, list):
+            pending += ((each, level) for each in reversed(node))
+        elif isinstance(node, dict):
+            yield node, level
+            level += "class" in node
+            pending += ((each, level) for each in reversed(node.values()))
 
 
 def _wrong_parts(node: Mapping[str, Any]) -> Iterator[str]:
@@ -147,23 +176,20 @@ class _Walk:
 
     def check(self, expression: Any, *, explodes: bool = False) -> None:
         """:param explodes: may it have ``unnest``?"""
-        if isinstance(expression, list):
-            for each in expression:
-                self.check(each, explodes=explodes)
-        if not isinstance(expression, dict):
-            return
-        kind = expression.get("class")
-        if kind is not None and (what := self._wrong(kind, expression, explodes)) is not None:
-            raise TableError(f"transform: {what}: a transform is of one record each, and gives the same at any time")
-        for key, each in expression.items():
-            if key != "value":
-                self.check(each, explodes=explodes)
+        for node, _ in _nodes(expression):
+            kind = node.get("class")
+            if kind is not None and (what := self._wrong(kind, node, explodes)) is not None:
+                raise TableError(
+                    f"transform: {what}: a transform is of one record each, and gives the same at any time"
+                )
 
     def _wrong(self, kind: str, expression: Mapping[str, Any], explodes: bool) -> str | None:
         if kind == "COLUMN_REF":
             return self._wrong_name([name.lower() for name in expression["column_names"]])
-        if kind == "STAR" and isinstance(pattern := expression["expr"], dict) and pattern["class"] == "CONSTANT":
-            return "columns of a pattern, which `columns(c -> c like …)` says"
+        if kind == "STAR":
+            return _wrong_star(expression["expr"])
+        if kind == "CONSTANT":
+            return _wrong_constant(expression["value"])
         if kind == "FUNCTION":
             return self._wrong_function(expression, explodes)
         if kind == "WINDOW":
@@ -193,6 +219,8 @@ class _Walk:
             return f"{name}, which is of the engine"
         if name in _OF_NOW or (name == "age" and len(expression["children"]) == 1):
             return f"{name}, which gives another answer each time"
+        if name in _OF_A_LIST and (what := _wrong_aggregate(expression["children"])):
+            return f"{name} of {what}"
         return self._wrong_by_list(name)
 
     def _wrong_by_list(self, name: str) -> str | None:
@@ -202,7 +230,9 @@ class _Walk:
             "where function_name = ?",
             [name],
         ).fetchall()
-        for function_type, stability, definition in known:
+        # In an expression a name that is also that of a table function is not of this one.
+        scalar = [each for each in known if each[0] in ("scalar", "macro")]
+        for function_type, stability, definition in scalar or known:
             if function_type == "macro":
                 self._check_macro(name, definition)
             elif function_type == "aggregate":
@@ -229,35 +259,30 @@ class _Walk:
             raise TableError(f"{e}; {name} is made of it") from e
 
 
-def _guarded(expression: Any, *, tried: bool = False) -> Any:
-    """The expression with its divisors looked at, and with the place left out of ``*``.
-
-    :param tried: is it within ``try(…)``, which takes no function that raises by itself?
-    """
-    if isinstance(expression, list):
-        return [_guarded(each, tried=tried) for each in expression]
-    if not isinstance(expression, dict):
-        return expression
-    tried = tried or expression.get("type") == "OPERATOR_TRY"
-    made = {key: _guarded(each, tried=tried) for key, each in expression.items()}
-    if made.get("class") == "STAR":
-        made["exclude_list"] = [*made["exclude_list"], PLACE]
-    if made.get("class") == "FUNCTION" and made["function_name"].lower() in _DIVIDING and len(made["children"]) == 2:
-        made["children"] = [made["children"][0], _divisor(made, tried)]
-    return made
+def _wrong_star(chosen: Mapping[str, Any] | None) -> str | None:
+    """What is wrong with the columns that are chosen of all: by a pattern, or by names, the place's might be there."""
+    if chosen is None:
+        return None
+    if chosen["class"] == "CONSTANT":
+        return "columns of a pattern, which `columns(c -> c like …)` says"
+    names = chosen.get("children", [chosen])
+    if names and names[0]["class"] == "STAR":
+        return None  # filtered by a lambda
+    if any(name["class"] != "CONSTANT" or str(name["value"].get("value")).lower() == PLACE for name in names):
+        return f"columns by names that are not written out, or {PLACE}"
+    return None
 
 
-def _divisor(division: Mapping[str, Any], tried: bool) -> dict[str, Any]:
-    divisor = division["children"][1]
-    call = {**division, "function_name": GUARD, "children": [divisor], "is_operator": False, "alias": ""}
-    if not tried:
-        return call
-    return {**call, "function_name": "nullif", "children": [divisor, _ZERO]}
+def _wrong_constant(value: Mapping[str, Any]) -> str | None:
+    number = value.get("value")
+    if isinstance(number, float) and not math.isfinite(number):
+        return "a number too large for a double"
+    return None
 
 
-_ZERO = {
-    "class": "CONSTANT",
-    "type": "VALUE_CONSTANT",
-    "alias": "",
-    "value": {"type": {"id": "INTEGER", "type_info": None}, "is_null": False, "value": 0},
-}
+def _wrong_aggregate(arguments: list[dict[str, Any]]) -> str | None:
+    """What is wrong with the aggregate of a list, by its name."""
+    if len(arguments) < 2 or arguments[1]["class"] != "CONSTANT":
+        return "an aggregate that is not named by a text"
+    named = arguments[1]["value"].get("value")
+    return f"{named}, which draws values by chance" if str(named).lower() == _DRAWS else None

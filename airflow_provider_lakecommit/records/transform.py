@@ -30,8 +30,9 @@ from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Refusa
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.records.fit import fitted, misfit
 from airflow_provider_lakecommit.records.functions import add_function
+from airflow_provider_lakecommit.records.guarded import PLACE, guard_divisors
 from airflow_provider_lakecommit.records.overflow import overflown
-from airflow_provider_lakecommit.records.row_wise import PLACE, guard_divisors, row_wise
+from airflow_provider_lakecommit.records.row_wise import row_wise
 
 __all__ = ["FAILED", "TransformDecoder", "given_by"]
 
@@ -210,6 +211,8 @@ def _engine(functions: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
         connection.execute("set TimeZone = 'UTC'")
         # A uuid as one, not as text.
         connection.execute("set arrow_lossless_conversion = true")
+        # Into a scan of Arrow's data, for which a number that is none is greater than no other.
+        connection.execute("set disabled_optimizers = 'filter_pushdown'")
         guard_divisors(connection)
         for name, place in functions.items():
             add_function(connection, name, place)

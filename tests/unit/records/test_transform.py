@@ -4,20 +4,24 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded
+from airflow_provider_lakecommit.formats.decoder import Decoded, NothingHeld
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
+from airflow_provider_lakecommit.records.transform import TransformDecoder
 from airflow_provider_lakecommit.spark.decoders import block_decoder, check_schema
 from tests.support.effort import examples
 
@@ -159,6 +163,37 @@ def test_a_value_that_the_engine_would_alter_is_a_reject(sql: str, good: str, ba
     assert any(value not in (None, [{"d": None}]) for row in made.table.to_pylist() for value in list(row.values())[1:])
 
 
+class Read(NothingHeld):
+    """A decoder that has read its values before."""
+
+    def __init__(self, columns: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> None:
+        self.schema = arrow_schema(schema_of(columns))
+        self._rows = rows
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        return Decoded(table=pa.Table.from_pylist(list(self._rows), schema=self.schema))
+
+
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        ("d > 5", [0, 2, 3]),
+        ("d >= 'inf'::double", [0, 3]),
+        ("d in (0.0, 7.0)", [1, 2]),
+        ("d <= 'nan'::double", [0, 1, 2, 3]),
+    ],
+)
+def test_a_filter_finds_a_number_that_is_none_greater_than_others_as_an_expression_does(
+    condition: str, kept: list[int]
+) -> None:
+    columns = [{"name": "id", "type": "long"}, {"name": "d", "type": "double"}]
+    read = Read(columns, [{"id": i, "d": d} for i, d in enumerate([math.nan, -0.0, 7.0, math.inf, None])])
+    table = schema_of([TABLE[0], {"name": "holds", "type": "boolean"}])
+    of = TransformDecoder(read, f"select id from record where {condition}", table, frozenset(), {}).decode([])
+    told = TransformDecoder(read, f"select id, {condition} as holds from record", table, frozenset(), {}).decode([])
+    assert [i for (i,) in rows(of, "id")] == [i for i, holds in rows(told, "id", "holds") if holds] == kept
+
+
 def test_what_a_record_says_to_be_infinite_may_be() -> None:
     texts = ["inf", "-Infinity", "NaN", "1e999", "1.5"]
     made = transformed(
@@ -173,6 +208,39 @@ def test_what_a_record_says_to_be_infinite_may_be() -> None:
 def test_a_try_makes_null_of_what_would_be_refused() -> None:
     made = transformed("select id, try(7 // (n - 1)) as n from record", values({"id": 1, "n": 1}, {"id": 2, "n": 3}))
     assert (rows(made, "id", "n"), made.rejects) == ([(1, None), (2, 3)], ())
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("typeof(1e2)", "DOUBLE"),
+        ("typeof(5.)", "DECIMAL(1,0)"),
+        ("(n * 1.5e0)::int", "4"),
+        ("-0e0", "-0.0"),
+        ("0.30000000000000004e0", "0.30000000000000004"),
+        ("5e-324", "5e-324"),
+        ("7 // '2'", "3"),
+        ("array_to_string(range(n), '')", "012"),
+        ("repeat(name, n)", "aaa"),
+        ("columns(['n']) + 1", "4"),
+    ],
+)
+def test_an_expression_means_what_it_means_in_the_engine(expression: str, text: str) -> None:
+    made = transformed(
+        f"select id, ({expression})::varchar as text from record", values({"id": 1, "name": "a", "n": 3})
+    )
+    assert rows(made, "text") == [(text,)]
+
+
+def test_a_star_may_be_that_of_a_struct() -> None:
+    columns = [TABLE[0], {"name": "st", "type": "struct<n: int, text: string>"}]
+    made = transformed(
+        "select id, st.* from record",
+        values({"id": 1, "st": {"n": 5, "text": "a"}}),
+        record_schema=columns,
+        timestamps={},
+    )
+    assert rows(made, "id", "text", "n") == [(1, "a", 5)]
 
 
 def test_a_row_does_not_depend_on_where_its_record_stands() -> None:
@@ -287,7 +355,7 @@ def test_what_a_function_gives_is_null_or_of_its_annotated_type() -> None:
         ("select id, cast(ago(interval 1 day) as varchar) as text from record", "ago"),
         ("select id, ? as n from record", "a parameter"),
         ("select #1 as id from record", "a positional reference"),
-        ("select id from record; select 1", "more than one statement"),
+        ("select id from record; select 1", "it is 2 statements, and not one"),
         ("insert into record values (1)", "Only SELECT"),
         ("selec id from record", "syntax error"),
         ("select id, nonsense(n) as n from record", "nonsense"),
@@ -300,6 +368,19 @@ def test_what_a_function_gives_is_null_or_of_its_annotated_type() -> None:
         ("select id, n / 2 as n from record", "column n is double, in the table int32: cast it"),
         ('select id, "at" as text from record', "column text is timestamp[us, tz=UTC], in the table string"),
         ("select id as lakecommit_place from record", "a column 'lakecommit_place', which the table lacks"),
+        ("select * replace (random() as n) from record", "random, which gives another answer each time"),
+        ("select * replace ((select max(n) from record) as n) from record", "a subquery"),
+        ("select * replace (lag(n) over () as n) from record", "over a window"),
+        ("select columns(* replace (lakecommit_place as id)) from record", "lakecommit_place, which is where"),
+        ("select id, columns(['lakecommit_place']) + 0 as n from record", "not written out, or lakecommit_place"),
+        ("select id, columns(['lake' || 'commit_place']) + 0 as n from record", "not written out"),
+        ("select id, vector_type(n) as text from record", "vector_type, which is of the engine"),
+        ("select id, list_aggr([n], 'Reservoir_Quantile', 0.5) as n from record", "draws values by chance"),
+        ("select id, list_aggregate([n], 'reservoir_' || 'quantile', 0.5) as n from record", "is not named by a text"),
+        ("select id, 1e400 as d from record", "a number too large for a double"),
+        ("select id, " + " + ".join(["n"] * 300) + " as n from record", "more than 150 levels deep"),
+        ("select id, " + " + ".join(["n"] * 900) + " as n from record", "more than 150 levels deep"),
+        ("-- nothing", "it is 0 statements, and not one"),
     ],
 )
 def test_what_is_not_of_one_record_each_or_does_not_fit_is_named(sql: str, told: str) -> None:

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is put into a query beyond what it says, so that it says it of exact rows.
+
+Contract: :func:`guard` changes the tree of a query that is of one record each. Each divisor is looked at: DuckDB makes
+null, or infinity, of a division by zero, where a record is to be refused; within ``try(…)`` it is the null that is
+asked for there. ``*`` leaves out the place of the record. Numbers keep the type that they are written with: ``1e2`` is
+a ``double``, which DuckDB's own text of a tree forgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import duckdb
+
+__all__ = ["PLACE", "guard", "guard_divisors"]
+
+PLACE = "lakecommit_place"
+"""Column of ``record`` with the place of a record in its block."""
+GUARD = "lakecommit_divisor"
+"""Macro around a divisor."""
+_DIVIDING = frozenset({"/", "//", "%", "mod", "divide", "fdiv", "fmod"})
+
+
+def guard_divisors(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make what the queries of :func:`guard` need."""
+    connection.execute(f"create macro {GUARD}(d) as case when d = 0 then error('division by zero') else d end")
+
+
+def guard(tree: Any, records: Collection[str]) -> None:
+    """Have divisors looked at, ``*`` leave out the place, and numbers keep their types.
+
+    :param records: names of ``record``, by which ``*`` is of it and not of a struct
+    """
+    pending = [(tree, False)]
+    while pending:
+        node, tried = pending.pop()
+        if isinstance(node, list):
+            pending += ((each, tried) for each in node)
+        elif isinstance(node, dict):
+            # Within `try(…)`, which takes no function that raises by itself?
+            tried = tried or node.get("type") == "OPERATOR_TRY"
+            pending += ((each, tried) for each in node.values())
+            kind = node.get("class")
+            if kind == "STAR" and node["relation_name"].lower() in records:
+                node["exclude_list"] = [*node["exclude_list"], PLACE]
+            elif kind == "FUNCTION" and node["function_name"].lower() in _DIVIDING and len(node["children"]) == 2:
+                node["children"] = [node["children"][0], _divisor(node, tried)]
+            elif kind == "CONSTANT":
+                _keep_type(node)
+
+
+def _divisor(division: Mapping[str, Any], tried: bool) -> dict[str, Any]:
+    divisor: dict[str, Any] = division["children"][1]
+    if divisor["class"] == "CONSTANT" and _is_a_number_but_zero(divisor["value"].get("value")):
+        return divisor
+    call = {**division, "schema": "", "catalog": "", "is_operator": False, "alias": ""}
+    if tried:
+        return {**call, "function_name": "nullif", "children": [divisor, _ZERO]}
+    return {**call, "function_name": GUARD, "children": [divisor]}
+
+
+def _is_a_number_but_zero(value: Any) -> bool:
+    """Also as a text, which the engine takes for a number where it is divided by."""
+    try:
+        return float(value) != 0
+    except (TypeError, ValueError):
+        return False
+
+
+def _keep_type(constant: dict[str, Any]) -> None:
+    """The engine writes the tree as text, and reads a ``double`` or a decimal without digits behind its point as
+    something else there: a cast keeps it.
+    """
+    value, kind = constant["value"], constant["value"]["type"]
+    if kind["id"] == "DOUBLE":
+        child = _constant("VARCHAR", repr(value["value"]))
+    elif kind["id"] == "DECIMAL" and not kind["type_info"]["scale"]:
+        child = dict(constant, alias="")
+    else:
+        return
+    cast = {"class": "CAST", "type": "OPERATOR_CAST", "child": child, "cast_type": kind, "try_cast": False}
+    alias = constant["alias"]
+    constant.clear()
+    constant.update(cast, alias=alias)
+
+
+def _constant(kind: str, value: Any) -> dict[str, Any]:
+    stated = {"type": {"id": kind, "type_info": None}, "is_null": False, "value": value}
+    return {"class": "CONSTANT", "type": "VALUE_CONSTANT", "alias": "", "value": stated}
+
+
+_ZERO = _constant("INTEGER", 0)
