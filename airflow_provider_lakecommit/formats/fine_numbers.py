@@ -40,7 +40,7 @@ def too_fine(columns: Sequence[Column], rows: pa.StructArray, values: Sequence[b
     if not zeros.any():
         return None
     suspect = pc.match_substring_regex(pa.array(values, pa.binary()), _SUSPECT).to_numpy(zero_copy_only=False)
-    found = (next(_below(columns, _record(values[i])), None) for i in np.flatnonzero(zeros & suspect))
+    found = (next(_below(columns, _record(values[i])), None) for i in np.flatnonzero(zeros & suspect).tolist())
     return next(filter(None, found), None)
 
 

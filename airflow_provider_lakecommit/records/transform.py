@@ -47,8 +47,10 @@ _ALONE: dict[str, str | bool | int | float | list[str]] = {
     # Nothing is spilled: what a block comes to is in memory anyway.
     "temp_directory": "",
 }
-_NOT_OF_VALUES = (duckdb.OperationalError, duckdb.InternalError, duckdb.FatalException, duckdb.InterruptException)
-"""Errors of DuckDB that no value brings: want of memory, what is broken within. All others are of values: conversions,
+_BROKEN = (duckdb.InternalError, duckdb.FatalException)
+"""Errors after which the engine answers nothing more. A value may bring them, by a function with a defect."""
+_OF_MEANS = duckdb.OperationalError
+"""Want of memory: of many records at once, or of one that makes too much. All other errors are of values: conversions,
 overflows, ``error('…')``, functions that raise, and some that have no class of their own.
 """
 
@@ -67,6 +69,7 @@ class TransformDecoder:
     ) -> None:
         self._records = records
         self._target = pa.schema([f for f in arrow_schema(schema) if f.name not in skip])
+        self._functions = functions
         self._connection = _engine(functions)
         try:
             self._sql = row_wise(self._connection, sql, records.schema.names, functions)
@@ -111,6 +114,24 @@ class TransformDecoder:
         self._connection.close()
         self._records.close()
 
+    def _engine(self) -> duckdb.DuckDBPyConnection:
+        """:raises TableError: a function cannot be used"""
+        made = duckdb.connect(":memory:", config=_ALONE)
+        try:
+            made.execute("set TimeZone = 'UTC'")
+            # A uuid as one, not as text.
+            made.execute("set arrow_lossless_conversion = true")
+            # Into a scan of Arrow's data, for which a number that is none is greater than no other.
+            made.execute("set disabled_optimizers = 'filter_pushdown'")
+            guard_divisors(made)
+            for name, place in self._functions.items():
+                add_function(made, name, place)
+            made.execute("set lock_configuration = true")
+        except BaseException:
+            made.close()
+            raise
+        return made
+
     def _resolved(self) -> Mapping[str, int]:
         """Which of the columns that the SQL gives is which of the table's.
 
@@ -139,13 +160,26 @@ class TransformDecoder:
             raise TableError(f"transform: {'; '.join(wrong)}")
         return given
 
-    def _block(self, rows: pa.Table) -> Decoded:
+    def _made(self, rows: pa.Table) -> pa.Table:
+        """:raises Refusal: the SQL fails for one of the records, or for so many at once"""
         try:
-            made = _run(self._connection, self._sql, rows)
-        except _NOT_OF_VALUES:
+            return _run(self._connection, self._sql, rows)
+        except duckdb.InterruptException:
             raise
-        except duckdb.Error as e:
+        except _BROKEN as e:
+            self._connection.close()
+            self._connection = _engine(self._functions)
             raise Refusal(FAILED, None, _said(e)) from e
+        except _OF_MEANS as e:
+            if rows.num_rows > 1:
+                raise Refusal(FAILED, None, _said(e)) from e
+            raise
+        # A message may be cut off within a character.
+        except (duckdb.Error, UnicodeDecodeError) as e:
+            raise Refusal(FAILED, None, _said(e)) from e
+
+    def _block(self, rows: pa.Table) -> Decoded:
+        made = self._made(rows)
         places = made.column(0).to_numpy()
         if len(places) > 1 and (np.diff(places) < 0).any():
             order = np.argsort(places, kind="stable")
@@ -246,6 +280,8 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _said(error: duckdb.Error) -> str:
+def _said(error: duckdb.Error | UnicodeDecodeError) -> str:
     """The message without the drawing below it; of a block's records, never empty."""
+    if isinstance(error, UnicodeDecodeError):
+        return bytes(error.object).decode(errors="backslashreplace")
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -163,6 +163,28 @@ def test_a_value_that_the_engine_would_alter_is_a_reject(sql: str, good: str, ba
     assert any(value not in (None, [{"d": None}]) for row in made.table.to_pylist() for value in list(row.values())[1:])
 
 
+def test_a_record_that_breaks_the_engine_costs_no_other_one() -> None:
+    """``list_where`` of DuckDB 1.5 does so for lists in a list: what is asked of it later is answered by a new one."""
+    columns = [TABLE[0], {"name": "lists", "type": "list<list<long>>"}]
+    made = transformed(
+        "select id, list_where(lists, [])::varchar as text from record",
+        values(*({"id": i, "lists": [[], [1], [2, 3]] if i == 20 else None} for i in range(40))),
+        record_schema=columns,
+        timestamps={},
+    )
+    assert {i for (i,) in rows(made, "id")} | {20} == set(range(40))
+    assert {(r.index, r.kind) for r in made.rejects} <= {(20, "transform_failed")}
+
+
+def test_a_message_of_the_engine_that_is_cut_off_within_a_character_is_that_of_its_record() -> None:
+    made = transformed(
+        "select id, from_binary(name)::varchar as text from record",
+        values({"id": 1, "name": "é"}, {"id": 2, "name": "1"}),
+    )
+    assert [(r.index, r.kind) for r in made.rejects] == [(0, "transform_failed")]
+    assert rows(made, "id") == [(2,)]
+
+
 class Read(NothingHeld):
     """A decoder that has read its values before."""
 
