@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
 from numbers import Integral, Real
-from typing import Any, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import duckdb
 from duckdb.func import FunctionNullHandling
@@ -28,6 +29,7 @@ __all__ = ["add_function"]
 
 _ANSWERS: Mapping[Any, type] = {int: Integral, float: Real, str: str, bool: bool, bytes: bytes}
 """By an annotation what an answer has to be."""
+_TYPES = "bool, int, float, str, bytes, and lists and dicts of them,"
 
 
 def add_function(connection: duckdb.DuckDBPyConnection, name: str, place: str) -> None:
@@ -49,21 +51,45 @@ def add_function(connection: duckdb.DuckDBPyConnection, name: str, place: str) -
     try:
         connection.create_function(name, _answering(found), null_handling=FunctionNullHandling.SPECIAL)
     except (duckdb.Error, TypeError, NameError) as e:
-        raise TableError(f"functions: {name} ({place}) cannot be used: {str(e).splitlines()[0]}") from e
+        raise TableError(
+            f"functions: {name} ({place}) cannot be used: {str(e).splitlines()[0]} (annotate arguments and answer: "
+            f"{_TYPES} can be an answer)"
+        ) from e
 
 
 def _answering(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with its answers looked at, and not asked of nulls."""
     stated = get_type_hints(function).get("return")
-    wanted = _ANSWERS.get(stated, object)
 
     @wraps(function)
     def asked(*args: Any) -> Any:
         if None in args:
             return None
         answer = function(*args)
-        if answer is not None and not isinstance(answer, wanted):
-            raise TypeError(f"it gave {type(answer).__name__}, and is annotated with {stated}")
+        if answer is not None and not _is(answer, stated):
+            raise TypeError(f"it gave {_shown(answer)}, and is annotated with {stated}")
         return answer
 
     return asked
+
+
+def _is(answer: Any, stated: Any) -> bool:
+    """Is it of an annotated type, with all that is in it?"""
+    origin, of = get_origin(stated), get_args(stated)
+    if origin in (Union, UnionType):
+        return any(_is(answer, each) for each in of if each is not NoneType)
+    if origin is list:
+        return isinstance(answer, list | tuple) and all(each is None or _is(each, of[0]) for each in answer)
+    if origin is dict:
+        return isinstance(answer, Mapping) and all(
+            _is(key, of[0]) and (each is None or _is(each, of[1])) for key, each in answer.items()
+        )
+    if stated is float and isinstance(answer, Integral):
+        return float(answer) == answer
+    return isinstance(answer, _ANSWERS.get(stated, object))
+
+
+def _shown(answer: Any) -> str:
+    """Its type; of what has parts, all of it as far as a line has room."""
+    kind = type(answer).__name__
+    return f"{kind} {repr(answer)[:100]}" if isinstance(answer, list | tuple | Mapping | int) else kind

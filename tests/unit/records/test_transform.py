@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -331,6 +332,42 @@ def test_what_a_function_gives_is_null_or_of_its_annotated_type() -> None:
     assert "it gave float, and is annotated with" in reject.reason
 
 
+def maybe(n: int) -> int | None:
+    """For SQL; all of these give what is not quite what their annotation says."""
+    return n / 2  # type: ignore[return-value]
+
+
+def several(n: int) -> list[int]:
+    return [n, n / 2]  # type: ignore[list-item]
+
+
+def named(n: int) -> dict[str, int]:
+    return {"a": n / 2}  # type: ignore[dict-item]
+
+
+def wide(n: int) -> float:
+    return 2**53 + n
+
+
+def once(n: int) -> Decimal:
+    return Decimal(n)
+
+
+@pytest.mark.parametrize("call", ["maybe(n)", "several(n)[2]", "named(n)['a']", "wide(n)"])
+def test_an_answer_is_looked_at_with_all_that_is_in_it(call: str) -> None:
+    name = call.partition("(")[0]
+    made = transformed(
+        f"select id, cast({call} as long) as id2 from record",
+        values({"id": 1, "n": 2}, {"id": 2, "n": 3}, {"id": 3}),
+        [TABLE[0], {"name": "id2", "type": "long"}],
+        functions={name: f"{__name__}.{name}"},
+    )
+    # Only the second of `wide` cannot be a float; all others are halves, which are no whole numbers.
+    assert [r.index for r in made.rejects] == ([1] if name == "wide" else [0, 1])
+    assert all("annotated with" in r.reason for r in made.rejects)
+    assert rows(made, "id2")[-1] == (None,)
+
+
 @pytest.mark.parametrize(
     ("sql", "told"),
     [
@@ -417,6 +454,7 @@ def test_what_is_not_of_one_record_each_or_does_not_fit_is_named(sql: str, told:
         ({"gone": "tests.unit.records.test_transform.gone"}, "gone cannot be imported"),
         ({"upper": f"{__name__}.doubled"}, "SQL has a function upper already"),
         ({"bare": f"{__name__}.bare"}, "bare .* cannot be used"),
+        ({"once": f"{__name__}.once"}, "once .* cannot be used: .* bool, int, float, str, bytes, and lists and dicts"),
         ({"table": f"{__name__}.TABLE"}, "table .* is no function but a list"),
     ],
 )
