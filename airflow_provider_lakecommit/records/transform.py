@@ -114,24 +114,6 @@ class TransformDecoder:
         self._connection.close()
         self._records.close()
 
-    def _engine(self) -> duckdb.DuckDBPyConnection:
-        """:raises TableError: a function cannot be used"""
-        made = duckdb.connect(":memory:", config=_ALONE)
-        try:
-            made.execute("set TimeZone = 'UTC'")
-            # A uuid as one, not as text.
-            made.execute("set arrow_lossless_conversion = true")
-            # Into a scan of Arrow's data, for which a number that is none is greater than no other.
-            made.execute("set disabled_optimizers = 'filter_pushdown'")
-            guard_divisors(made)
-            for name, place in self._functions.items():
-                add_function(made, name, place)
-            made.execute("set lock_configuration = true")
-        except BaseException:
-            made.close()
-            raise
-        return made
-
     def _resolved(self) -> Mapping[str, int]:
         """Which of the columns that the SQL gives is which of the table's.
 
