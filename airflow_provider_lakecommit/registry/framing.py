@@ -25,6 +25,8 @@ KEY_HEADER = "__key_schema_id"
 """And of a key."""
 _ID, _GUID = b"\x00", b"\x01"
 _ID_LENGTH, _GUID_LENGTH = 5, 17
+_HIGHEST = 0x7F
+"""Of an id's first byte: its type is Java's ``int``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ def framed(values: Sequence[bytes]) -> FramedValues:
     groups: dict[tuple[SchemaKey, int], list[int]] = {}
     unframed: dict[int, str] = {}
     heads = [value[:_ID_LENGTH] for value in values]
-    if len(set(heads)) == 1 and heads[0][:1] == _ID and len(heads[0]) == _ID_LENGTH:
+    if len(set(heads)) == 1 and heads[0][:1] == _ID and _wrong(heads[0]) is None:
         return FramedValues(groups=(_group(heads[0], range(len(values))),), unframed={})
     for i, head in enumerate(heads):
         if head[:1] == _GUID:
@@ -93,4 +95,7 @@ def _wrong(head: bytes) -> str | None:
         return f"the value names no schema of a registry: it begins with byte {head[0]}, not with 0 or 1{like}"
     if len(head) < (_ID_LENGTH if head[:1] == _ID else _GUID_LENGTH):
         return f"the value ends within the schema's id, after {len(head)} bytes"
+    if head[:1] == _ID and head[1] > _HIGHEST:
+        # Registries answer that like an address that they do not have, of which no record is guilty.
+        return f"the value names schema id {int.from_bytes(head[1:])}, and no registry gives one above 2147483647"
     return None
