@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.registry.client import needed, registry_of
 from airflow_provider_lakecommit.registry.framing import Framed, framed
+from airflow_provider_lakecommit.registry.many import Learned, learned
 from airflow_provider_lakecommit.registry.schemas import RegisteredSchema, UnknownSchemaError, told
 
 __all__ = ["NamedSchemasSource"]
@@ -80,13 +81,12 @@ class NamedSchemasSource(ABC, Generic[T]):
 
     def _schemas(self, values: Sequence[bytes], unreadable: list[Unreadable]) -> list[T]:
         groups = framed(values).groups
-        return list(dict.fromkeys(one for group in groups for one in self._of(group, values, unreadable)))
-
-    def _of(self, group: Framed, values: Sequence[bytes], unreadable: list[Unreadable]) -> Iterator[T]:
         registry = needed(registry_of(self._kafka), self._landing.name, self._landing.format)
-        try:
-            found = registry.schema(group.key)
-        except UnknownSchemaError:
+        found = learned(registry, (group.key for group in groups))
+        return list(dict.fromkeys(one for g in groups for one in self._of(g, found[g.key], values, unreadable)))
+
+    def _of(self, group: Framed, found: Learned, values: Sequence[bytes], unreadable: list[Unreadable]) -> Iterator[T]:
+        if isinstance(found, UnknownSchemaError):
             return
         try:
             if found.kind != WITH_REGISTRY[self._landing.format]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values of a block by the schemas that they name, each schema fetched once.
+"""The values of a block by the schemas that they name, each schema fetched once, several of a block at a time.
 
 Contract: of each value, exactly one is true: it is in a part, or it is a reject that says what is wrong: it is not
 framed (``not_framed``), the registry has no such schema (``unknown_schema``), or the schema is of another format
@@ -21,6 +21,7 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.decoder import NothingHeld, Refusal, Reject
 from airflow_provider_lakecommit.registry.framing import framed
+from airflow_provider_lakecommit.registry.many import Learned, learned
 from airflow_provider_lakecommit.registry.schemas import (
     RegisteredSchema,
     SchemaKey,
@@ -64,31 +65,29 @@ class FramedReader(Generic[T]):
         :raises RegistryError: a schema cannot be learned now
         """
         found = framed(values)
+        self._learn([group.key for group in found.groups if group.key not in self._known])
         parts: list[FramedPart[T]] = []
         rejects = [
             Reject.of(i, Refusal("not_framed", None, f"{wrong}; the landing reads values framed for a schema registry"))
             for i, wrong in found.unframed.items()
         ]
         for group in found.groups:
-            made = self._made(group.key)
+            made = self._known[group.key]
             if isinstance(made, Refusal):
                 rejects += [Reject.of(i, made) for i in group.places]
             else:
                 parts.append(FramedPart(key=group.key, made=made, places=group.places, start=group.start))
         return parts, sorted(rejects, key=lambda reject: reject.index)
 
-    def _made(self, key: SchemaKey) -> T | Refusal:
-        if key not in self._known:
-            self._known[key] = self._looked_up(key)
-        return self._known[key]
-
-    def _looked_up(self, key: SchemaKey) -> T | Refusal:
-        if self._registry is None:
+    def _learn(self, keys: Sequence[SchemaKey]) -> None:
+        if keys and self._registry is None:
             raise RuntimeError("a decoder that was made to check a table has no registry to decode by")
-        try:
-            schema = self._registry.schema(key)
-        except UnknownSchemaError as e:
-            return Refusal("unknown_schema", None, str(e))
+        if self._registry is not None:
+            self._known |= {key: self._usable(key, one) for key, one in learned(self._registry, keys).items()}
+
+    def _usable(self, key: SchemaKey, schema: Learned) -> T | Refusal:
+        if isinstance(schema, UnknownSchemaError):
+            return Refusal("unknown_schema", None, str(schema))
         if schema.kind != self._kind:
             wanted = self._kind.capitalize() if self._kind != "JSON" else "JSON Schema"
             return Refusal("wrong_schema", None, f"{told(key)} is of type {schema.kind}; the landing reads {wanted}")

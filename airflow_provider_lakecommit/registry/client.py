@@ -1,48 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A schema registry, asked through `confluent-kafka`'s own client.
+"""A schema registry, as decoders and plans ask it.
 
-Contract: what a registry says of a key never changes, and is kept for as long as the process lives, for at most
-:data:`MOST_KEPT` schemas; that there is no such schema is kept nowhere, and neither is which version is the newest. One
-client per registry and process. The client's own defaults wait for ever for an answer: here it waits
-:data:`DEFAULTS`, unless the settings say otherwise, for each piece of an answer, and as long for all of it as its
-attempts may take together (:mod:`~airflow_provider_lakecommit.registry.patience`). While it waits, it says for what.
+Contract: what a registry says of a key is kept for as long as the process lives, for at most :data:`MOST_KEPT` schemas.
+It should never change, and is asked for again after :data:`ASKED_AGAIN` seconds, and where another address of the
+registry answers: one that was restored from a backup may give an id anew. That there is no such schema is kept nowhere,
+and believed after some patience (:class:`~airflow_provider_lakecommit.registry.patience.UnknownWait`). Which version
+is the newest is kept nowhere either. One :class:`SchemaRegistry` per settings and process.
 
 Failure story: only an answer in the registry's own words that it has no such schema (404 with 40403, or 40401 and
-40402 of a reference) is an :class:`UnknownSchemaError`, for which a record can be blamed. All else, a registry that is
-away, slow, refuses the credentials, or answers with anything that no registry answers with, is a
-:class:`~airflow_provider_lakecommit.exceptions.RegistryError`: what was to be read is read again later.
+40402 of a reference) is an :class:`UnknownSchemaError`, for which a record can be blamed. So is a UUID where the
+registry answers other questions and serves none by UUID: any bytes can look like one. All else, a registry that is
+away, slow, refuses the credentials, answers with anything that no registry answers with, or has another schema for a
+key than before, is a :class:`~airflow_provider_lakecommit.exceptions.RegistryError`: what was to be read is read again
+later, then by the newer schema. What was known stays known where the registry cannot tell.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
-from airflow_provider_lakecommit.redaction import redacted
-from airflow_provider_lakecommit.registry.patience import answered, longest
+from airflow_provider_lakecommit.registry.hosts import UNKNOWN, UNSERVED, Hosts
+from airflow_provider_lakecommit.registry.patience import UnknownWait
 from airflow_provider_lakecommit.registry.schemas import RegisteredSchema, SchemaKey, UnknownSchemaError, told
-from airflow_provider_lakecommit.registry.settings import registry_settings, shown_address, with_login_apart
+from airflow_provider_lakecommit.registry.settings import UNKNOWN_WAIT, registry_settings, unknown_wait
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-__all__ = ["DEFAULTS", "MOST_KEPT", "SchemaRegistry", "needed", "registry_of"]
+__all__ = ["ASKED_AGAIN", "MOST_KEPT", "SchemaRegistry", "needed", "registry_of"]
 
-DEFAULTS: Mapping[str, Any] = {"timeout": 10, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
-"""In seconds and milliseconds."""
 MOST_KEPT = 1000
+ASKED_AGAIN = 600.0
+"""Seconds for which an answer is not asked for again."""
 DEEPEST = 32
 """References of references; registries refuse cycles, and an answer that holds one is no answer."""
-_UNKNOWN = (40401, 40402, 40403)
-_MOST_TEXT = 200
 
-T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    schema: RegisteredSchema
+    at: float
+    address: int
 
 
 class SchemaRegistry:
@@ -53,35 +64,32 @@ class SchemaRegistry:
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._settings = with_login_apart(settings)
-        self._client = _client({**DEFAULTS, **self._settings})
-        self._shown = redacted(shown_address(str(settings.get("url"))), self._settings)
-        self._longest = longest(self._settings, DEFAULTS)
-        self._kept: OrderedDict[SchemaKey, RegisteredSchema] = OrderedDict()
+        self._unknown_wait = UnknownWait(unknown_wait(settings))
+        self._hosts = Hosts({key: value for key, value in settings.items() if key != UNKNOWN_WAIT})
+        self._kept: OrderedDict[SchemaKey, _Kept] = OrderedDict()
+        self._imported: dict[tuple[str, Any], RegisteredSchema] = {}
+        self._without_uuids = float("-inf")
         self._lock = threading.Lock()
 
     @property
     def place(self) -> str:
         """Where it is, for a message."""
-        return self._shown
+        return self._hosts.shown
 
     def schema(self, key: SchemaKey) -> RegisteredSchema:
         """The schema of that key, with all that it imports.
 
         :raises UnknownSchemaError: the registry has no such schema, or not all that it imports
-        :raises RegistryError: it does not answer, or not as a registry does
+        :raises RegistryError: it does not answer, or not as a registry does, or not as before
         """
         with self._lock:
             if (kept := self._kept.get(key)) is not None:
                 self._kept.move_to_end(key)
-                return kept
-        found = self._complete(key, self._asked(told(key), lambda: self._fetched(key)), {})
-        with self._lock:
-            self._kept[key] = found
-            while len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
-                self._client.clear_caches()  # type: ignore[no-untyped-call]
-        return found
+        if kept is None:
+            return self._keep(key, self._unknown_wait.asked(key, partial(self._whole, key)))
+        if time.monotonic() - kept.at < ASKED_AGAIN and kept.address == self._hosts.answering:
+            return kept.schema
+        return self._again(key, kept.schema)
 
     def newest(self, subject: str) -> RegisteredSchema:
         """The newest version of a subject, as of now.
@@ -89,94 +97,109 @@ class SchemaRegistry:
         :raises UnknownSchemaError: there is no such subject
         :raises RegistryError: see :meth:`schema`
         """
-        # The client keeps what was newest for as long as it lives.
-        self._client.clear_latest_caches()  # type: ignore[no-untyped-call]
-        found = self._asked(f"subject {subject}", lambda: self._client.get_latest_version(subject))
-        return self._complete(_number(found.schema_id), found.schema, {})
 
-    def ids(self, subject: str) -> tuple[int, ...]:
-        """The schema ids of a subject, oldest first.
+        def ask(client: SchemaRegistryClient) -> Any:
+            # The client keeps what was newest for as long as it lives.
+            client.clear_latest_caches()  # type: ignore[no-untyped-call]
+            return client.get_latest_version(subject)
+
+        found = self._hosts.asked(f"subject {subject}", ask)
+        return self._complete(_number(found.schema_id), found.schema, ())
+
+    def ids(self, subject: str, most: int) -> tuple[int, tuple[int, ...]]:
+        """How many versions a subject has, and the schema ids of at most so many, the newest, in their order.
 
         :raises UnknownSchemaError: there is no such subject
         :raises RegistryError: see :meth:`schema`
         """
         what = f"subject {subject}"
-        versions = self._asked(what, lambda: self._client.get_versions(subject))
-        found = (self._asked(what, partial(self._client.get_version, subject, version)) for version in versions)
-        return tuple(_number(each.schema_id) for each in found)
+        versions = self._hosts.asked(what, lambda client: list(client.get_versions(subject)))
+        found = [
+            self._hosts.asked(what, partial(_version, subject=subject, version=version)) for version in versions[-most:]
+        ]
+        return len(versions), tuple(_number(each.schema_id) for each in found)
 
     def close(self) -> None:
-        """Let go of the connection."""
-        self._client.close()
+        """Let go of the connections."""
+        self._hosts.close()
 
-    def _fetched(self, key: SchemaKey) -> Schema:
-        # By the client's cache, an answer for a subject stands for all.
-        return self._client.get_schema_by_guid(str(key)) if isinstance(key, UUID) else self._client.get_schema(key)
+    def _keep(self, key: SchemaKey, found: RegisteredSchema) -> RegisteredSchema:
+        with self._lock:
+            self._kept[key] = _Kept(schema=found, at=time.monotonic(), address=self._hosts.answering)
+            self._kept.move_to_end(key)
+            full = len(self._kept) > MOST_KEPT
+            if full:
+                self._kept.popitem(last=False)
+                self._imported = {}
+        if full:
+            self._hosts.forget()
+        return found
 
-    def _complete(
-        self, key: SchemaKey, schema: Schema, known: dict[tuple[str, int], RegisteredSchema | None]
-    ) -> RegisteredSchema:
-        """With what it imports.
-
-        :param known: what was found of other imports of the same schema; ``None`` for those on the way to this one
-        """
-        if not isinstance(schema.schema_str, str):
-            raise self._odd(told(key), "it has no text")
-        references = []
-        for reference in schema.references or ():
-            name, subject, version = reference.name, reference.subject, reference.version
-            what = f"subject {subject}, version {version}, which {told(key)} imports as {name}"
-            if name is None or subject is None or version is None or list(known.values()).count(None) > DEEPEST:
-                raise self._odd(told(key), f"what it imports is not named, or more than {DEEPEST} deep")
-            place = subject, version
-            if place not in known:
-                known[place] = None
-                found = self._asked(what, partial(self._client.get_version, subject, version))
-                known[place] = self._complete(_number(found.schema_id), found.schema, known)
-            if (one := known[place]) is None:
-                raise self._odd(told(key), "what it imports imports itself")
-            references.append((name, one))
-        return RegisteredSchema(
-            key=key, kind=schema.schema_type or "AVRO", text=schema.schema_str, references=tuple(references)
+    def _again(self, key: SchemaKey, before: RegisteredSchema) -> RegisteredSchema:
+        self._hosts.forget()
+        with self._lock:
+            self._imported = {}
+        try:
+            found = self._whole(key)
+        except (UnknownSchemaError, RegistryError) as e:
+            _LOG.info("%s is read by what was learned before: %s", told(key), e)
+            return self._keep(key, before)
+        self._keep(key, found)
+        if _meaning(found) == _meaning(before):
+            return found
+        raise RegistryError(
+            f"the registry {self.place} has another schema for {told(key)} than it had before, and records of one "
+            "would be misread by the other: was it restored, or are its addresses those of different registries? The "
+            "next attempt reads by what it gives now"
         )
 
-    def _asked(self, what: str, ask: Callable[[], T]) -> T:
+    def _whole(self, key: SchemaKey) -> RegisteredSchema:
+        ask = partial(self._by_uuid, key) if isinstance(key, UUID) else lambda client: client.get_schema(key)
+        return self._complete(key, self._hosts.asked(told(key), ask), ())
+
+    def _by_uuid(self, key: UUID, client: SchemaRegistryClient) -> Schema:
         from confluent_kafka.schema_registry import SchemaRegistryError
 
+        unserved = SchemaRegistryError(404, UNSERVED, "it serves no schema by its UUID")
+        if time.monotonic() - self._without_uuids < ASKED_AGAIN:
+            raise unserved
         try:
-            return answered(ask, f"{what} of the registry {self.place}", self._longest)
+            # By the client's cache, an answer for a subject stands for all.
+            return client.get_schema_by_guid(str(key))
         except SchemaRegistryError as e:
-            if e.http_status_code == 404 and e.error_code in _UNKNOWN:
-                raise UnknownSchemaError(f"the registry {self.place} has no {what} (it says: {self._said(e)})") from e
-            remedy = "check the credentials" if e.http_status_code in (401, 403) else "check its url, and its own log"
-            raise RegistryError(
-                f"the registry {self.place} does not give {what}: HTTP {e.http_status_code}, {self._said(e)}; {remedy}"
-            ) from None
-        except TimeoutError as e:
-            self._begin_again()
-            raise RegistryError(
-                f"the registry {self.place} was asked for {what} and gave {e}; check that it is up, and what is "
-                "between it and here"
-            ) from None
-        except Exception as e:
-            # Of the HTTP client, of JSON, of the registry client where an answer lacks what each has.
-            raise RegistryError(
-                f"the registry {self.place} was asked for {what} and gave no answer of a registry: "
-                f"{type(e).__name__}: {redacted(str(e)[:_MOST_TEXT], self._settings)}; check that it is up, and its url"
-            ) from None
+            if e.http_status_code != 404 or e.error_code in UNKNOWN:
+                raise
+        if not isinstance(client.get_schema_types(), list):
+            raise ValueError("its types of schemas are no list")
+        self._without_uuids = time.monotonic()
+        raise unserved
 
-    def _begin_again(self) -> None:
-        """Let go of the connection that somebody still reads from, too."""
-        before, self._client = self._client, _client({**DEFAULTS, **self._settings})
-        before.close()
+    def _complete(self, key: SchemaKey, schema: Schema, above: tuple[str, ...]) -> RegisteredSchema:
+        """With what it imports."""
+        kind = schema.schema_type or "AVRO"
+        if not isinstance(schema.schema_str, str) or not isinstance(kind, str):
+            raise self._odd(told(key), "it has no text, or its type is none")
+        references = tuple(
+            (str(reference.name), self._referred(key, reference, above)) for reference in schema.references or ()
+        )
+        return RegisteredSchema(key=key, kind=kind.upper(), text=schema.schema_str, references=references)
 
-    def _said(self, error: Exception) -> str:
-        text = redacted(str(getattr(error, "error_message", error)), self._settings)
-        return " ".join(text.split())[:_MOST_TEXT]
+    def _referred(self, key: SchemaKey, reference: Any, above: tuple[str, ...]) -> RegisteredSchema:
+        name, subject, version = reference.name, reference.subject, reference.version
+        if name is None or subject is None or version is None or len(above) > DEEPEST:
+            raise self._odd(told(key), "what it imports is not named, or imports itself")
+        if (known := self._imported.get((subject, version))) is not None:
+            return known
+        what = f"subject {subject}, version {version}, which {told(key)} imports as {name}"
+        # What was deleted softly is still what records were written by.
+        found = self._hosts.asked(what, partial(_version, subject=subject, version=version, deleted=True))
+        whole = self._complete(_number(found.schema_id), found.schema, (*above, name))
+        self._imported[subject, version] = whole
+        return whole
 
     def _odd(self, what: str, why: str) -> RegistryError:
         # The client keeps even that.
-        self._client.clear_caches()  # type: ignore[no-untyped-call]
+        self._hosts.forget()
         return RegistryError(f"the registry {self.place} gave a schema for {what} that cannot be used: {why}")
 
 
@@ -214,16 +237,21 @@ def needed(registry: SchemaRegistry | None, landing: str, format: str) -> Schema
     return registry
 
 
-def _client(settings: dict[str, Any]) -> SchemaRegistryClient:
-    from confluent_kafka.schema_registry import SchemaRegistryClient
+def _meaning(schema: RegisteredSchema) -> list[tuple[str, str, str]]:
+    """What two schemas have in common that read the same records, however they are laid out."""
+    parts = (("", schema), *schema.imported())
+    return [(name, one.kind, _laid_out(one.text)) for name, one in parts]
 
+
+def _laid_out(text: str) -> str:
     try:
-        return SchemaRegistryClient(settings)
-    except (ValueError, TypeError, OSError) as e:
-        raise SpecError(
-            f"the settings of the schema registry are wrong: {redacted(str(e), settings)}; keys and values are those "
-            "of confluent-kafka's SchemaRegistryClient (`url`, `basic.auth.user.info`, `ssl.ca.location`, …)"
-        ) from None
+        return json.dumps(json.loads(text))
+    except (ValueError, RecursionError):
+        return " ".join(text.split())
+
+
+def _version(client: SchemaRegistryClient, subject: str, version: Any, deleted: bool = False) -> Any:
+    return client.get_version(subject, version, deleted=deleted)
 
 
 def _number(value: Any) -> int:

@@ -5,6 +5,9 @@ Contract: :func:`answered` asks in a thread of its own and gives its answer or i
 when it has taken :data:`SAID_AFTER` seconds, and again each time that has doubled. An HTTP client's own timeout is for
 each piece of an answer: a server that sends a byte now and then holds whoever reads it for ever. This one is for all.
 
+:class:`UnknownWait` is for what a registry has not heard of yet. One that follows another, or keeps answers, says for
+some seconds that it has no schema which a producer has just registered and writes by.
+
 Failure story: who gives up leaves the thread behind: it is a daemon, and ends when its connection is closed.
 """
 
@@ -13,15 +16,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetError
 from typing import Any, TypeVar
 
-__all__ = ["SAID_AFTER", "answered", "longest"]
+from airflow_provider_lakecommit.registry.schemas import AbsentKindError, SchemaKey, UnknownSchemaError, told
+
+__all__ = ["SAID_AFTER", "UnknownWait", "answered", "longest"]
 
 SAID_AFTER = 5.0
 """Seconds after which it is said what is waited for."""
+
+MOST_WAITS, WITHIN = 6, 600.0
+"""So often in so many seconds something unknown is waited for; all that is met meanwhile shares the wait."""
+_SHORTEST, _LONGEST = 0.25, 1.0
+"""Seconds between two questions."""
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -48,6 +59,62 @@ def answered(ask: Callable[[], T], what: str, seconds: float) -> T:
             _LOG.warning("waiting for %s: %.0f s so far, %.0f s at most", what, said, seconds)
             said *= 2
     raise TimeoutError(f"no whole answer within {seconds:g} s")
+
+
+class UnknownWait:
+    """Waits for what a registry may hear of, once for each key, and not more than :data:`MOST_WAITS` allows: a topic
+    may be full of keys that no registry has ever had. Several threads may ask.
+
+    :param seconds: how long it waits at most for a key; 0 is not at all
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._waited: set[SchemaKey] = set()
+        self._begun: deque[float] = deque(maxlen=MOST_WAITS)
+        self._lock = threading.Lock()
+
+    def asked(self, key: SchemaKey, ask: Callable[[], T]) -> T:
+        """The answer.
+
+        :raises UnknownSchemaError: there was none within that time; else whatever *ask* raises
+        """
+        try:
+            return ask()
+        except AbsentKindError:
+            raise
+        except UnknownSchemaError as e:
+            if not (end := self._until(key)):
+                raise
+            unknown = e
+        began, pause = time.monotonic(), _SHORTEST
+        _LOG.warning(
+            "%s; it is asked again for %.3g s, in case it has not heard of that yet", unknown, max(0.0, end - began)
+        )
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(pause, left))
+            pause = min(pause * 2, _LONGEST)
+            try:
+                found = ask()
+            except UnknownSchemaError as e:
+                unknown = e
+                continue
+            _LOG.warning("the registry has heard of %s after %.2g s", told(key), time.monotonic() - began)
+            return found
+        raise unknown
+
+    def _until(self, key: SchemaKey) -> float:
+        """When a wait for that ends; 0 if there is none."""
+        now = time.monotonic()
+        with self._lock:
+            if self._seconds <= 0 or key in self._waited:
+                return 0.0
+            if not self._begun or self._begun[-1] + self._seconds <= now:
+                if len(self._begun) == MOST_WAITS and self._begun[0] + WITHIN > now:
+                    return 0.0
+                self._begun.append(now)
+            self._waited.add(key)
+            return self._begun[-1] + self._seconds
 
 
 def longest(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> float:

@@ -14,7 +14,17 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-__all__ = ["AVRO", "JSON", "PROTOBUF", "RegisteredSchema", "SchemaKey", "SchemaSource", "UnknownSchemaError", "told"]
+__all__ = [
+    "AVRO",
+    "JSON",
+    "PROTOBUF",
+    "AbsentKindError",
+    "RegisteredSchema",
+    "SchemaKey",
+    "SchemaSource",
+    "UnknownSchemaError",
+    "told",
+]
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 """Kinds of schemas, as registries call them."""
@@ -30,6 +40,10 @@ class UnknownSchemaError(Exception):
     """The registry answers, and has no such schema: it is the record that names it."""
 
 
+class AbsentKindError(UnknownSchemaError):
+    """The registry answers, and has none by keys of that kind: waiting for it is of no use."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredSchema:
     """A schema. ``text`` is its definition as it was registered; ``references`` are what it imports, by name."""
@@ -41,15 +55,16 @@ class RegisteredSchema:
 
     def imported(self) -> Iterator[tuple[str, RegisteredSchema]]:
         """All that it imports, directly and through others, each once, before what imports it."""
-        yield from self._not_in(set())
+        yield from _imported(self, set())
 
-    def _not_in(self, seen: set[str]) -> Iterator[tuple[str, RegisteredSchema]]:
-        # What many import is walked through once: ways to it may be more than anybody can walk.
-        for name, schema in self.references:
-            if name not in seen:
-                seen.add(name)
-                yield from schema._not_in(seen)
-                yield name, schema
+
+def _imported(schema: RegisteredSchema, seen: set[str]) -> Iterator[tuple[str, RegisteredSchema]]:
+    for name, inner in schema.references:
+        if name not in seen:
+            # Known before what is in it: files that many import are walked through once.
+            seen.add(name)
+            yield from _imported(inner, seen)
+            yield name, inner
 
 
 class SchemaSource(Protocol):

@@ -3,7 +3,8 @@
 
 Contract: pure. The settings travel with those of the Kafka client, under :data:`PREFIX`, so that they go wherever
 credentials may go, and nowhere else; no Kafka client is given them. Keys are those of the client (``url``,
-``basic.auth.user.info``, ``ssl.ca.location``, …); the first part of the name of an address is ``http`` or ``https``.
+``basic.auth.user.info``, ``ssl.ca.location``, …), and :data:`UNKNOWN_WAIT`; the first part of the name of an address is
+``http`` or ``https``.
 """
 
 from __future__ import annotations
@@ -13,12 +14,26 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.signing import PREFIX as OURS
 
-__all__ = ["LOGIN", "PREFIX", "registry_settings", "shown_address", "with_login_apart", "with_registry"]
+__all__ = [
+    "LOGIN",
+    "PREFIX",
+    "UNKNOWN_WAIT",
+    "registry_settings",
+    "shown_address",
+    "unknown_wait",
+    "with_login_apart",
+    "with_registry",
+]
 
 PREFIX = f"{OURS}registry."
 """How the registry's settings begin among those of the Kafka client."""
+
+UNKNOWN_WAIT = "unknown.wait.seconds"
+"""How long a schema is waited for that the registry does not have: a setting of ours, which its client is not given."""
+_WAITED, _LONGEST_WAIT = 5.0, 300
 
 LOGIN = "basic.auth.user.info"
 _LOGIN_IN_URL = re.compile(r"(?<=://)([^/@:\s]+:(?!\d+/)(?:(?!://)\S)*|[^/@\s]*)@")
@@ -46,3 +61,21 @@ def with_login_apart(settings: Mapping[str, Any]) -> dict[str, Any]:
 def shown_address(url: str) -> str:
     """An address, or several, without their logins."""
     return _LOGIN_IN_URL.sub("***@", url)
+
+
+def unknown_wait(settings: Mapping[str, Any]) -> float:
+    """What :data:`UNKNOWN_WAIT` says.
+
+    :raises SpecError: it is no number of seconds
+    """
+    stated = settings.get(UNKNOWN_WAIT, _WAITED)
+    try:
+        seconds = float(stated)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if isinstance(stated, bool) or not 0 <= seconds <= _LONGEST_WAIT:
+        raise SpecError(
+            f"the settings of the schema registry are wrong: {UNKNOWN_WAIT} is {stated!r:.80}, and has to be a number "
+            f"of seconds from 0 to {_LONGEST_WAIT}"
+        )
+    return seconds

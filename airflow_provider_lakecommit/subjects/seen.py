@@ -37,11 +37,11 @@ def registry_lines(landing: Landing, kafka: Mapping[str, Any]) -> Iterator[str]:
     yield f"format {', '.join(dict.fromkeys(subjects.values()))}, schemas of {registry.place}"
     for subject in subjects:
         try:
-            ids = registry.ids(subject)
+            count, ids = registry.ids(subject, MOST_IDS)
         except UnknownSchemaError:
             yield f"subject {subject} is not there; records may name schemas of others"
         except RegistryError as e:
             yield f"subject {subject} is not known: {e}"
         else:
-            shown = ", ".join([*(["…"] if len(ids) > MOST_IDS else []), *map(str, ids[-MOST_IDS:])])
-            yield f"subject {subject} has {len(ids)} versions, of schema ids {shown}"
+            shown = ", ".join([*(["…"] if count > len(ids) else []), *map(str, ids)])
+            yield f"subject {subject} has {count} versions, of schema ids {shown}"

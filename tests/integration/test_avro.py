@@ -57,7 +57,7 @@ def fake() -> Iterator[FakeRegistry]:
 @pytest.fixture
 def world(make_world: Callable[..., World], fake: FakeRegistry) -> World:
     made = make_world(partitions=1, format="avro", create=CREATE)
-    settings = {"url": fake.url, "max.retries": 0, "timeout": 5}
+    settings = {"url": fake.url, "max.retries": 0, "timeout": 5, "unknown.wait.seconds": 0}
     made.kafka = with_registry(made.kafka, settings)
     return made
 
@@ -103,7 +103,9 @@ def test_older_records_are_read_by_the_readers_schema(
     asked = {**ORDER, "fields": [{**old, "name": "country", "aliases": ["nation"], "default": "NL"}]}
     # As every field that a table lacks, the older name would be a column of its own.
     world = make_world(partitions=1, format="avro", create=CREATE, reader_schema=asked, evolve="add")
-    world.kafka = with_registry(world.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5})
+    world.kafka = with_registry(
+        world.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5, "unknown.wait.seconds": 0}
+    )
     numbers = [fake.register("orders-value", schema) for schema in (oldest, older, ORDER)]
     values = [
         framed(numbers[0], oldest, {"id": 0}),

@@ -61,7 +61,7 @@ def fake() -> Iterator[FakeRegistry]:
 @pytest.fixture
 def world(make_world: Callable[..., World], fake: FakeRegistry) -> World:
     made = make_world(partitions=1, format="avro", create=CREATE, evolve="widen", dead_letter_max_ratio=1.0)
-    made.kafka = with_registry(made.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5})
+    made.kafka = with_registry(made.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5, "unknown.wait.seconds": 0})
     return made
 
 
@@ -288,7 +288,9 @@ def test_columns_follow_the_rows_of_envelopes(
     create = {"schema": [{"name": "id", "type": "int"}, {"name": "_op", "type": "string"}]}
     stated = {"partitions": 1, "format": "avro", "unwrap": "debezium", "evolve": "widen", "create": create}
     world = make_world(**stated)
-    world.kafka = with_registry(world.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5})
+    world.kafka = with_registry(
+        world.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5, "unknown.wait.seconds": 0}
+    )
     old, new = record("Value", id="int"), record("Value", id="long", note=["null", "string"], _op="int", _pos="int")
 
     def change(schema: dict[str, Any], **value: Any) -> bytes:
@@ -318,7 +320,9 @@ class TestATableByTheRegistry:
     @pytest.fixture
     def world(self, make_world: Callable[..., World], fake: FakeRegistry) -> World:
         made = make_world(partitions=1, format="avro", create={"schema": "registry", "subject": "orders-value"})
-        made.kafka = with_registry(made.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5})
+        made.kafka = with_registry(
+            made.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5, "unknown.wait.seconds": 0}
+        )
         return made
 
     def test_has_columns_that_older_records_lack_and_takes_these(

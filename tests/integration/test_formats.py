@@ -84,7 +84,10 @@ def protobuf_world(make_world: Make, fake: FakeRegistry, **fields: Any) -> World
         dead_letter_max_ratio=1.0,
         **{"key": {"column": "tenant"}, **fields},
     )
-    return replace(made, kafka=with_registry(made.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5}))
+    return replace(
+        made,
+        kafka=with_registry(made.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5, "unknown.wait.seconds": 0}),
+    )
 
 
 def test_schemas_in_headers_of_value_and_key_as_confluents_serializers_write_them(

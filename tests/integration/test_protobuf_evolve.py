@@ -46,7 +46,7 @@ def fake() -> Iterator[FakeRegistry]:
 @pytest.fixture
 def world(make_world: Callable[..., World], fake: FakeRegistry) -> World:
     made = make_world(partitions=1, format="protobuf", create=CREATE, evolve="widen", dead_letter_max_ratio=1.0)
-    made.kafka = with_registry(made.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5})
+    made.kafka = with_registry(made.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5, "unknown.wait.seconds": 0})
     return made
 
 

@@ -61,7 +61,7 @@ def spec_of(path: Path, topic: str, bootstrap: str, fake: FakeRegistry, control:
         "control_topic": control,
         "create": {"schema": "registry", "partition_by": ["day(at)"]},
         "kafka": {"bootstrap.servers": bootstrap},
-        "registry": {"url": fake.url, "max.retries": 0},
+        "registry": {"url": fake.url, "max.retries": 0, "unknown.wait.seconds": 0},
         "catalog": catalog_in(path),
         "spark": {"master": "local[1]"},
         **more,

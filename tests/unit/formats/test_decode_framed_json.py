@@ -27,7 +27,7 @@ def fake() -> Iterator[FakeRegistry]:
 
 
 def decoder(fake: FakeRegistry) -> Decoder:
-    registry = SchemaRegistry({"url": fake.url, "max.retries": 0})
+    registry = SchemaRegistry({"url": fake.url, "max.retries": 0, "unknown.wait.seconds": 0})
     return decoder_for(SCHEMA, FormatOptions(format="json_schema"), registry=registry)
 
 

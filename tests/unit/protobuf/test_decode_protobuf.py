@@ -609,7 +609,7 @@ def fake() -> Iterator[FakeRegistry]:
 
 
 def framed(fake: FakeRegistry, *columns: NestedField, **options: Any) -> Any:
-    registry = SchemaRegistry({"url": fake.url, "max.retries": 0})
+    registry = SchemaRegistry({"url": fake.url, "max.retries": 0, "unknown.wait.seconds": 0})
     return decoder_for(Schema(*columns), FormatOptions(format="protobuf", **options), registry=registry)
 
 

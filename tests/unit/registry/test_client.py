@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from base64 import b64decode
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from airflow_provider_lakecommit.registry.settings import registry_settings, wit
 from tests.fakes.registry import HTML, FakeRegistry
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
-QUICK = {"max.retries": 1, "retries.wait.ms": 1, "timeout": 5}
+QUICK = {"max.retries": 1, "retries.wait.ms": 1, "timeout": 5, "unknown.wait.seconds": 0}
 
 
 @pytest.fixture
@@ -90,6 +91,59 @@ class TestSchemas:
         fake.register("orders-value", ORDER)
         assert registry.schema(1).text
 
+    def test_what_was_deleted_softly_is_still_imported(self, fake: FakeRegistry) -> None:
+        fake.register("money", {"type": "fixed", "name": "Money", "size": 8})
+        money = {"name": "Money", "subject": "money", "version": 1}
+        number = fake.register("order", ORDER, references=[money])
+        gone = (404, "application/json", b'{"error_code": 40402, "message": "Version 1 not found."}')
+        fake.before = lambda path: gone if "/versions/" in path and "deleted=true" not in path else None
+        assert [name for name, _ in connected(fake).schema(number).imported()] == ["Money"]
+
+    def test_what_many_import_is_asked_for_and_walked_through_once(self, fake: FakeRegistry) -> None:
+        below: list[dict[str, object]] = []
+        for n in range(30):
+            for side in "ab":
+                fake.register(f"s{n}{side}", {**ORDER, "name": f"R{n}{side}"}, references=below)
+            below = [{"name": f"R{n}{side}", "subject": f"s{n}{side}", "version": 1} for side in "ab"]
+        number = fake.register("top", ORDER, references=below)
+        found = connected(fake).schema(number)
+        assert len(fake.asked) == 61
+        names = [name for name, _ in found.imported()]
+        assert (len(names), set(names[-2:])) == (60, {"R29a", "R29b"})
+
+    def test_an_id_that_is_given_anew_is_said_and_read_by_what_it_is_then(
+        self, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        number = fake.register("orders-value", ORDER)
+        registry = connected(fake)
+        assert registry.schema(number)
+        monkeypatch.setattr(client, "ASKED_AGAIN", 0.0)
+        fake.ids[number].body["schema"] = json.dumps(ORDER, indent=4)
+        assert registry.schema(number).text == json.dumps(ORDER, indent=4)
+        fake.ids[number].body["schema"] = json.dumps({**ORDER, "name": "Click"})
+        with pytest.raises(RegistryError, match="has another schema for schema id 1 than it had before"):
+            registry.schema(number)
+        assert "Click" in registry.schema(number).text
+
+    @pytest.mark.parametrize("gone", [True, False])
+    def test_one_that_cannot_tell_again_leaves_it_known(
+        self, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch, gone: bool
+    ) -> None:
+        number = fake.register("orders-value", ORDER)
+        registry = connected(fake)
+        before = registry.schema(number)
+        monkeypatch.setattr(client, "ASKED_AGAIN", 0.0)
+        if gone:
+            fake.forget(number)
+        else:
+            fake.before = lambda _path: (500, "text/plain", b"")
+        assert registry.schema(number) == before
+        assert len(fake.asked) > 1
+
+    def test_a_type_in_small_letters(self, fake: FakeRegistry) -> None:
+        number = fake.register("orders-value", ORDER, kind="avro")
+        assert connected(fake).schema(number).kind == "AVRO"
+
     def test_what_was_known_stays_known(self, fake: FakeRegistry) -> None:
         number = fake.register("orders-value", ORDER)
         registry = connected(fake)
@@ -105,12 +159,15 @@ class TestSubjects:
         assert registry.newest("orders-value").key == 1
         fake.register("orders-value", {**ORDER, "name": "Newer"})
         assert registry.newest("orders-value").key == 2
-        assert registry.ids("orders-value") == (1, 2)
+        assert registry.ids("orders-value", 9) == (2, (1, 2))
+        fake.asked.clear()
+        assert registry.ids("orders-value", 1) == (2, (2,))
+        assert len(fake.asked) <= 2
 
     @pytest.mark.parametrize("ask", ["newest", "ids"])
     def test_no_such_subject(self, fake: FakeRegistry, ask: str) -> None:
         with pytest.raises(UnknownSchemaError, match="has no subject a/b"):
-            getattr(connected(fake), ask)("a/b")
+            getattr(connected(fake), ask)("a/b", *[9][: ask == "ids"])
 
 
 class TestFaults:
@@ -190,7 +247,8 @@ class TestFaults:
     ) -> None:
         with caplog.at_level("DEBUG"), pytest.raises(RegistryError) as failed:
             SchemaRegistry({"url": address, **QUICK, "max.retries": 0}).schema(1)
-        assert f"the registry {shown} was asked for schema id 1" in str(failed.value)
+        for one in shown.split(","):
+            assert f"the registry {one} was asked for schema id 1" in str(failed.value)
         assert "Connection refused" in str(failed.value)
         assert "hidden" not in caplog.text + str(failed.value)
         assert "canary" not in caplog.text + str(failed.value)

@@ -13,7 +13,8 @@ import pytest
 
 from airflow_provider_lakecommit.exceptions import RegistryError
 from airflow_provider_lakecommit.registry import patience
-from airflow_provider_lakecommit.registry.client import DEFAULTS, SchemaRegistry
+from airflow_provider_lakecommit.registry.client import SchemaRegistry
+from airflow_provider_lakecommit.registry.hosts import DEFAULTS
 from airflow_provider_lakecommit.registry.patience import answered, longest
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n"
