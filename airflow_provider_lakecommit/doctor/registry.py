@@ -30,7 +30,7 @@ def registry(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult
     try:
         asked = needed(registry_of(kafka), landing.name, next(iter(subjects.values())))
     except SpecError as e:
-        yield fail(CHECK, str(e), "add a section `registry` to the spec, or `registry_conn_id` to the landing")
+        yield fail(CHECK, str(e), "correct the section `registry` of the spec, or the connection `registry_conn_id`")
         return
     for subject, format in subjects.items():
         try:

@@ -40,6 +40,9 @@ __all__ = [
 ]
 
 
+_WEB = ("http", "https")
+
+
 class _SettingsHook(KafkaBaseHook):
     """Gives the configuration that the provider's hooks make their clients of, instead of a client."""
 
@@ -92,7 +95,8 @@ def source_settings(landing: Landing) -> dict[str, Any]:
 
 def registry_connection(conn_id: str) -> dict[str, Any]:
     """Settings of the registry's client by a connection of type `http`, or of any other: its address, login and
-    password, and what its extra holds under the client's own names.
+    password, and what its extra holds under the client's own names. One that was given as a URI has a path, and TLS
+    where its type is `https`.
 
     :raises SpecError: no such connection, or it does not say where the registry is
     """
@@ -100,17 +104,31 @@ def registry_connection(conn_id: str) -> dict[str, Any]:
     settings = {key: value for key, value in found.extra_dejson.items() if value is not None}
     hide({**settings, "password": found.password})
     if found.host:
-        scheme = found.schema if found.schema in ("http", "https") else "http"
-        host = found.host if "://" in found.host else f"{scheme}://{found.host}"
-        settings.setdefault("url", f"{host}:{found.port}" if found.port else host)
-    if found.login and found.password:
-        settings.setdefault(LOGIN, f"{found.login}:{found.password}")
+        settings.setdefault("url", _address(found, found.host))
+    if found.login:
+        settings.setdefault(LOGIN, f"{found.login}:{found.password or ''}")
     if not settings.get("url"):
         raise SpecError(
-            f"the connection {conn_id!r} does not say where the schema registry is: give its host, or `url` in its "
-            "extra"
+            f"the connection {conn_id!r}{_unlike(found, 'http')} does not say where the schema registry is: give its "
+            "host, or `url` in its extra"
+        )
+    if found.password and LOGIN not in settings:
+        raise SpecError(
+            f"the connection {conn_id!r} has a password for the schema registry and no login; a token goes into its "
+            "extra, as `bearer.auth.token` with `bearer.auth.credentials.source`"
         )
     return settings
+
+
+def _address(found: Connection, host: str) -> str:
+    """Where a server is that speaks HTTP. The field `schema` holds its scheme, or of a URI the path."""
+    scheme = found.schema if found.schema in _WEB else found.conn_type if found.conn_type in _WEB else "http"
+    path = found.schema if found.schema and found.schema not in _WEB else ""
+    first, slashes, rest = host.partition("://")
+    place, slash, behind = (rest if slashes else host).partition("/")
+    if found.port and not place.rpartition(":")[2].isdigit():
+        place = f"{place}:{found.port}"
+    return f"{first if slashes else scheme}://{place}{slash}{behind}".rstrip("/") + (f"/{path}" if path else "")
 
 
 def _signing() -> dict[str, str]:

@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.registry.patience import answered, longest
 from airflow_provider_lakecommit.registry.remedies import remedy_of, remedy_of_status
 from airflow_provider_lakecommit.registry.schemas import AbsentKindError, UnknownSchemaError
-from airflow_provider_lakecommit.registry.settings import shown_address, with_login_apart
+from airflow_provider_lakecommit.registry.settings import shown_address, with_login_apart, with_numbers
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
@@ -55,7 +55,7 @@ class Hosts:
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        apart = with_login_apart(settings)
+        apart = with_numbers(with_login_apart(settings))
         url = apart.get("url")
         urls = [one.strip() for one in url.split(",")] if isinstance(url, str) else [url]
         self.shown = redacted(shown_address(str(settings.get("url"))), apart)

@@ -25,6 +25,7 @@ __all__ = [
     "shown_address",
     "unknown_wait",
     "with_login_apart",
+    "with_numbers",
     "with_registry",
 ]
 
@@ -34,6 +35,8 @@ PREFIX = f"{OURS}registry."
 UNKNOWN_WAIT = "unknown.wait.seconds"
 """How long a schema is waited for that the registry does not have: a setting of ours, which its client is not given."""
 _WAITED, _LONGEST_WAIT = 5.0, 300
+
+_NUMBERS = frozenset({"timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms"})
 
 LOGIN = "basic.auth.user.info"
 _LOGIN_IN_URL = re.compile(r"(?<=://)([^/@:\s]+:(?!\d+/)(?:(?!://)\S)*|[^/@\s]*)@")
@@ -61,6 +64,23 @@ def with_login_apart(settings: Mapping[str, Any]) -> dict[str, Any]:
 def shown_address(url: str) -> str:
     """An address, or several, without their logins."""
     return _LOGIN_IN_URL.sub("***@", url)
+
+
+def with_numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with numbers where a text says one: in the URI of a connection, or by the environment, all are.
+
+    :raises SpecError: one of them says no number
+    """
+    found = dict(settings)
+    for key in _NUMBERS & settings.keys():
+        if isinstance(stated := settings[key], str):
+            try:
+                found[key] = float(stated)
+            except ValueError:
+                raise SpecError(
+                    f"the settings of the schema registry are wrong: {key} is {stated!r:.80}, and has to be a number"
+                ) from None
+    return found
 
 
 def unknown_wait(settings: Mapping[str, Any]) -> float:

@@ -65,6 +65,49 @@ def test_a_registry_connection_says_where_it_is(connect: Connect) -> None:
     connect("schemas", conn_type="http", login="reader", password="p")
     with pytest.raises(SpecError, match="'schemas' does not say where the schema registry is"):
         registry_connection("schemas")
+    connect("schemas", conn_type="kafka", extra={"bootstrap.servers": "a:1"})
+    with pytest.raises(SpecError, match="'schemas', which is of type `kafka`, does not say where"):
+        registry_connection("schemas")
+
+
+@pytest.mark.parametrize(
+    ("uri", "url"),
+    [
+        ("https://host:8081", "https://host:8081"),
+        ("https://host/", "https://host"),
+        ("http://host:8080/apis/ccompat/v7", "http://host:8080/apis/ccompat/v7"),
+        ("http://host:8081/https", "https://host:8081"),
+        ("http://https%3A%2F%2Fhost:8081", "https://host:8081"),
+        ("schema-registry://host:8081", "http://host:8081"),
+    ],
+)
+def test_a_registry_connection_may_be_a_uri(monkeypatch: pytest.MonkeyPatch, uri: str, url: str) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SCHEMAS", uri)
+    assert registry_connection("schemas") == {"url": url}
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "url"),
+    [
+        ("http://host/apis/ccompat/v7", 8080, "http://host:8080/apis/ccompat/v7"),
+        ("host/apis/ccompat/v7/", 8080, "http://host:8080/apis/ccompat/v7"),
+        ("https://host:8081", 8081, "https://host:8081"),
+        ("http://a:1,http://b:2", None, "http://a:1,http://b:2"),
+        ("[::1]", 8081, "http://[::1]:8081"),
+    ],
+)
+def test_the_port_of_a_registry_stands_before_its_path(connect: Connect, host: str, port: int, url: str) -> None:
+    connect("schemas", conn_type="http", host=host, port=port)
+    assert registry_connection("schemas") == {"url": url}
+
+
+def test_no_part_of_a_login_for_a_registry_is_passed_over(connect: Connect) -> None:
+    connect("schemas", conn_type="http", host="h", login="key")
+    assert registry_connection("schemas")["basic.auth.user.info"] == "key:"
+    connect("schemas", conn_type="http", host="h", password="hidden-canary")
+    with pytest.raises(SpecError, match="has a password for the schema registry and no login") as refused:
+        registry_connection("schemas")
+    assert "canary" not in str(refused.value)
 
 
 def test_a_kafka_connection_without_brokers_is_refused(connect: Connect) -> None:

@@ -128,6 +128,14 @@ def test_the_remedy_for_a_port_that_is_no_registrys() -> None:
         thread.join()
 
 
+def test_numbers_may_be_texts(first: FakeRegistry) -> None:
+    first.register("s", "long")
+    texts = {"timeout": "5", "max.retries": "0", "retries.wait.ms": "1", "retries.max.wait.ms": "1"}
+    assert SchemaRegistry({"url": first.url, **texts}).schema(1).text == "long"
+    with pytest.raises(SpecError, match="timeout is 'soon', and has to be a number"):
+        SchemaRegistry({"url": first.url, "timeout": "soon"})
+
+
 def test_files_of_certificates_are_named_with_the_machine(tmp_path: Path) -> None:
     settings = {"url": "https://127.0.0.1:9", "ssl.ca.location": str(tmp_path / "ca.pem"), **QUICK}
     with pytest.raises(SpecError) as failed:
