@@ -18,13 +18,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.registry.patience import answered, longest
 from airflow_provider_lakecommit.registry.remedies import remedy_of, remedy_of_status
 from airflow_provider_lakecommit.registry.schemas import AbsentKindError, UnknownSchemaError
-from airflow_provider_lakecommit.registry.settings import shown_address, with_login_apart, with_numbers
+from airflow_provider_lakecommit.registry.settings import addresses_in, shown_address, with_login_apart, with_numbers
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
@@ -56,8 +58,7 @@ class Hosts:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         apart = with_numbers(with_login_apart(settings))
-        url = apart.get("url")
-        urls = [one.strip() for one in url.split(",")] if isinstance(url, str) else [url]
+        urls = addresses_in(apart.get("url"))
         self.shown = redacted(shown_address(str(settings.get("url"))), apart)
         shown = [one.strip() for one in self.shown.split(",")] if len(urls) > 1 else [self.shown]
         self._all = [_Host({**apart, "url": one}, name) for one, name in zip(urls, shown, strict=True)]
@@ -161,8 +162,18 @@ class _Host:
             text = f"{type(e).__name__}: {redacted(str(e)[:_MOST_TEXT], self._settings)}"
             raise RegistryError(
                 f"the registry {self._shown} was asked for {what} and gave no answer of a registry: {text}; "
-                f"{remedy_of(text)}"
+                f"{remedy_of(text)}{self._by_proxy()}"
             ) from None
+
+    def _by_proxy(self) -> str:
+        """That a proxy is between, which its errors do not say."""
+        parts = urlsplit(str(self._settings["url"]))
+        if "proxy" in self._settings:
+            return "; it is asked through the `proxy` of its settings"
+        found = getproxies().get(parts.scheme) or getproxies().get("all")
+        if not found or proxy_bypass(parts.netloc):
+            return ""
+        return f"; it is asked through the proxy that the environment has for {parts.scheme} ({shown_address(found)})"
 
     def _refused(self, what: str, error: SchemaRegistryError) -> Exception:
         text = redacted(str(getattr(error, "error_message", error)), self._settings)
@@ -189,7 +200,8 @@ def _client(settings: dict[str, Any]) -> SchemaRegistryClient:
             ) from None
         raise SpecError(
             f"the settings of the schema registry are wrong: {redacted(str(e), settings)}; keys and values are those "
-            "of confluent-kafka's SchemaRegistryClient (`url`, `basic.auth.user.info`, `ssl.ca.location`, …)"
+            "of confluent-kafka's SchemaRegistryClient (`url`, `basic.auth.user.info`, `ssl.ca.location`, …), without "
+            "`schema.registry.` before them, and without `basic.auth.credentials.source`"
         ) from None
 
 

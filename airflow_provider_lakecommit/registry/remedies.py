@@ -28,7 +28,8 @@ _REMEDIES = (
     ("ame or service not known", "is the host in its url spelt right?"),
     ("ame resolution", "is the host in its url spelt right, and does it have an address here?"),
     ("OAuthTokenError", "check `bearer.auth.issuer.endpoint.url`, and the client that `bearer.auth.…` names"),
-    ("ProxyError", "check the proxy, of the setting `proxy` or of the environment (HTTPS_PROXY, NO_PROXY)"),
+    ("UNEXPECTED_EOF", "is that port a registry's? What answers there does not speak TLS"),
+    ("InvalidURL", "its url is no address"),
     ("JSONDecodeError", "is its url complete, and a registry's? A page for a login or of a proxy is no JSON either"),
 )
 

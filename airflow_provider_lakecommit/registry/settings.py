@@ -21,6 +21,7 @@ __all__ = [
     "LOGIN",
     "PREFIX",
     "UNKNOWN_WAIT",
+    "addresses_in",
     "registry_settings",
     "shown_address",
     "unknown_wait",
@@ -39,6 +40,8 @@ _WAITED, _LONGEST_WAIT = 5.0, 300
 _NUMBERS = frozenset({"timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms"})
 
 LOGIN = "basic.auth.user.info"
+_ADDRESS = re.compile(r"https?://[^/\s]")
+_BEFORE_AT = re.compile(r"[^'\"]*@")
 _LOGIN_IN_URL = re.compile(r"(?<=://)([^/@:\s]+:(?!\d+/)(?:(?!://)\S)*|[^/@\s]*)@")
 """Also one whose password holds what should have been encoded: it goes as far as the last ``@``."""
 
@@ -69,17 +72,34 @@ def shown_address(url: str) -> str:
 def with_numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with numbers where a text says one: in the URI of a connection, or by the environment, all are.
 
-    :raises SpecError: one of them says no number
+    :raises SpecError: one of them says no number, or none that can be meant
     """
     found = dict(settings)
-    for key in _NUMBERS & settings.keys():
-        if isinstance(stated := settings[key], str):
-            try:
-                found[key] = float(stated)
-            except ValueError:
-                raise SpecError(
-                    f"the settings of the schema registry are wrong: {key} is {stated!r:.80}, and has to be a number"
-                ) from None
+    for key in sorted(_NUMBERS & settings.keys()):
+        stated = settings[key]
+        if stated is None:
+            continue
+        try:
+            found[key] = float(stated)
+        except (TypeError, ValueError):
+            found[key] = -1.0
+        if isinstance(stated, bool) or not 0 <= found[key] < float("inf") or (key == "timeout" and not found[key]):
+            raise SpecError(f"the settings of the schema registry are wrong: {key} cannot be {stated!r:.80}")
+    return found
+
+
+def addresses_in(url: Any) -> list[str]:
+    """The addresses that a ``url`` without a login states.
+
+    :raises SpecError: it is none
+    """
+    found = [one.strip() for one in url.split(",")] if isinstance(url, str) else []
+    if not found or not all(map(_ADDRESS.match, found)):
+        shown = _BEFORE_AT.sub("***@", repr(url))[:200]
+        raise SpecError(
+            f"the settings of the schema registry are wrong: url is {shown}, and has to be an address like "
+            "`http://HOST:8081` or `https://HOST`, or several with commas between them"
+        )
     return found
 
 

@@ -132,8 +132,37 @@ def test_numbers_may_be_texts(first: FakeRegistry) -> None:
     first.register("s", "long")
     texts = {"timeout": "5", "max.retries": "0", "retries.wait.ms": "1", "retries.max.wait.ms": "1"}
     assert SchemaRegistry({"url": first.url, **texts}).schema(1).text == "long"
-    with pytest.raises(SpecError, match="timeout is 'soon', and has to be a number"):
-        SchemaRegistry({"url": first.url, "timeout": "soon"})
+
+
+@pytest.mark.parametrize("stated", ["soon", 0, "-1", True, float("nan"), [1]])
+def test_a_timeout_that_cannot_be_meant(stated: object) -> None:
+    with pytest.raises(SpecError, match="timeout cannot be"):
+        SchemaRegistry({"url": "http://h", "timeout": stated})
+
+
+@pytest.mark.parametrize(
+    "url", ["h:8081", "http//h:1", "httph", "http://", "http://a,h:1", "", None, 8081, ["http://a"]]
+)
+def test_a_url_that_is_none_is_shown_with_one_that_is(url: object) -> None:
+    with pytest.raises(SpecError, match=r"url is .* has to be an address like `http://HOST:8081`"):
+        SchemaRegistry({"url": url})
+
+
+def test_a_url_that_is_none_shows_no_login() -> None:
+    with pytest.raises(SpecError, match=r"url is '\*\*\*@h:8081'") as failed:
+        SchemaRegistry({"url": "reader:hidden-canary@h:8081"})
+    assert "canary" not in str(failed.value)
+
+
+def test_a_proxy_is_named_where_nothing_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RegistryError, match="through the `proxy` of its settings") as failed:
+        SchemaRegistry({"url": "http://h", "proxy": "http://u:hidden-canary@127.0.0.1:9", **QUICK}).schema(1)
+    assert "canary" not in str(failed.value)
+    monkeypatch.setenv("HTTP_PROXY", "http://u:hidden-canary@127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "http://u:hidden-canary@127.0.0.1:9")
+    with pytest.raises(RegistryError, match=r"the environment has for http \(http://\*\*\*@127\.0\.0\.1:9\)") as failed:
+        SchemaRegistry({"url": "http://h", **QUICK}).schema(1)
+    assert "canary" not in str(failed.value)
 
 
 def test_files_of_certificates_are_named_with_the_machine(tmp_path: Path) -> None:
