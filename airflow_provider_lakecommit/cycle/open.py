@@ -60,6 +60,7 @@ from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.session.secrets import vended_of
 from airflow_provider_lakecommit.session.targets import check_unless_filled, contradiction
+from airflow_provider_lakecommit.subjects.columns import check_registry
 
 __all__ = ["empty_plan", "new_cycle", "open_cycle", "preview", "send_start", "start_without_tables"]
 
@@ -247,6 +248,7 @@ def _decide(
 ) -> tuple[Plan, tuple[str, ...]]:
     """Read what the decision depends on, and decide: as things are once the START has released and voided."""
     landing, now = session.landing, session.now()
+    check_registry(landing, session.kafka)
     check_unless_filled(landing, prepared.targets, folded.state)
     check_logs(session, folded.state, source)
     landing_state = without(folded.state, voided)

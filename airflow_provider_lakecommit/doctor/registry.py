@@ -29,7 +29,7 @@ def registry(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult
         return
     try:
         asked = needed(registry_of(kafka), landing.name, next(iter(subjects.values())))
-    except SpecError as e:
+    except (SpecError, RegistryError) as e:
         yield fail(CHECK, str(e), "correct the section `registry` of the spec, or the connection `registry_conn_id`")
         return
     for subject, format in subjects.items():

@@ -61,6 +61,7 @@ class SchemaRegistry:
 
     :param settings: of the client, without a prefix
     :raises SpecError: the client does not take them
+    :raises RegistryError: a file that they name cannot be read here
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -212,6 +213,7 @@ def registry_of(kafka: Mapping[str, Any]) -> SchemaRegistry | None:
 
     :param kafka: with the registry's settings among them
     :raises SpecError: the client does not take them
+    :raises RegistryError: a file that they name cannot be read here
     """
     settings = registry_settings(kafka)
     if not settings:

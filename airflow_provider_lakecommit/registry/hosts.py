@@ -54,6 +54,7 @@ class Hosts:
 
     :param settings: of the client, without a prefix
     :raises SpecError: the client does not take them
+    :raises RegistryError: a file that they name cannot be read here
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -194,7 +195,7 @@ def _client(settings: dict[str, Any]) -> SchemaRegistryClient:
         return SchemaRegistryClient(settings)
     except (ValueError, TypeError, OSError) as e:
         if unread := [said for key in _FILES if (said := _unread(key, settings.get(key)))]:
-            raise SpecError(
+            raise RegistryError(
                 f"the schema registry cannot be asked from {socket.gethostname()}: {', '.join(unread)}; the file must "
                 "be there on every machine that runs tasks and on Spark's"
             ) from None

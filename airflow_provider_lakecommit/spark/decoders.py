@@ -55,7 +55,7 @@ def block_decoder(landing: Landing, schemas: Mapping[str, Schema], kafka: Kafka 
     :param kafka: settings of the source, with those of a registry among them; without, nothing can be decoded that
         needs one
     :raises TableError: a table has a column that it cannot fill
-    :raises SpecError: the records name schemas of a registry, and the settings none
+    :raises RegistryError: the records name schemas of a registry, and the settings none that can be used
     """
     decoders = {name: _row_decoder(landing, name, schema, kafka) for name, schema in schemas.items()}
     if (route := landing.routing) is None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
+from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
 from airflow_provider_lakecommit.formats.record_parts import RecordPart, parts_of
 from airflow_provider_lakecommit.kafka.record import headers_of
@@ -34,11 +35,15 @@ def registry_for(landing: Landing, format: str, kafka: Mapping[str, Any] | None)
     """The registry of a format that needs one.
 
     :param kafka: settings of the source, with those of a registry among them; none where nothing is decoded
-    :raises SpecError: the settings name none
+    :raises RegistryError: the settings name none, or cannot be used here
     """
     if kafka is None or format not in WITH_REGISTRY:
         return None
-    return needed(registry_of(kafka), landing.name, format)
+    try:
+        return needed(registry_of(kafka), landing.name, format)
+    except SpecError as e:
+        # The plan has found them right: what is wrong with them since, or here, is the fault of no record.
+        raise RegistryError(str(e)) from None
 
 
 def key_columns(landing: Landing, schema: Schema, kafka: Mapping[str, Any] | None = None) -> KeyColumns:
@@ -46,7 +51,7 @@ def key_columns(landing: Landing, schema: Schema, kafka: Mapping[str, Any] | Non
 
     :param kafka: as for :func:`registry_for`
     :raises TableError: the table lacks such a column, or it cannot be filled
-    :raises SpecError: as :func:`registry_for`
+    :raises RegistryError: as :func:`registry_for`
     """
     stated = bool(landing.key.get("schema"))
     registry = None if stated else registry_for(landing, landing.key.get("format", ""), kafka)

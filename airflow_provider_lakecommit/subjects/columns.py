@@ -13,6 +13,7 @@ Failure story: a subject that is not there, or is of a format without an entry, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from pyiceberg.types import StructType
 
 from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
 from airflow_provider_lakecommit.evolve.changes import UNLIMITED, TableSide, evolution
-from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.registry.client import SchemaRegistry, needed, registry_of
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     # With Arrow, which a plan does without.
     from airflow_provider_lakecommit.formats.infer import InferredColumn
 
-__all__ = ["COLUMNS", "asked_subjects", "create_of", "newest", "registered_columns", "subjects_of"]
+__all__ = ["COLUMNS", "asked_subjects", "check_registry", "create_of", "newest", "registered_columns", "subjects_of"]
 
 COLUMNS = {
     "AVRO": "airflow_provider_lakecommit.avro.infer:registered_columns",
@@ -64,6 +65,17 @@ def asked_subjects(landing: Landing) -> dict[str, str]:
     if (format := landing.key.get("format")) in WITH_REGISTRY and not landing.key.get("schema"):
         found |= {f"{topic}-key": format for topic in landing.topic_names}
     return found
+
+
+def check_registry(landing: Landing, kafka: Mapping[str, Any]) -> None:
+    """Whether the settings name a registry, where the records name schemas of one. It is asked for nothing, and files
+    of certificates may be elsewhere.
+
+    :raises SpecError: they name none, or its client does not take them
+    """
+    if formats := list(asked_subjects(landing).values()):
+        with suppress(RegistryError):
+            needed(registry_of(kafka), landing.name, formats[0])
 
 
 def newest(registry: SchemaRegistry, subject: str) -> RegisteredSchema:

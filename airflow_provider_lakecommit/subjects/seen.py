@@ -31,7 +31,7 @@ def registry_lines(landing: Landing, kafka: Mapping[str, Any]) -> Iterator[str]:
     format = next(iter(subjects.values()))
     try:
         registry = needed(registry_of(kafka), landing.name, format)
-    except SpecError as e:
+    except (SpecError, RegistryError) as e:
         yield f"format {format}: {e}"
         return
     yield f"format {', '.join(dict.fromkeys(subjects.values()))}, schemas of {registry.place}"

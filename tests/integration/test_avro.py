@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.dead_letters.letters import Selection
 from airflow_provider_lakecommit.dead_letters.replay import replay
+from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.registry.framing import VALUE_HEADER
 from airflow_provider_lakecommit.registry.settings import with_registry
 from airflow_provider_lakecommit.spark.job import SliceStatus
@@ -211,9 +212,20 @@ def test_without_a_registry_the_spec_is_wrong_not_the_records(
 ) -> None:
     world = make_world(partitions=1, format="avro", create=CREATE)
     produce(topic_of(world), orders(1, 1), 0)
+    with pytest.raises(SpecError, match="records of format avro name their schema in a registry, and none is given"):
+        world.open("a")
+    world.kafka = with_registry(world.kafka, {"url": "http://127.0.0.1:9", "urll": "x"})
+    with pytest.raises(SpecError, match="Unrecognized properties: urll"):
+        world.open("a")
+
+
+def test_files_that_spark_lacks_block_no_range(make_world: Callable[..., World], produce: Produce) -> None:
+    world = make_world(partitions=1, format="avro", create=CREATE)
+    world.kafka = with_registry(world.kafka, {"url": "https://127.0.0.1:9", "ssl.ca.location": "/nowhere/ca.pem"})
+    produce(topic_of(world), orders(1, 1), 0)
     results = world.write(world.open("a"))
-    assert [r.status for r in results] == [SliceStatus.FAILED]
-    assert "records of format avro name their schema in a registry, and none is given" in results[0].detail
+    assert [r.status for r in results] == [SliceStatus.AGAIN]
+    assert "ssl.ca.location is /nowhere/ca.pem: No such file or directory" in results[0].detail
 
 
 def test_records_that_name_no_schema_are_of_the_stated_one(make_world: Callable[..., World], produce: Produce) -> None:

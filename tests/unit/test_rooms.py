@@ -161,7 +161,7 @@ RULES = (
     ),
     rule(
         "cycle",
-        "core planning goals places shown wire landing kafka iceberg spark engines committer session prepare",
+        "core planning goals places shown wire landing kafka iceberg spark engines committer subjects session prepare",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),
