@@ -44,6 +44,8 @@ _ONE = np.uint64(1)
 class OctetBlock:
     """Records side by side. ``failed`` are those that cannot be read, with the reason; ``unknown`` are the records that
     have a field which the table lacks, by its path; ``empties`` are how many items of no bytes each may still have.
+    With ``in_step``, what is read first of a record is told by that record alone; ``walked`` are those of which others
+    beside it have told (:mod:`~airflow_provider_lakecommit.avro.items`).
     """
 
     octets: npt.NDArray[np.uint8]
@@ -51,19 +53,22 @@ class OctetBlock:
     ends: Ints
     dead: Bools
     empties: Ints
+    walked: Bools
+    in_step: bool = False
     failed: dict[int, Refusal] = field(default_factory=dict)
     unknown: dict[str, list[Ints]] = field(default_factory=dict)
     ended: Ints | None = None
 
     @classmethod
-    def of(cls, values: Sequence[bytes], skip: int) -> OctetBlock:
+    def of(cls, values: Sequence[bytes], skip: int, *, in_step: bool = False) -> OctetBlock:
         """:param skip: bytes at the beginning of each value that are no part of its record"""
         edge = bytes(_WIDE)
         octets = np.frombuffer(b"".join((edge, *values, edge)), np.uint8)
         ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values))) + _WIDE
         starts = np.concatenate((np.full(min(1, len(ends)), _WIDE), ends[:-1])) + skip
         dead, empties = np.zeros(len(values), np.bool_), np.full(len(values), MOST_EMPTY)
-        return cls(octets=octets, starts=starts, ends=ends, dead=dead, empties=empties)
+        walked = np.zeros(len(values), np.bool_)
+        return cls(octets=octets, starts=starts, ends=ends, dead=dead, empties=empties, walked=walked, in_step=in_step)
 
     @property
     def stops(self) -> Ints:

@@ -86,6 +86,7 @@ class AvroDecoder(FramedDecoder[Struct]):
             ignored = Counter({path: sum(map(len, found)) for path, found in block.unknown.items()})
             return Decoded(table=table, records=places, ignored=ignored)
         good = ~block.dead
+        self._name_first(block, values, part)
         rejects = (
             Reject.of(places[i], Refusal(bad.kind, bad.column, f"{bad.reason}{suffix}"))
             for i, bad in sorted(block.failed.items())
@@ -98,6 +99,15 @@ class AvroDecoder(FramedDecoder[Struct]):
                 {path: n for path, found in block.unknown.items() if (n := int(sum(good[f].sum() for f in found)))}
             ),
         )
+
+    def _name_first(self, block: OctetBlock, values: Sequence[bytes], part: FramedPart[Struct]) -> None:
+        """What is wrong with each record as if it had been read alone: a block that is read again says the same."""
+        if places := [place for place in block.failed if block.walked[place]]:
+            alone = OctetBlock.of([values[place] for place in places], part.start, in_step=True)
+            cursor = alone.cursor()
+            part.made.columns(cursor, None)
+            cursor.end()
+            block.failed |= {places[n]: refusal for n, refusal in alone.failed.items()}
 
 
 def _joined(found: Sequence[Decoded], empty: pa.Table) -> Decoded:

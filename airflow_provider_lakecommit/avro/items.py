@@ -2,9 +2,15 @@
 """The items of arrays and maps, of all records in step.
 
 Contract: :func:`each_item` gives cursors at the first items of all that have one, then at the second, and so on, each
-time with the cursors that they belong to; numbers, what else has its places told by its type, and long arrays come all
-at once. The caller reads the items. Arrays come in blocks: a count, negative if a length follows, and a count of none
-at the end.
+time with the cursors that they belong to; numbers, and what else has its places told by its type, come all at once, in
+pieces of :data:`PIECE`. The caller reads the items. Arrays come in blocks: a count, negative if a length follows, and a
+count of none at the end.
+
+A step costs as much for one record as for a thousand. So where few records have many items left, or blocks are many and
+small, the items of these records are found by a walk over their bytes
+(:mod:`~airflow_provider_lakecommit.avro.walk`), and read at once. Which way is taken depends on the records side by
+side; the values do not, nor which records fail, but of what is wrong with one in several places, another one may come
+first. So a block may be read ``in_step``: then only arrays of :data:`LONG` items and more are walked over.
 
 Failure story: a count that cannot be within the record fails it before anything is made of it; of items that need no
 bytes, a record is believed :data:`~airflow_provider_lakecommit.avro.block.MOST_EMPTY` in all.
@@ -17,9 +23,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from airflow_provider_lakecommit.avro.block import Bools, Cursor, Ints
-from airflow_provider_lakecommit.avro.walk import LONG, Walk, item_starts
+from airflow_provider_lakecommit.avro.walk import Walk, item_starts
 
 __all__ = ["each_item"]
+
+LONG = 4096
+STEP = 100
+"""Items that are walked over in the time of a step."""
+PIECE = 1 << 18
+"""Items that are read at once, where their places are told by their type: each takes some 50 bytes meanwhile."""
 
 
 def each_item(
@@ -29,8 +41,10 @@ def each_item(
 
     :param least: bytes of an item
     :param stride: as of :attr:`~airflow_provider_lakecommit.avro.writer.WriterType.stride`
-    :param walk: over an item, for long arrays
+    :param walk: over an item
     """
+    # Items of no bytes are counted block by block.
+    walk = walk if least else None
     alive = cursor.live(active)
     left = np.arange(len(cursor)) if alive is None else np.flatnonzero(alive)
     while len(left):
@@ -39,10 +53,10 @@ def each_item(
         order = np.argsort(-counts, kind="stable")
         left, counts = left[order], counts[order]
         inner = cursor.some(left)
-        if stride is not None:
-            yield _all_items(inner, left, counts, stride, path)
+        if stride is not None and (walk is None or cursor.block.in_step or int(counts.sum()) > STEP):
+            yield from _all_items(inner, left, counts, stride, path)
         else:
-            long = 0 if walk is None else int(np.searchsorted(-counts, -LONG, side="right"))
+            long = 0 if walk is None else _walks(counts, cursor.block.in_step)
             if long and walk is not None:
                 yield _walked(inner, left[:long], counts[:long], walk)
             for n in range(int(counts[long]) if long < len(counts) else 0):
@@ -56,38 +70,54 @@ def each_item(
         left = np.sort(left[again])
 
 
+def _walks(counts: Ints, in_step: bool) -> int:
+    """How many of the first cursors are to be walked over, as the steps that are saved cost more.
+
+    :param counts: of items, the largest first
+    """
+    if in_step:
+        return int(np.searchsorted(-counts, -LONG, side="right"))
+    saved = (counts[0] - np.append(counts[1:], 0)) * STEP - np.cumsum(counts)
+    best = int(np.argmax(saved))
+    return best + 1 if saved[best] > 0 else 0
+
+
 def _walked(inner: Cursor, left: Ints, counts: Ints, walk: Walk) -> tuple[Cursor, Ints]:
-    """The same of the first cursors, of which a walk tells where the items are."""
-    octets, starts = inner.block.octets.data, list[int]()
+    """The same of the first cursors, of which a walk tells where the items are, those of small blocks behind too."""
+    octets, starts, found = inner.block.octets.data, list[int](), np.zeros(len(left), np.int64)
+    inner.block.walked[inner.records[: len(left)]] = True
     for n, many in enumerate(counts.tolist()):
-        found, inner.at[n] = item_starts(walk, octets, int(inner.at[n]), int(inner.ends[n]), many)
-        starts += found
-    owners = np.repeat(np.arange(len(left)), counts)
-    return Cursor(inner.block, np.array(starts), inner.ends[owners], inner.records[owners]), left[owners]
+        before = len(starts)
+        inner.at[n] = item_starts(walk, octets, int(inner.at[n]), int(inner.ends[n]), many, starts)
+        found[n] = len(starts) - before
+    owners = np.repeat(np.arange(len(left)), found)
+    return Cursor(inner.block, np.array(starts, np.int64), inner.ends[owners], inner.records[owners]), left[owners]
 
 
-def _all_items(inner: Cursor, left: Ints, counts: Ints, stride: int, path: str) -> tuple[Cursor, Ints]:
+def _all_items(inner: Cursor, left: Ints, counts: Ints, stride: int, path: str) -> Iterator[tuple[Cursor, Ints]]:
     """Cursors at all items of a block of each, of which the length tells where the next one is; theirs go behind."""
-    owners = np.repeat(np.arange(len(left)), counts)
-    number = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    begins, behind = inner.at.copy(), np.cumsum(counts)
+    stops = inner.block.stops
+    # The bytes behind the records are stops too, so that one which is beyond all is beyond its record.
+    first, last = np.searchsorted(stops, begins), len(stops) - 1
     if stride:
-        starts = inner.at[owners] + number * stride
         inner.at += counts * stride
     else:
-        stops = inner.block.stops
-        first = np.searchsorted(stops, inner.at)
-        # The bytes behind the records are stops too, so that one which is beyond all is beyond its record.
-        ends = stops[np.minimum(first[owners] + number, len(stops) - 1)] + 1
-        starts = np.where(number == 0, inner.at[owners], np.concatenate(([0], ends[:-1])))
-        behind = np.flatnonzero(counts)
-        inner.at[behind] = ends[np.cumsum(counts)[behind] - 1]
+        inner.at[:] = np.where(counts > 0, stops[np.minimum(first + counts - 1, last)] + 1, begins)
         over = inner.at > inner.ends
         if over.any():
             inner.fail(over, "not_avro", path, f"the record ends in {path}")
             inner.at[over] = inner.ends[over]
-    return Cursor(inner.block, np.minimum(starts, inner.ends[owners]), inner.ends[owners], inner.records[owners]), left[
-        owners
-    ]
+    for start in range(0, int(behind[-1]), PIECE):
+        place = np.arange(start, min(start + PIECE, int(behind[-1])))
+        owners = np.searchsorted(behind, place, side="right")
+        number = place - (behind - counts)[owners]
+        if stride:
+            starts = begins[owners] + number * stride
+        else:
+            starts = np.where(number == 0, begins[owners], stops[np.minimum(first[owners] + number - 1, last)] + 1)
+        ends = inner.ends[owners]
+        yield Cursor(inner.block, np.minimum(starts, ends), ends, inner.records[owners]), left[owners]
 
 
 def _counts(cursor: Cursor, left: Ints, least: int, path: str) -> Ints:

@@ -279,6 +279,6 @@ def _in_order(
     counts = np.bincount(whose, minlength=len(cursor))
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
     values = pa.concat_arrays(found) if len(found) > 1 else found[0]
-    if len(whose) > 1 and (np.diff(whose) < 0).any():
+    if (whose[1:] < whose[:-1]).any():
         values = values.take(pa.array(np.argsort(whose, kind="stable")))
     return pa.array(offsets), values

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the items of a long array or map begin: a walk over its bytes, one item after the other.
+"""Where the items of an array or map begin: a walk over its bytes, one item after the other.
 
-Contract: arrays are read in step, one item of each record at a time, which costs as much for one record as for a
-thousand. So of an array of :data:`LONG` items and more the beginnings are found first (:func:`item_starts`), and all of
-its items are read at once. An item that cannot be walked over stands for all that are left of its array: whoever reads
-it finds out what is wrong with it. What is read so is told by the array alone, never by the records beside it. Items of
-no bytes are counted one by one, so that what has an array of them is not walked over.
+Contract: an item that cannot be walked over stands for all that are left of its array: whoever reads it finds out what
+is wrong with it. Items of no bytes are counted one by one, so that what has an array of them is not walked over.
 """
 
 from __future__ import annotations
@@ -13,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-__all__ = ["LONG", "Walk", "entry_walk", "item_starts", "walk_over"]
+__all__ = ["Walk", "entry_walk", "item_starts", "walk_over"]
 
-LONG = 4096
-"""Items of an array from which on a walk costs less than as many steps."""
+SMALL = 1024
+"""Items of a block that is walked over together with the one before it."""
 Walk = Callable[[memoryview, int, int], int]
 """From the place of a value to the one behind it, within an end."""
 _FIXED = {"boolean": 1, "float": 4, "double": 8, "null": 0}
@@ -26,16 +23,35 @@ class _WrongError(Exception):
     """There is no value."""
 
 
-def item_starts(walk: Walk, octets: memoryview, at: int, end: int, many: int) -> tuple[list[int], int]:
-    """The places of so many items, and the one behind them."""
-    starts = list[int]()
+def item_starts(walk: Walk, octets: memoryview, at: int, end: int, many: int, starts: list[int]) -> int:
+    """Add the places of so many items, and those of small blocks behind them.
+
+    :return: the place behind: that of the next count, for whoever judges it
+    """
+    due = len(starts)
     try:
-        for _ in range(many):
-            starts.append(at)
-            at = walk(octets, at, end)
+        while many:
+            due += many
+            while len(starts) < due:
+                starts.append(at)
+                at = walk(octets, at, end)
+            many, items = _next_block(octets, at, end)
+            at = items if many else at
     except _WrongError:
-        starts += starts[-1:] * (many - len(starts))
-    return starts, at
+        starts += starts[-1:] * (due - len(starts))
+    return at
+
+
+def _next_block(octets: memoryview, at: int, end: int) -> tuple[int, int]:
+    """How many items a block has and where they begin; none, where it is the end, or not small, or wrong."""
+    try:
+        many, at = _value(octets, at, end)
+        if many < 0:
+            many, (size, at) = -many, _value(octets, at, end)
+            many = many if 0 <= size <= end - at else 0
+    except _WrongError:
+        return 0, at
+    return (many if many <= min(SMALL, end - at) else 0), at
 
 
 def walk_over(kind: str, size: int, parts: Sequence[Walk | None]) -> Walk | None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.avro import items, walk
+from airflow_provider_lakecommit.avro import items
 from airflow_provider_lakecommit.avro.decode_avro import AvroDecoder
 from airflow_provider_lakecommit.avro.infer import avro_columns
 from airflow_provider_lakecommit.avro.writer import writer_type
@@ -78,15 +78,15 @@ def written(draw: st.DrawFn) -> tuple[Any, list[Any]]:
     return schema, draw(st.lists(values_of(schema), min_size=1, max_size=6))
 
 
-LONG = st.sampled_from([1, walk.LONG])
-"""Items from which on an array is walked over."""
+STEP = st.sampled_from([0, items.STEP, 10**6])
+"""Items that are walked over in the time of a step."""
 
 
-@given(written(), LONG)
+@given(written(), STEP)
 @settings(max_examples=examples(300))
-def test_every_value_is_exactly_its_row(given_: tuple[Any, list[Any]], long: int) -> None:
+def test_every_value_is_exactly_its_row(given_: tuple[Any, list[Any]], step: int) -> None:
     schema, values = given_
-    with patch.object(items, "LONG", long):
+    with patch.object(items, "STEP", step):
         decoded = decoder_of(schema).decode([encoded(schema, value) for value in values])
     assert decoded.rejects == ()
     assert decoded.records is None
@@ -117,12 +117,12 @@ def damaged(draw: st.DrawFn) -> tuple[Any, list[Any], list[bytes]]:
     return schema, values, spoilt
 
 
-@given(damaged(), LONG)
+@given(damaged(), STEP)
 @settings(max_examples=examples(600))
 def test_damage_costs_its_own_record_and_is_never_another_row(
-    given_: tuple[Any, list[Any], list[bytes]], long: int
+    given_: tuple[Any, list[Any], list[bytes]], step: int
 ) -> None:
-    with patch.object(items, "LONG", long):
+    with patch.object(items, "STEP", step):
         _try_damage(*given_)
 
 
