@@ -13,7 +13,7 @@ is a :class:`~airflow_provider_lakecommit.exceptions.TableError` before anything
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any
@@ -34,10 +34,12 @@ class WrongDefaultError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ReaderSchema:
-    """A record as it is asked for; ``whole`` is None where nothing is asked."""
+    """A record as it is asked for; ``whole`` is None where nothing is asked. What types that name each other come to,
+    each written out, has no end that memory would hold: only what is asked of it is looked at, and each pair of types
+    once.
+    """
 
     whole: WriterType | None = None
-    fields: Mapping[str, WriterField] = field(default_factory=dict)
 
     @classmethod
     def of(cls, text: str) -> ReaderSchema:
@@ -48,56 +50,73 @@ class ReaderSchema:
         if not text:
             return cls()
         try:
-            whole = writer_type(text)
+            return cls(writer_type(text))
         except Refusal as refusal:
             raise TableError(f"reader_schema: {refusal.reason}") from None
-        return cls(whole, dict(_by_path(whole, "")))
+
+    def field(self, path: str) -> WriterField | None:
+        """The field that is asked for as the column of a path."""
+        at: WriterType | WriterField | None = self.whole
+        for name in path.split("."):
+            at = None if at is None else _inner(at.type if isinstance(at, WriterField) else at, name)
+        return at if isinstance(at, WriterField) else None
 
     def named(self, written: WriterType) -> WriterType:
         """The type with the names by which its fields are asked for."""
-        return written if self.whole is None else _named(written, self.whole)
+        return written if self.whole is None else _Renaming().named(written, self.whole)
 
 
-def _by_path(asked: WriterType, at: str) -> Iterator[tuple[str, WriterField]]:
-    """All fields by the paths of their columns."""
+def _inner(asked: WriterType, name: str) -> WriterType | WriterField | None:
+    """What is within a type by that name of a column."""
     match asked.kind:
         case "record":
-            for each in asked.fields:
-                yield f"{at}{each.name}", each
-                yield from _by_path(each.type, f"{at}{each.name}.")
+            return next((each for each in asked.fields if each.name == name), None)
         case "array" | "map":
-            inner = "element" if asked.kind == "array" else "value"
-            yield from _by_path(asked.parts[0], f"{at}{inner}.")
+            return asked.parts[0] if name == ("element" if asked.kind == "array" else "value") else None
         case "union":
             several = [part for part in asked.parts if part.kind != "null"]
-            for part in several:
-                yield from _by_path(part, f"{at}{part.name}." if len(several) > 1 else at)
+            if len(several) == 1:
+                return _inner(several[0], name)
+            return next((part for part in several if part.name == name), None)
+    return None
 
 
-def _named(written: WriterType, asked: WriterType) -> WriterType:
-    if written.kind == "union":
-        return replace(written, parts=tuple(_named(part, _branch(asked, part)) for part in written.parts))
-    if asked.kind == "union":
-        return _named(written, _branch(asked, written))
-    if written.kind != asked.kind or written.kind not in ("record", "array", "map"):
-        return written
-    if written.kind != "record":
-        return replace(written, parts=(_named(written.parts[0], asked.parts[0]),))
-    names = _names(written.fields, asked.fields)
-    types = {each.name: each.type for each in asked.fields}
-    return replace(
-        written,
-        fields=tuple(
-            replace(each, name=name, type=_named(each.type, types[name]) if name in types else each.type)
-            for each, name in zip(written.fields, names, strict=True)
-        ),
-    )
+@dataclass(frozen=True, slots=True)
+class _Renaming:
+    """``done`` are the types that have their names already, by what was written and what is asked for."""
+
+    done: dict[tuple[int, int], WriterType] = field(default_factory=dict)
+
+    def named(self, written: WriterType, asked: WriterType) -> WriterType:
+        key = id(written), id(asked)
+        if key not in self.done:
+            self.done[key] = self._named(written, asked)
+        return self.done[key]
+
+    def _named(self, written: WriterType, asked: WriterType) -> WriterType:
+        if written.kind == "union":
+            return replace(written, parts=tuple(self.named(part, _branch(asked, part)) for part in written.parts))
+        if asked.kind == "union":
+            return self.named(written, _branch(asked, written))
+        if written.kind != asked.kind or written.kind not in ("record", "array", "map"):
+            return written
+        if written.kind != "record":
+            return replace(written, parts=(self.named(written.parts[0], asked.parts[0]),))
+        names = _names(written.fields, asked.fields)
+        types = {each.name: each.type for each in asked.fields}
+        return replace(
+            written,
+            fields=tuple(
+                replace(each, name=name, type=self.named(each.type, types[name]) if name in types else each.type)
+                for each, name in zip(written.fields, names, strict=True)
+            ),
+        )
 
 
 def _branch(asked: WriterType, written: WriterType) -> WriterType:
-    """What of the type that is asked for is for one that was written: of its kind, by its name if several are."""
+    """What of the type that is asked for is for one that was written: of its kind, and its name if several are."""
     parts = [part for part in (asked.parts if asked.kind == "union" else (asked,)) if part.kind == written.kind]
-    return next((part for part in parts if part.name == written.name), parts[0] if parts else written)
+    return next((part for part in parts if part.name == written.name), parts[0] if len(parts) == 1 else written)
 
 
 def _names(written: Sequence[WriterField], asked: Sequence[WriterField]) -> list[str]:

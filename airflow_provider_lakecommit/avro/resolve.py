@@ -128,13 +128,13 @@ class Resolver:
         self.target = pa.schema([arrow_field(f) for f in self._fields])
 
     def _wrong_with_reader_schema(self, schema: Schema) -> Iterator[str]:
-        known = {path: schema.find_field(path) for path in schema.column_names}
-        asked = [(known[path], each, path) for path, each in self._asked.fields.items() if path in known]
+        asked = {path: each for path in schema.column_names if (each := self._asked.field(path)) is not None}
         if not asked:
             yield "reader_schema: the table has none of its fields"
-        for column, each, path in asked:
+        for path, each in asked.items():
             try:
-                self._defaults |= {path: self._default(column, each, path)} if each.default is not None else {}
+                if each.default is not None:
+                    self._defaults[path] = self._default(schema.find_field(path), each, path)
             except WrongDefaultError as e:
                 yield f"reader_schema: the default of {path}: {e}"
 

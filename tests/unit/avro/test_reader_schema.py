@@ -65,6 +65,30 @@ class TestNames:
         found = rows(read(record({"name": "id", "type": "long"}), self.COLUMNS, [{"id": 5}], asked))
         assert found == [{"id": 5, "name": None}]
 
+    def test_types_that_name_each_other_many_times_cost_no_more_than_their_text(self) -> None:
+        """Each written out, they are 2 ** 40."""
+        inner: Any = record({"name": "n", "type": "int", "aliases": ["m"]}, name="L")
+        for n in range(40):
+            below = inner["name"]
+            inner = record({"name": "a", "type": inner}, {"name": "b", "type": ["null", below]}, name=f"L{n}")
+        asked = record(*self.ASKED["fields"], {"name": "x", "type": ["null", inner]})
+        written = json.loads(json.dumps(asked).replace('"name": "name"', '"name": "older"'))
+        found = read(written, self.COLUMNS, [{"id": 1, "older": "x", "x": (0, None)}], asked)
+        assert rows(found) == [{"id": 1, "name": "x"}]
+
+    def test_of_several_records_of_a_union_another_one_is_none(self) -> None:
+        inner = {"struct": [{"name": "new", "type": "int"}, {"name": "old", "type": "int"}]}
+        columns = table({"name": "u", "type": {"struct": [{"name": "C", "type": inner}, {"name": "B", "type": inner}]}})
+        old = {"name": "old", "type": "int"}
+        written = record({"name": "u", "type": [record(old, name="C"), record(old, name="B")]})
+        new = {"name": "new", "type": "int", "aliases": ["old"]}
+        asked = record({"name": "u", "type": [record(new, name="A"), record(new, name="B")]})
+        values = [{"u": (0, {"old": 1})}, {"u": (1, {"old": 2})}]
+        assert rows(read(written, columns, values, asked)) == [
+            {"u": {"C": {"new": None, "old": 1}, "B": None}},
+            {"u": {"C": None, "B": {"new": 2, "old": None}}},
+        ]
+
     def test_within_lists_maps_optional_records_and_unions(self) -> None:
         inner = {"struct": [{"name": "new", "type": "int"}]}
         columns = table(
