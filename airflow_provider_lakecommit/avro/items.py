@@ -126,10 +126,9 @@ def _counts(cursor: Cursor, left: Ints, least: int, path: str) -> Ints:
     counts = heads.number(None, path)
     sized = counts < 0
     if sized.any():
-        sizes = heads.number(sized, path)
-        odd = sized & ((sizes < 0) | (sizes > heads.ends - heads.at))
+        odd = sized & (heads.number(sized, path) < 0)
         if odd.any():
-            heads.fail(odd, "not_avro", path, f"{path}: the length of its items is not within the record")
+            heads.fail(odd, "not_avro", path, f"{path}: the length of its items is less than nothing")
         counts = np.where(sized, -counts, counts)
     room = (heads.ends - heads.at) // least if least else heads.block.empties[heads.records]
     wrong = (counts < 0) | (counts > room)

@@ -48,7 +48,7 @@ def _next_block(octets: memoryview, at: int, end: int) -> tuple[int, int]:
         many, at = _value(octets, at, end)
         if many < 0:
             many, (size, at) = -many, _value(octets, at, end)
-            many = many if 0 <= size <= end - at else 0
+            many = many if size >= 0 else 0
     except _WrongError:
         return 0, at
     return (many if many <= min(SMALL, end - at) else 0), at

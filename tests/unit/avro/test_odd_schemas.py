@@ -149,11 +149,9 @@ def test_types_within_types_are_counted_through_their_names() -> None:
     assert reject.reason == f"schema id 7: the schema has types within types, more than {DEEPEST} deep"
 
 
-@pytest.mark.parametrize("size", [-1, 5, 2**62])
-def test_items_whose_length_is_not_within_the_record_reject_it(size: int) -> None:
-    block = b"\x01" + encoded("long", size) + b"\x04\x00"
+def test_items_whose_length_is_less_than_nothing_reject_their_record() -> None:
     schema = record(("x", {"type": "array", "items": "long"}), ("a", "long"))
-    found = read(schema, OWN, block + b"\x0e", b"\x01\x02\x04\x00\x0e")
+    found = read(schema, OWN, b"\x01\x01\x04\x00\x0e", b"\x01\x02\x04\x00\x0e")
     assert [(r.index, r.kind) for r in found.rejects] == [(0, "not_avro")]
     assert found.table.column("a").to_pylist() == [7]
 
