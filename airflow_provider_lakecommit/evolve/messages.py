@@ -62,7 +62,7 @@ class MessagesSource(NamedSchemasSource[Descriptor]):
         for path in dict.fromkeys(path for path, _ in paths):
             # A path that leads nowhere is that of a record.
             with suppress(DescriptorError):
-                message = message_at(file, path)
+                message = message_at(file, path, self._options.message)
                 if not self._options.message or message.full_name == self._options.message:
                     yield message
 

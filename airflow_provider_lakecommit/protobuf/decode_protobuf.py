@@ -109,7 +109,7 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
     def _parser(self, key: Any, file: FileDescriptor, path: Path) -> _Parser | Refusal:
         if (key, path) not in self._parsers:
             try:
-                message = message_at(file, path)
+                message = message_at(file, path, self._message)
                 if self._message and message.full_name != self._message:
                     raise Refusal(
                         "wrong_schema",

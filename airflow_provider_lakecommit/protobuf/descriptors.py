@@ -75,19 +75,29 @@ def message_named(file: FileDescriptor, name: str) -> Descriptor:
     return found[name] if name else next(iter(found.values()))
 
 
-def message_at(file: FileDescriptor, path: Sequence[int]) -> Descriptor:
+def message_at(file: FileDescriptor, path: Sequence[int], named: str = "") -> Descriptor:
     """The message that a record names by its place in the file, from the outermost to the innermost.
 
+    Entries of maps stand among the messages within one, and not all clients count them. No record is an entry: where
+    counting leads to one, it is a path of those who do not.
+
+    :param named: the full name that is expected; it tells where either way leads to a message
     :raises DescriptorError: there is none
     """
+    ways = [_walked(file, path, entries=entries) for entries in (True, False)]
+    found = [m for m in ways if m is not None and not m.GetOptions().map_entry]
+    if not found:
+        raise DescriptorError(f"the schema has no message at {'.'.join(map(str, path))}")
+    return next((m for m in found if m.full_name == named), found[0])
+
+
+def _walked(file: FileDescriptor, path: Sequence[int], *, entries: bool) -> Descriptor | None:
     messages, found = list(file.message_types_by_name.values()), None
     for index in path:
         if not 0 <= index < len(messages):
-            raise DescriptorError(f"the schema has no message at {'.'.join(map(str, path))}")
+            return None
         found = messages[index]
-        messages = list(found.nested_types)
-    if found is None:
-        raise DescriptorError("a record names no message")
+        messages = [m for m in found.nested_types if entries or not m.GetOptions().map_entry]
     return found
 
 

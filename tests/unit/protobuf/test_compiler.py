@@ -119,6 +119,37 @@ def test_records_with_maps_whose_entries_are_written_out_land() -> None:
     assert (found.table.to_pylist(), found.rejects) == ([{"tags": [("a", 3)]}], ())
 
 
+INNER = (
+    f"{HEAD} message Outer {{ map<string, int32> a = 1; "
+    "message One { int64 id = 1; } message Two { int64 other = 1; int64 id = 2; } }"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "index", "found"),
+    [
+        # Counted with the entries of maps, as most clients do: AEntry, One, Two.
+        ("", 1, [{"id": 7}]),
+        ("shop.Outer.Two", 2, [{"id": 0}]),
+        # Counted without them: no record is an entry, or the landing names what is meant.
+        ("", 0, [{"id": 7}]),
+        ("shop.Outer.One", 0, [{"id": 7}]),
+        ("shop.Outer.Two", 1, [{"id": 0}]),
+        ("", 3, []),
+    ],
+)
+def test_entries_of_maps_may_count_in_a_path_or_not(message: str, index: int, found: list[Any]) -> None:
+    made = ProtobufDecoder(
+        Schema(NestedField(1, "id", LongType())),
+        FormatOptions(format="protobuf", message=message),
+        registry=OneSchema(INNER),
+    )
+    value = b"\x00\x00\x00\x00\x01\x04\x00" + bytes([2 * index]) + b"\x08\x07"
+    decoded = made.decode([value])
+    assert decoded.table.to_pylist() == found
+    assert len(decoded.rejects) == 1 - len(found)
+
+
 def test_what_is_wrong_with_a_text_is_told_without_a_folder() -> None:
     with pytest.raises(DescriptorError) as first:
         compiled('syntax = "proto3"; import "shop/item.proto"; message Order { Item item = 1; }', ())
