@@ -19,6 +19,8 @@ Message = tuple[tuple[int, ...], int]
 """The path of a message, and where its payload begins."""
 _LONGEST = 5
 """Bytes of a varint here: an index has 32 bits."""
+_LOOKED_FOR = 4
+"""Messages of a block of which all records are looked for together."""
 
 
 def paths_of(values: Sequence[bytes], start: int) -> tuple[Mapping[Message, Sequence[int]], dict[int, str]]:
@@ -26,19 +28,28 @@ def paths_of(values: Sequence[bytes], start: int) -> tuple[Mapping[Message, Sequ
 
     :param start: where the schema's id ends in each
     """
-    # Nearly all values of nearly all topics are the first message.
-    if {value[start : start + 1] for value in values} == {b"\x00"}:
-        return {(FIRST, start + 1): range(len(values))}, {}
     found: dict[Message, list[int]] = {}
     wrong: dict[int, str] = {}
-    for i, value in enumerate(values):
+    left: Sequence[int] = range(len(values))
+    # Nearly all topics have records of few messages: one is read, and those that begin alike are the same.
+    while left and len(found) + len(wrong) < _LOOKED_FOR:
+        first = values[left[0]]
         try:
-            key = (FIRST, start + 1) if value[start : start + 1] == b"\x00" else message_path(value, start)
+            key = message_path(first, start)
+        except ValueError as e:
+            wrong[left[0]] = str(e)
+            left = left[1:]
+            continue
+        head = first[start : key[1]]
+        alike = [i for i in left if values[i][start : key[1]] == head]
+        found.setdefault(key, []).extend(alike)
+        left = [] if len(alike) == len(left) else [i for i in left if values[i][start : key[1]] != head]
+    for i in left:
+        try:
+            found.setdefault(message_path(values[i], start), []).append(i)
         except ValueError as e:
             wrong[i] = str(e)
-        else:
-            found.setdefault(key, []).append(i)
-    return found, wrong
+    return {key: sorted(at) for key, at in found.items()}, dict(sorted(wrong.items()))
 
 
 def message_path(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
