@@ -31,6 +31,7 @@ from pyiceberg.types import BooleanType, ListType, MapType, NestedField, StructT
 
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.parquet.dictionaries import Dictionaries
+from airflow_provider_lakecommit.parquet.null_parents import with_whole_fields
 from airflow_provider_lakecommit.parquet.statistics import Metrics, Tally
 
 __all__ = ["FileFormat", "OpenFile"]
@@ -184,7 +185,7 @@ class OpenFile:
     def write(self, rows: pa.Table) -> None:
         """One row group."""
         self._tally.add(rows)
-        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        self._writer.write_table(with_whole_fields(rows), row_group_size=max(1, rows.num_rows))
 
     def close(self, spec_id: int, sort_order_id: int | None) -> DataFile:
         """Finish the file."""
