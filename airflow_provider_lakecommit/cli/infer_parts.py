@@ -5,25 +5,30 @@ Contract: :func:`parts_of` deals the sampled records of JSON out to the tables o
 field of the row or of the envelope; what no table is named for is told apart, and the names of schemas, which are not
 sampled, tell none apart. :func:`row_values` is what the rows of
 such a part look like: those in ``before`` and ``after``, where the values are envelopes. :func:`told_by_envelope` are
-the columns that any envelope fills.
+the columns that any envelope fills; :func:`row_columns` does both for the columns of a schema. :func:`told_of_wrapping`
+is for those who do not know yet that they have envelopes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_lakecommit.core.routing import Route
 from airflow_provider_lakecommit.declared.unwrap import ENVELOPE_ROOTS, PAYLOAD
 from airflow_provider_lakecommit.formats.infer import InferredColumn
 from airflow_provider_lakecommit.formats.sampled import Node, SampledValues
+from airflow_provider_lakecommit.formats.wrapped import is_wrapper
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["parts_of", "row_values", "told_by_envelope"]
+__all__ = ["parts_of", "row_columns", "row_values", "told_by_envelope", "told_of_wrapping"]
 
 Sample = Sequence[tuple[str, bytes | None]]
 _IMAGES = ("before", "after")
+_ENVELOPE = frozenset({"op", "after", "source"})
+"""Fields by which a change envelope is known."""
 
 
 def parts_of(landing: Landing, taken: Sample) -> tuple[dict[str, list[tuple[str, bytes | None]]], list[str]]:
@@ -77,3 +82,44 @@ def told_by_envelope(landing: Landing, columns: Sequence[InferredColumn]) -> lis
     told = (("_op", "string", True), ("_is_deleted", "boolean", True), ("_source_time", "timestamptz", False))
     added = (InferredColumn(name=name, type=kind, required=always) for name, kind, always in told)
     return [*columns, *(c for c in added if c.name not in there)]
+
+
+def row_columns(landing: Landing | None, columns: Sequence[InferredColumn]) -> list[InferredColumn]:
+    """Of columns by a schema those of the rows, where the landing has envelopes of them."""
+    if landing is None or landing.unwrap is None:
+        return list(columns)
+    image = next(
+        (c for name in reversed(_IMAGES) for c in columns if c.name == name and isinstance(c.type, dict)), None
+    )
+    if image is None:
+        return []
+    fields = {f["name"]: f for f in image.type["struct"]}
+    notes: dict[str, list[str]] = {name: [] for name in fields}
+    for note in (note.removeprefix(f"{image.name}.") for note in image.notes):
+        # What is left out has a note alone.
+        notes.setdefault(re.split("[.:]", note, maxsplit=1)[0], []).append(note)
+    rows = [
+        InferredColumn(
+            name=name,
+            type=fields.get(name, {}).get("type"),
+            required=fields.get(name, {}).get("required", False),
+            notes=tuple(said),
+        )
+        for name, said in notes.items()
+    ]
+    return told_by_envelope(landing, rows)
+
+
+def told_of_wrapping(landing: Landing | None, found: SampledValues, names: Collection[str]) -> Iterator[str]:
+    """What the reader should know of records that are not the rows themselves, where the landing says nothing of it.
+
+    :param names: of the columns that were found
+    """
+    if landing is not None and landing.unwrap is not None:
+        return
+    inner = found.root.fields.get(PAYLOAD) if is_wrapper(names) else None
+    if set(names) >= _ENVELOPE or (inner is not None and inner.fields.keys() >= _ENVELOPE):
+        yield "the records are change envelopes: put `unwrap: debezium` into this spec, and have infer-schema"
+        yield "look with it, for the columns of the rows in them; as it is here, rows that were deleted may have no key"
+    elif inner is not None:
+        yield "the records have their schema beside them: set value.converter.schemas.enable=false of the converter"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from confluent_kafka import Message
 
+from airflow_provider_lakecommit.cli.infer_parts import row_columns
 from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, infer_schema, output_of, rejected, unread
 from airflow_provider_lakecommit.core.formats import WITH_REGISTRY, FormatOptions
 from airflow_provider_lakecommit.evolve.records import framed_value
@@ -41,14 +42,16 @@ def infer_registered(asked: Question, output: Output, *, subject: str | None = N
         return infer_schema(asked, output, taken=unframed, format=formats[JSON])
     landing = asked.landing
     message = landing.message if landing else ""
-    columns = registered_columns(found, subject, message)
+    columns = row_columns(landing, registered_columns(found, subject, message))
     schema = str(landing.schema) if landing else ""
     options = FormatOptions(format=formats[found.kind], schema=schema, message=message)
     inferred = Inferred(
         asked=asked,
         found=unread(taken),
         columns=columns,
-        wrong=rejected(taken, columns, options, registry, examples=asked.examples),
+        wrong=rejected(
+            taken, columns, options, registry, examples=asked.examples, unwrap=landing.unwrap if landing else None
+        ),
         format=formats[found.kind],
         source=f"from subject {subject}, {told(found.key)}" if registry else "from the stated schema",
     )

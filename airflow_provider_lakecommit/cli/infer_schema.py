@@ -14,15 +14,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_lakecommit.cli.infer_parts import parts_of, row_values, told_by_envelope
+from airflow_provider_lakecommit.cli.infer_parts import parts_of, row_values, told_by_envelope, told_of_wrapping
 from airflow_provider_lakecommit.cli.infer_sql import SqlColumns, given_by_sql
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.core.routing import NOT_ROUTED, Route
 from airflow_provider_lakecommit.declared.unwrap import columns_of_unwrap
-from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.decoder import Decoder, decoder_for
 from airflow_provider_lakecommit.formats.infer import InferredColumn, infer, schema_of
 from airflow_provider_lakecommit.formats.infer_texts import csv_as_json, raw_columns
@@ -184,10 +184,9 @@ def rejected(
         return []
     counts: Counter[str] = Counter()
     places: dict[str, list[str]] = {}
+    make = partial(decoder_for, registry=registry)
     decoder: Decoder = (
-        decoder_for(schema, options, registry=registry)
-        if unwrap is None
-        else UnwrapDecoder(JsonDecoder, schema, columns_of_unwrap(unwrap), options)
+        make(schema, options) if unwrap is None else UnwrapDecoder(make, schema, columns_of_unwrap(unwrap), options)
     )
     for reject in decoder.decode([value for _, value in values]).rejects:
         reason = reject.reason
@@ -216,6 +215,7 @@ def to_yaml(inferred: Inferred, given: SqlColumns | None = None) -> Iterable[str
     yield _comment(f"{source} {found.values} records of {', '.join(topics)}; check it before it is used")
     if found.tombstones:
         yield _comment(f"{found.tombstones} records without a value (they give no row)")
+    yield from map(_comment, told_of_wrapping(landing, found, {c.name for c in columns}))
     for reason, n, places in inferred.wrong:
         yield _comment(f"{n} records are REJECTED by this schema: {reason} ({', '.join(places)})")
     yield f"name: {_scalar(name)}"

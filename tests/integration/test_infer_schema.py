@@ -196,6 +196,23 @@ def test_of_sql_the_columns_of_records_and_of_the_table_are_told_apart(
     assert sorted(row["sku"] for row in world.rows()) == sorted([f"s{n}" for n in range(1, 30)] + ["x"] * 29)
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_envelopes_are_told_to_be_some_where_the_spec_says_nothing_of_it(
+    bootstrap: str, make_topic: Callable[..., str], produce: Produce, wrapped: bool
+) -> None:
+    changes, rows = make_topic(1), make_topic(1)
+    change = {"before": None, "after": {"id": 1}, "op": "c", "source": {"ts_ms": 1}}
+    for topic, value in ((changes, change), (rows, {"id": 1})):
+        produce(topic, [("1", {"schema": {"type": "struct"}, "payload": value} if wrapped else value)])
+    assert (
+        "# the records are change envelopes: put `unwrap: debezium`"
+        in run("infer-schema", changes, "--bootstrap", bootstrap).out
+    )
+    plain = run("infer-schema", rows, "--bootstrap", bootstrap).out
+    assert "change envelopes" not in plain
+    assert ("value.converter.schemas.enable=false" in plain) == wrapped
+
+
 def test_a_topic_without_records_is_refused(bootstrap: str, make_topic: Callable[..., str]) -> None:
     answer = run("infer-schema", make_topic(1), "--bootstrap", bootstrap)
     assert answer.code == 1

@@ -85,6 +85,32 @@ def test_a_spec_is_inferred_from_the_newest_version(topic: str, bootstrap: str, 
     assert (machine["format"], machine["create"]["schema"]) == ("avro", SCHEMA)
 
 
+def test_columns_of_envelopes_are_those_of_their_rows(
+    tmp_path: Path, make_topic: Callable[..., str], produce: Callable[..., Any], bootstrap: str, fake: FakeRegistry
+) -> None:
+    topic = make_topic(1)
+    fields = [("before", ["null", ORDER]), ("after", ["null", {**ORDER, "name": "After"}]), ("op", "string")]
+    source = {"type": "record", "name": "Source", "fields": [{"name": "ts_ms", "type": "long"}]}
+    named = [{"name": name, "type": kind} for name, kind in [*fields, ("source", source)]]
+    envelope = {"type": "record", "name": "Envelope", "fields": named}
+    number = fake.register(f"{topic}-value", envelope)
+    order = {"id": 1, "at": 1_700_000_000_000, "paid": (2, "yes"), "nothing": None}
+    value = encoded(envelope, {"before": (0, None), "after": (1, order), "op": "c", "source": {"ts_ms": 1}})
+    produce(topic, [b"\x00" + number.to_bytes(4) + value], 0)
+    path = spec_of(tmp_path / "spec.yaml", topic, bootstrap, fake, "c", unwrap="debezium", create={"schema": SCHEMA})
+    answer = run("infer-schema", str(path))
+    assert answer.code == 0, answer.err
+    printed = yaml.safe_load(answer.out)
+    own = [
+        {"name": "_op", "type": "string", "required": True},
+        {"name": "_is_deleted", "type": "boolean", "required": True},
+        {"name": "_source_time", "type": "timestamptz"},
+    ]
+    assert (printed["unwrap"], printed["create"]["schema"]) == ("debezium", [*SCHEMA, *own])
+    assert "# nothing: left out: always null" in answer.out
+    assert "REJECTED" not in answer.out
+
+
 def test_a_table_is_made_by_the_newest_version_and_the_plan_names_what_is_known(
     tmp_path: Path, topic: str, bootstrap: str, fake: FakeRegistry, control_topic: str
 ) -> None:
