@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_server
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.planning.missing import Watermark
 
-__all__ = ["ValueOf", "records_at", "sample", "sample_of", "sizes", "starts"]
+__all__ = ["ValueOf", "records_at", "sample", "sample_of", "shares", "sizes", "starts"]
 
 MAX_BYTES = 64 << 20
 MAX_SECONDS = 30.0
@@ -56,16 +56,33 @@ _FIRST_BATCH: dict[str, Any] = {
 }
 
 
-def starts(marks: Mapping[SourcePartition, Watermark], each: int) -> list[dict[SourcePartition, int]]:
-    """From which offsets to read ``each`` records: three rounds, without those that an earlier one has read."""
+def shares(marks: Mapping[SourcePartition, Watermark], records: int) -> dict[SourcePartition, int]:
+    """How many records to read of each partition in each of three rounds, so that they come to about ``records`` in
+    all: what small ones have no use for is the large ones'.
+    """
+    out, left = dict[SourcePartition, int](), records
+    for n, (p, mark) in enumerate(sorted(marks.items(), key=lambda item: item[1].stable - item[1].start)):
+        taken = min(mark.stable - mark.start, left // (len(marks) - n))
+        out[p] = max(1, -(-taken // 3))
+        left = max(0, left - taken)
+    return out
+
+
+def starts(
+    marks: Mapping[SourcePartition, Watermark], each: Mapping[SourcePartition, int]
+) -> list[dict[SourcePartition, int]]:
+    """From which offsets to read ``each`` records: three rounds, without those that an earlier one has read. What three
+    rounds can read whole they do.
+    """
     rounds: list[dict[SourcePartition, int]] = [{}, {}, {}]
     for p, mark in marks.items():
-        read = mark.start
-        for n, wish in enumerate((mark.start, (mark.start + mark.stable) // 2, mark.stable - each)):
+        read, whole = mark.start, mark.stable - mark.start <= 3 * each[p]
+        middle = mark.start if whole else (mark.start + mark.stable) // 2
+        for n, wish in enumerate((mark.start, middle, mark.start if whole else mark.stable - each[p])):
             first = max(wish, read)
             if first < mark.stable:
                 rounds[n][p] = first
-                read = first + each
+                read = first + each[p]
     return rounds
 
 
@@ -120,7 +137,9 @@ def records_at(
     consumer: Consumer = made(Consumer, kafka, trouble, **_OURS, **_FIRST_BATCH)
     try:
         rounds = (dict(filter(None, some)) for some in zip_longest(*queues))
-        found = [m for begin in rounds for m in _read(consumer, kafka, trouble, begin, 1, deadline)]
+        found = [
+            m for begin in rounds for m in _read(consumer, kafka, trouble, begin, dict.fromkeys(begin, 1), deadline)
+        ]
     finally:
         consumer.close()
     wanted = {(p.topic, p.partition, offset) for queue in queues for p, offset in queue}
@@ -148,7 +167,7 @@ def _taken(
     inside: Coverage | None = None,
 ) -> list[tuple[str, bytes | None]]:
     """Values with their places, each partition's share of so many; none that is not ``inside``."""
-    each = max(1, -(-records // (3 * max(1, len(marks)))))
+    each = shares(marks, records)
     trouble, deadline = LastError(), time.monotonic() + seconds
     out = list(_drawn(kafka, trouble, marks, each, deadline, most_bytes))
     # Ranges may hold nothing but markers of transactions: then their ends came at once.
@@ -175,7 +194,8 @@ def sizes(kafka: Mapping[str, Any], ranges: Coverage) -> dict[SourcePartition, i
     deadline = time.monotonic() + SIZES_SECONDS
     # Whoever reads the records will meet what is wrong, and say so.
     with suppress(KafkaException, SourceError, SourceUnavailableError):
-        for message in _drawn(kafka, LastError(), marks, SIZES_EACH, deadline, SIZES_BYTES, _FIRST_BATCH):
+        each = dict.fromkeys(marks, SIZES_EACH)
+        for message in _drawn(kafka, LastError(), marks, each, deadline, SIZES_BYTES, _FIRST_BATCH):
             place = by_name[message.topic() or "", message.partition() or 0]
             seen.setdefault(place, []).append(len(message.value() or b""))
     return {p: max(1, sum(each) // len(each)) for p, each in seen.items()}
@@ -185,7 +205,7 @@ def _drawn(
     kafka: Mapping[str, Any],
     trouble: LastError,
     marks: Mapping[SourcePartition, Watermark],
-    each: int,
+    each: Mapping[SourcePartition, int],
     deadline: float,
     most_bytes: int,
     settings: Mapping[str, Any] = MappingProxyType({}),
@@ -209,11 +229,11 @@ def _read(
     kafka: Mapping[str, Any],
     trouble: LastError,
     begin: Mapping[SourcePartition, int],
-    each: int,
+    each: Mapping[SourcePartition, int],
     deadline: float,
 ) -> Iterator[Message]:
     """``each`` records of every partition from where it begins, or fewer where it ends."""
-    wanted = {(p.topic, p.partition): each for p in begin}
+    wanted = {(p.topic, p.partition): each[p] for p in begin}
     places = [TopicPartition(p.topic, p.partition, offset) for p, offset in begin.items()]
     consumer.assign(places)
     # Else those stay paused that an earlier round was done with.

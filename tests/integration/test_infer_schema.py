@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka import sample as sampling
-from airflow_provider_lakecommit.kafka.sample import sample, sizes, starts
+from airflow_provider_lakecommit.kafka.sample import sample, shares, sizes, starts
 from airflow_provider_lakecommit.landing import Landing, load_spec
 from airflow_provider_lakecommit.planning.missing import Watermark
 from dev.servers.server import free_port
@@ -35,25 +35,33 @@ def test_the_sample_is_from_the_begin_the_middle_and_the_end_of_each_partition(
     taken = sample({"bootstrap.servers": bootstrap}, [topic], 18)
     places = [place for place, _ in taken]
     assert places == [*dict.fromkeys(places)], "no record twice"
-    assert {int(p.partition("@")[2]) for p in places if p.startswith(f"{topic}[0]")} == {
-        0,
-        1,
-        2,
-        45,
-        46,
-        47,
-        87,
-        88,
-        89,
-    }
+    # What the short one has no use for is read of the long one.
+    taken_of_long = {int(p.partition("@")[2]) for p in places if p.startswith(f"{topic}[0]")}
+    assert taken_of_long == {*range(5), *range(45, 50), *range(85, 90)}
     assert sum(p.startswith(f"{topic}[2]") for p in places) == 4
     assert taken[0][1] is not None
 
 
 def test_short_partitions_are_read_once() -> None:
     p = SourcePartition("t", 0)
-    assert starts({p: Watermark(start=5, stable=7, high=9)}, 10) == [{p: 5}, {}, {}]
-    assert starts({p: Watermark(start=0, stable=25, high=25)}, 10) == [{p: 0}, {p: 12}, {p: 22}]
+    assert starts({p: Watermark(start=5, stable=7, high=9)}, {p: 10}) == [{p: 5}, {}, {}]
+    assert starts({p: Watermark(start=0, stable=25, high=25)}, {p: 10}) == [{p: 0}, {p: 10}, {p: 20}]
+    assert starts({p: Watermark(start=0, stable=45, high=45)}, {p: 10}) == [{p: 0}, {p: 22}, {p: 35}]
+
+
+@pytest.mark.parametrize(
+    "lengths", [(2_600,), (2_990, 10), (725, 725, 725, 725), (1, 1_400, 1_599), (3_000,), (1,) * 40]
+)
+def test_a_sample_that_could_hold_all_has_all(lengths: tuple[int, ...]) -> None:
+    marks = {SourcePartition("t", n): Watermark(start=7, stable=7 + m, high=7 + m) for n, m in enumerate(lengths)}
+    each = shares(marks, 3_000)
+    read = {(p, o) for some in starts(marks, each) for p, first in some.items() for o in range(first, first + each[p])}
+    assert read >= {(p, o) for p, mark in marks.items() for o in range(mark.start, mark.stable)}
+
+
+def test_of_one_partition_with_most_a_sample_has_most() -> None:
+    marks = {SourcePartition("t", n): Watermark(start=0, stable=m, high=m) for n, m in enumerate((9_000, 12, 0))}
+    assert list(shares(marks, 3_000).values()) == [1, 4, 996]
 
 
 def test_sizes_are_those_of_the_partitions_that_have_the_most(
