@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.avro.nested import Absent, Required, Unfit
 from airflow_provider_lakecommit.avro.reader_schema import ReaderSchema
 from airflow_provider_lakecommit.avro.resolve import Resolver, chosen_columns
 from airflow_provider_lakecommit.avro.writer import WriterField, WriterType, writer_type
-from airflow_provider_lakecommit.evolve.changes import LeftOut
+from airflow_provider_lakecommit.evolve.changes import MAX_DIGITS, LeftOut
 from airflow_provider_lakecommit.evolve.envelopes import rows_of
 from airflow_provider_lakecommit.evolve.misfits import Misfit, without_value
 from airflow_provider_lakecommit.evolve.named_schemas import NamedSchemasSource
@@ -43,6 +43,9 @@ from airflow_provider_lakecommit.registry.framing import Framed
 from airflow_provider_lakecommit.registry.schemas import RegisteredSchema
 
 __all__ = ["WrittenSource"]
+
+WHOLE_DIGITS = {"int": 10, "long": 19}
+"""The most digits of a number of such a type."""
 
 
 class WrittenSource(NamedSchemasSource[WriterType]):
@@ -121,8 +124,11 @@ class _Look:
                 return MapType(1, kind.key_type, 2, value, False)
             case IntegerType(), "long" if written.logical is None:
                 return LongType()
-            case FloatType(), "double":
+            case FloatType(), "double" | "int" | "long" if written.logical is None:
                 return DoubleType()
+            case DecimalType(), "int" | "long" if written.logical is None:
+                digits = max(WHOLE_DIGITS[written.kind] + kind.scale, kind.precision)
+                return DecimalType(digits, kind.scale) if digits <= MAX_DIGITS else kind
             case DecimalType(), _ if written.logical == "decimal":
                 # Digits behind the point that the column lacks are no matter of width, and may all be zeros.
                 scale = min(written.scale, kind.scale)

@@ -190,6 +190,22 @@ def test_a_decimal_is_widened_before_the_point_whatever_is_behind_it(
     assert [row["column"] for row in world.rows("shop.dead")] == ["price"]
 
 
+def test_whole_numbers_widen_columns_of_numbers_that_cannot_hold_them_all(
+    world: World, produce: Produce, fake: FakeRegistry
+) -> None:
+    old = record("Order", id="int", ratio="float")
+    send(world, produce, fake, old, {"id": 1, "ratio": 0.5})
+    world.settle()
+    whole = {"ratio": 2**31 - 1, "price": -(2**31)}
+    send(world, produce, fake, record("Order", id="int", ratio="int", price="int"), {"id": 2, **whole})
+    world.settle()
+    schema = table_of(world).schema()
+    assert [str(schema.find_type(name)) for name in ("ratio", "price")] == ["double", "decimal(12, 2)"]
+    rows = {row["id"]: row for row in world.rows()}
+    assert (rows[1]["ratio"], rows[2]["ratio"], rows[2]["price"]) == (0.5, whole["ratio"], whole["price"])
+    assert not world.rows("shop.dead")
+
+
 def test_a_schema_that_no_record_names_changes_nothing(world: World, produce: Produce, fake: FakeRegistry) -> None:
     send(world, produce, fake, OLD, {"id": 1, "country": "DE"})
     fake.register("orders-value", NEW)
