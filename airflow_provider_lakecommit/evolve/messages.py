@@ -16,6 +16,7 @@ from contextlib import suppress
 from google.protobuf.descriptor import Descriptor
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    DecimalType,
     DoubleType,
     FloatType,
     IcebergType,
@@ -102,5 +103,8 @@ def _kind(own: IcebergType, inferred: IcebergType) -> IcebergType:
             return MapType(1, own.key_type, 2, _kind(own.value_type, inferred.value_type), False)
         case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
             return inferred
+        case IntegerType(), DecimalType():
+            # Of `uint64`: the widest that an int can become takes all but numbers from 2^63 on.
+            return LongType()
         case _:
             return own

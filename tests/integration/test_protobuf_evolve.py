@@ -83,6 +83,19 @@ def test_messages_of_a_window_make_the_columns_that_hold_them_all(
     check_verified(world)
 
 
+@pytest.mark.parametrize("kind", ["uint32", "int64", "uint64", "fixed64"])
+def test_an_int_is_widened_for_whatever_outgrows_it(
+    world: World, produce: Produce, fake: FakeRegistry, kind: str
+) -> None:
+    send(world, produce, fake, OLD, {"id": 1})
+    world.settle()
+    send(world, produce, fake, f"{HEAD}message Order {{ {kind} id = 1; }}", {"id": 4_000_000_000})
+    world.settle()
+    assert str(table_of(world).schema().find_type("id")) == "long"
+    assert sorted(row["id"] for row in world.rows()) == [1, 4_000_000_000]
+    assert not world.rows("shop.dead")
+
+
 def test_what_does_not_fit_is_named_as_the_decoder_names_it(world: World, produce: Produce, fake: FakeRegistry) -> None:
     send(world, produce, fake, STRANGE, {"id": 1, "who": "x"})
     world.landing = replace(world.landing, on_incompatible="stop")
