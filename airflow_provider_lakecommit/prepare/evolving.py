@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.core.model import Plan
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.evolve.changes import Change
 from airflow_provider_lakecommit.evolve.commit import EvolveRequest, evolve_table
-from airflow_provider_lakecommit.exceptions import CommitRefusedError, TableError
+from airflow_provider_lakecommit.exceptions import CommitRefusedError, CommitUnknownError, TableError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.planning.admission import Refuse
 from airflow_provider_lakecommit.planning.decide import empty_plan
@@ -121,6 +121,11 @@ def _evolve(session: LandingSession, one: TableLook, decision: Decision | None) 
             f"landing goes on with the columns that there are; what is due: {some_of(one.found.changes)}"
         )
         return ()
+    except CommitUnknownError as e:
+        raise CommitUnknownError(
+            f"{e}. It was to change columns: {some_of(one.found.changes)}. Where the catalog takes rows and never "
+            "this, `evolve: none` has the landing go on with the columns that there are"
+        ) from None
     for change in made:
         session.log(f"{one.table}: {change}, by {by}")
     return made

@@ -26,9 +26,10 @@ from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.dead_letters.letters import Selection
 from airflow_provider_lakecommit.dead_letters.replay import replay
 from airflow_provider_lakecommit.evolve import records
-from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError
 from airflow_provider_lakecommit.inspect.status import read_status
 from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
+from airflow_provider_lakecommit.prepare import evolving
 from airflow_provider_lakecommit.prepare.evolve_now import evolve_now
 from tests.faults.test_lanes import lane
 from tests.faults.test_replay import replay as replay_of
@@ -291,6 +292,26 @@ def test_a_rollback_to_before_the_change_loses_neither_rows_nor_columns(make_wor
     produce(world.landing.topics, values({"id": 20, "extra": "x20"}))
     world.settle()
     check_extra(world, range(21))
+
+
+def test_a_catalog_that_fails_at_each_change_is_told_with_the_way_on(
+    make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose own limits (of a comment, a type's text) are no refusal that is known as one."""
+    world = begun(make_world, produce)
+
+    def fails(*_: Any) -> None:
+        raise CommitUnknownError("20 commit request(s) were sent")
+
+    monkeypatch.setattr(evolving, "evolve_table", fails)
+    opened = world.open("stuck")
+    assert opened.plan.refused is RefusalState.CATALOG_AWAY
+    assert "It was to change columns: add extra string. " in str(opened.plan.reason)
+    assert "`evolve: none`" in str(opened.plan.reason)
+    world.close("stuck", opened)
+    world.landing = replace(world.landing, evolve="none")
+    world.settle()
+    world.check(Counter(range(20)))
 
 
 def test_the_dead_letter_table_never_evolves(make_world: Make, produce: Produce) -> None:
