@@ -24,6 +24,10 @@ _MOST_DIGITS = 76
 """Of Arrow's widest decimal."""
 _BYTE = pa.bool8()
 """As what the engine gives a boolean, where it is to keep types."""
+_WIDE = frozenset({"hugeint", "uhugeint"})
+"""Whole numbers of 16 bytes, as a sum of a list is one."""
+_WIDE_AS = pa.decimal128(38, 0)
+_WIDEST = 10**38 - 1
 
 
 def misfit(made: pa.DataType, wanted: pa.DataType) -> bool:
@@ -84,6 +88,8 @@ def _scalars(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """:raises ValueError: one of them does not fit; Arrow's own error is one"""
     if kinds.is_temporal(wanted):
         return plausible(array, wanted)
+    if _is_wide(array.type):
+        array = _narrowed(array)
     if kinds.is_decimal(wanted) and kinds.is_integer(array.type):
         # Arrow asks for room for all that the type of whole numbers can hold; this one asks for what they are.
         array = array.cast(pa.decimal256(_MOST_DIGITS, wanted.scale))
@@ -92,6 +98,21 @@ def _scalars(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         if not pc.all(right, min_count=0).as_py():
             raise ValueError(f"not {wanted.byte_width} bytes long")
     return array.cast(wanted)
+
+
+def _narrowed(array: pa.Array) -> pa.Array:
+    """As decimals, whose bytes are those of such a number.
+
+    :raises ValueError: one has more than 38 digits
+    """
+    stored = array.storage
+    made = pa.Array.from_buffers(_WIDE_AS, len(stored), stored.buffers(), stored.null_count, stored.offset)
+    # One without a sign would be read as negative, from where it has too many digits on.
+    least = 0 if array.type.type_name == "uhugeint" else -_WIDEST
+    beyond = (pc.less(made, pa.scalar(least, _WIDE_AS)), pc.greater(made, pa.scalar(_WIDEST, _WIDE_AS)))
+    if any(pc.any(found, min_count=0).as_py() for found in beyond):
+        raise ValueError("a whole number has more than 38 digits")
+    return made
 
 
 def _all(array: pa.Array) -> pa.Array:
@@ -119,7 +140,11 @@ def _is_local(kind: pa.DataType) -> bool:
 
 
 def _is_exact(kind: pa.DataType) -> bool:
-    return bool(kinds.is_integer(kind) or kinds.is_decimal(kind))
+    return bool(kinds.is_integer(kind) or kinds.is_decimal(kind) or _is_wide(kind))
+
+
+def _is_wide(kind: pa.DataType) -> bool:
+    return isinstance(kind, pa.OpaqueType) and kind.type_name in _WIDE
 
 
 def _has_times(kind: pa.DataType) -> bool:

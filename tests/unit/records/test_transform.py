@@ -273,6 +273,27 @@ def test_a_row_does_not_depend_on_where_its_record_stands() -> None:
     assert rows(transformed(sql, given), "id", "text") == alone
 
 
+@pytest.mark.parametrize("kind", ["long", "decimal(38, 0)", "decimal(38, 2)", "int"])
+def test_whole_numbers_of_sixteen_bytes_go_into_what_holds_them(kind: str) -> None:
+    most = {"long": 2**63 - 1, "decimal(38, 0)": 10**38 - 1, "decimal(38, 2)": 10**36 - 1, "int": 2**31 - 1}[kind]
+    table = [TABLE[0], {"name": "n", "type": kind}, {"name": "ns", "type": f"list<{kind}>"}]
+    given = [0, -1, most, -most, most + 1, -most - 2, None, 2**127 - 1, -(2**127), 5]
+    made = transformed(
+        "select id, list_sum([name::hugeint]) as n, [name::hugeint] as ns from record",
+        values(*({"id": i, "name": None if n is None else str(n)} for i, n in enumerate(given))),
+        table,
+    )
+    assert [(r.index, r.kind) for r in made.rejects] == [(i, "wrong_value") for i in (4, 5, 7, 8)]
+    assert rows(made, "n", "ns") == [(n, [n]) for i, n in enumerate(given) if i not in (4, 5, 7, 8)]
+    unsigned = transformed(
+        "select id, name::uhugeint as n from record",
+        values(*({"id": i, "name": str(n)} for i, n in enumerate([7, most, most + 1, 2**128 - 1, 2**127]))),
+        table,
+    )
+    assert [r.index for r in unsigned.rejects] == [2, 3, 4]
+    assert [int(n) for (n,) in rows(unsigned, "n")] == [7, most]
+
+
 def test_what_the_format_refuses_is_refused_as_before_and_keeps_its_place() -> None:
     made = transformed(
         "select id, name as text from record where id <> 3",
