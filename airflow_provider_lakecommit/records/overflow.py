@@ -8,10 +8,6 @@ or a text that says one (``NaN``, ``-inf``), may have it in its rows.
 
 from __future__ import annotations
 
-import math
-import re
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +15,9 @@ import pyarrow.types as kinds
 
 __all__ = ["overflown"]
 
-_SAYS_ONE = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.IGNORECASE)
+_SAYS_ONE = r"(?i)^\s*[+-]?(nan|inf|infinity)\s*$"
+Rows = np.ndarray[tuple[int], np.dtype[np.bool_]]
+"""By row, whether it is so."""
 
 
 def overflown(column: pa.ChunkedArray, places: np.ndarray, records: pa.Table) -> list[int]:
@@ -28,10 +26,15 @@ def overflown(column: pa.ChunkedArray, places: np.ndarray, records: pa.Table) ->
     :param column: one that the SQL gave
     :param places: the record of each row
     """
-    if not _has_floats(column.type) or all(map(_all_finite, column.chunks)):
+    if not _has_floats(column.type):
         return []
-    suspects = {place for place, value in zip(places.tolist(), column.to_pylist(), strict=True) if _odd(value)}
-    return [i for i in sorted(suspects) if not _odd(records.slice(i, 1).to_pylist(), texts=True)]
+    suspects = np.unique(places[_odd_rows(column)])
+    if not len(suspects):
+        return []
+    have = np.zeros(records.num_rows, bool)
+    for own in records.columns:
+        have |= _odd_rows(own, texts=True)
+    return [int(i) for i in suspects[~have[suspects]]]
 
 
 def _has_floats(kind: pa.DataType) -> bool:
@@ -40,27 +43,43 @@ def _has_floats(kind: pa.DataType) -> bool:
     return bool(kinds.is_floating(kind))
 
 
-def _all_finite(array: pa.Array) -> bool:
-    """Also of what no row shows any more, which then costs a look at each row."""
-    kind = array.type
-    if kinds.is_struct(kind):
-        return all(_all_finite(array.field(i)) for i in range(kind.num_fields))
-    if kinds.is_map(kind):
-        return _all_finite(array.keys) and _all_finite(array.items)
-    if kinds.is_nested(kind):
-        return _all_finite(array.values)
-    return not kinds.is_floating(kind) or bool(pc.all(pc.is_finite(array), min_count=0).as_py())
-
-
-def _odd(value: Any, *, texts: bool = False) -> bool:
-    """Is it, or has it within, a number that is not finite?
+def _odd_rows(column: pa.ChunkedArray, *, texts: bool = False) -> Rows:
+    """Where a number is, or stands within, that is not finite.
 
     :param texts: does a text that says one count?
     """
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    if isinstance(value, str):
-        return texts and _SAYS_ONE.fullmatch(value) is not None
-    if isinstance(value, dict):
-        return any(_odd(each, texts=texts) for each in value.values())
-    return isinstance(value, list | tuple) and any(_odd(each, texts=texts) for each in value)
+    found = [_odd(chunk, texts) for chunk in column.chunks]
+    return np.concatenate(found) if found else np.zeros(0, bool)
+
+
+def _odd(array: pa.Array, texts: bool) -> Rows:
+    kind = array.type
+    if kinds.is_floating(kind):
+        return _true(pc.invert(pc.is_finite(array)))
+    if texts and (kinds.is_string(kind) or kinds.is_large_string(kind)):
+        return _true(pc.match_substring_regex(array, _SAYS_ONE))
+    if kinds.is_struct(kind):
+        return _either(array, [_odd(part, texts) for part in array.flatten()])
+    if kinds.is_map(kind):
+        within = _either(array.keys, [_odd(array.keys, texts), _odd(array.items, texts)])
+        return _by_list(array, within)
+    if kinds.is_list(kind) or kinds.is_large_list(kind):
+        return _by_list(array, _odd(array.values, texts))
+    return np.zeros(len(array), bool)
+
+
+def _true(found: pa.Array) -> Rows:
+    return np.asarray(pc.fill_null(found, False), bool)
+
+
+def _either(array: pa.Array, parts: list[Rows]) -> Rows:
+    found: Rows = np.logical_or.reduce([np.zeros(len(array), bool), *parts])
+    return found
+
+
+def _by_list(array: pa.Array, within: Rows) -> Rows:
+    """Lists with one of these values, which are those of all lists, in one piece."""
+    before = np.concatenate([[0], np.cumsum(within)])
+    offsets = np.asarray(array.offsets)
+    found: Rows = np.asarray(array.is_valid(), bool) & (before[offsets[1:]] > before[offsets[:-1]])
+    return found

@@ -109,19 +109,26 @@ class Router:
         route, columns = self._route, [_at(found.table, path) for path in self._paths]
         texts = (pc.coalesce(*columns) if len(columns) > 1 else columns[0]).combine_chunks().dictionary_encode()
         codes = np.asarray(pc.fill_null(texts.indices, -1))
-        tables: dict[str, list[int]] = {}
-        unnamed: dict[int, str] = {}
-        for code, text in enumerate(texts.dictionary.to_pylist()):
-            if (table := route.tables.get(text)) is not None:
-                tables.setdefault(table, []).append(code)
-            else:
-                shown = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
-                why = f"{route.told} is {shown!r}, for which `route` names no table"
-                unnamed.update(dict.fromkeys(places[codes == code].tolist(), why))
-        has = "the schema of the record has no name" if route.by_schema else f"the value has no field {route.field}"
-        none = f"{has}, by which it is routed"
-        unnamed.update(dict.fromkeys(places[codes == -1].tolist(), none))
-        return {table: places[np.isin(codes, some)] for table, some in tables.items()}, unnamed
+        # By text the number of its table; and why it has none. The last is for values without a text.
+        names, numbers, whys = dict[str, int](), list[int](), list[str]()
+        for text in [*texts.dictionary.to_pylist(), None]:
+            table = None if text is None else route.tables.get(text)
+            numbers.append(-1 if table is None else names.setdefault(table, len(names)))
+            whys.append("" if table else self._unnamed(text))
+        of_value = np.asarray(numbers)[codes]
+        without = of_value == -1
+        unnamed = {
+            place: whys[code] for place, code in zip(places[without].tolist(), codes[without].tolist(), strict=True)
+        }
+        return {table: places[of_value == number] for table, number in names.items()}, unnamed
+
+    def _unnamed(self, text: str | None) -> str:
+        route = self._route
+        if text is None:
+            has = "the schema of the record has no name" if route.by_schema else f"the value has no field {route.field}"
+            return f"{has}, by which it is routed"
+        shown = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+        return f"{route.told} is {shown!r}, for which `route` names no table"
 
 
 def _decoded(decoder: Decoder, values: Sequence[bytes], places: np.ndarray) -> Decoded:
