@@ -13,6 +13,7 @@ time, a :class:`~airflow_provider_lakecommit.exceptions.CompilerError`: neither 
 
 from __future__ import annotations
 
+import base64
 import errno
 import os
 import re
@@ -24,12 +25,13 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 from google.protobuf import descriptor_pb2
+from google.protobuf.message import DecodeError
 
 from airflow_provider_lakecommit.exceptions import CompilerError, TableError
 from airflow_provider_lakecommit.protobuf.map_entries import as_entries, compilable
 from airflow_provider_lakecommit.registry.known_files import CONFLUENT, confluent_files
 
-__all__ = ["MOST_TEXT", "DescriptorError", "Imported", "compiled"]
+__all__ = ["MOST_TEXT", "DescriptorError", "Imported", "compiled", "file_in", "in_base64"]
 
 Imported = tuple[tuple[str, str], ...]
 MOST_TEXT = 300
@@ -40,6 +42,7 @@ _MADE = "made.descriptors"
 _COMPILE_SECONDS = 60
 _OF_NAMES = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
 """Errors of a file system by which a name is no name of a file beside the others."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 _VERDICT = re.compile(r"\S:\d+:\d+: (?!warning)|^lakecommit_root\.proto: ", re.MULTILINE)
 """In a line that says what is wrong with a text."""
 
@@ -48,9 +51,35 @@ class DescriptorError(Exception):
     """A schema that cannot be used."""
 
 
+def in_base64(text: str) -> bytes | None:
+    """What a text holds in base64, if it may be that."""
+    if not _BASE64.fullmatch(text):
+        return None
+    try:
+        return base64.b64decode(text)
+    except ValueError:
+        return None
+
+
+def file_in(text: str, name: str = "") -> descriptor_pb2.FileDescriptorProto | None:
+    """The file that a text is in serialized form, as some clients register it and some registries give it back.
+
+    :param name: by which it is imported, if it is
+    """
+    try:
+        file = descriptor_pb2.FileDescriptorProto.FromString(in_base64(text) or b"")
+    except DecodeError:
+        return None
+    if not file.name or not (file.message_type or file.enum_type or file.dependency):
+        return None
+    file.name = name or file.name
+    return file
+
+
 def compiled(text: str, imported: Imported) -> list[descriptor_pb2.FileDescriptorProto]:
     """The files of a text, the text's own last.
 
+    :param imported: name and text of each file that it imports, which may be :func:`file_in` a text, too
     :raises DescriptorError: it does not compile
     :raises CompilerError: the compiler cannot be run now
     :raises TableError: there is none
@@ -58,9 +87,11 @@ def compiled(text: str, imported: Imported) -> list[descriptor_pb2.FileDescripto
     known = _known_places()
     try:
         with tempfile.TemporaryDirectory(prefix="lakecommit-proto-") as folder:
-            for name, inner in (*imported, (_ROOT, text)):
+            serialized = {name: file_in(inner, name) for name, inner in imported}
+            texts = [(name, inner) for name, inner in (*imported, (_ROOT, text)) if not serialized.get(name)]
+            for name, inner in texts:
                 _put(folder, name, inner)
-            given = _given(folder, (text, *(inner for _, inner in imported)))
+            given = _given(folder, [inner for _, inner in texts], [file for file in serialized.values() if file])
             return _run(folder, [*given, *(f"-I{place}" for place in (".", *known))])
     except OSError as e:
         raise CompilerError(f"the compiler of Protobuf schemas could not be run: {e}; its task is tried again") from e
@@ -84,11 +115,12 @@ def _put(folder: str, name: str, text: str) -> None:
         raise DescriptorError(f"the schema imports {name!r:.80}, which is no name of a file: {e.strerror}") from None
 
 
-def _given(folder: str, texts: Iterable[str]) -> list[str]:
-    """Descriptors for what the texts import and nobody serves, unless they import nothing of the kind."""
-    if not any(CONFLUENT in text for text in texts):
+def _given(folder: str, texts: Iterable[str], files: list[descriptor_pb2.FileDescriptorProto]) -> list[str]:
+    """Descriptors for what is there in that form, and for what is imported and nobody serves."""
+    if any(CONFLUENT in text for text in (*texts, *(name for file in files for name in file.dependency))):
+        files = [*map(descriptor_pb2.FileDescriptorProto.FromString, confluent_files()), *files]
+    if not files:
         return []
-    files = [descriptor_pb2.FileDescriptorProto.FromString(octets) for octets in confluent_files()]
     # What it does not hold, the compiler looks for in its folders.
     descriptors = descriptor_pb2.FileDescriptorSet(file=files)
     Path(folder, _GIVEN).write_bytes(descriptors.SerializeToString())

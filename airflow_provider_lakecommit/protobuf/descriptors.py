@@ -13,10 +13,7 @@ cannot be learned now whether it is one is another error, and kept nowhere.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from google.protobuf import descriptor_pb2
@@ -25,13 +22,19 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.protobuf.compiler import MOST_TEXT, DescriptorError, Imported, compiled
+from airflow_provider_lakecommit.protobuf.compiler import (
+    MOST_TEXT,
+    DescriptorError,
+    Imported,
+    compiled,
+    file_in,
+    in_base64,
+)
 from airflow_provider_lakecommit.registry.schemas import RegisteredSchema, told
 
 __all__ = ["MOST_KEPT", "DescriptorError", "file_of", "message_at", "message_named", "registered_file"]
 
 MOST_KEPT = 256
-_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 
 
 @lru_cache(MOST_KEPT)
@@ -107,19 +110,16 @@ def _messages(of: Sequence[Descriptor]) -> list[Descriptor]:
 
 def _serialized(text: str, imported: Imported) -> list[descriptor_pb2.FileDescriptorProto]:
     """The files of a serialized schema, those first that others import; empty if it is none."""
-    if not _BASE64.fullmatch(text):
+    if (octets := in_base64(text)) is None:
         return []
+    if (one := file_in(text)) is not None:
+        files = [file for name, inner in imported if (file := file_in(inner, name)) is not None]
+        if len(files) < len(imported):
+            return [*compiled(_importing(one.dependency), imported)[:-1], one]
+        return [*_known([one, *files]), *files, one]
     try:
-        octets = base64.b64decode(text)
-        one = descriptor_pb2.FileDescriptorProto.FromString(octets)
-        if one.name and (one.message_type or one.enum_type or one.dependency):
-            files = [f for _, inner in imported for f in _serialized(inner, ())]
-            return [*_known([one, *files]), *files, one]
-    except (binascii.Error, ValueError, DecodeError):
-        pass
-    try:
-        files = list(descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(text)).file)
-    except (binascii.Error, ValueError, DecodeError):
+        files = list(descriptor_pb2.FileDescriptorSet.FromString(octets).file)
+    except DecodeError:
         return []
     return [*_known(files), *files]
 
@@ -132,5 +132,8 @@ def _known(files: Sequence[descriptor_pb2.FileDescriptorProto]) -> list[descript
 
 @lru_cache(MOST_KEPT)
 def _known_files(names: tuple[str, ...]) -> list[descriptor_pb2.FileDescriptorProto]:
-    text = 'syntax = "proto3";\n' + "".join(f'import "{name}";\n' for name in names)
-    return compiled(text, ())[:-1]
+    return compiled(_importing(names), ())[:-1]
+
+
+def _importing(names: Iterable[str]) -> str:
+    return 'syntax = "proto3";\n' + "".join(f'import "{name}";\n' for name in names)
