@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetError
@@ -30,7 +29,9 @@ SAID_AFTER = 5.0
 """Seconds after which it is said what is waited for."""
 
 MOST_WAITS, WITHIN = 6, 600.0
-"""So often in so many seconds something unknown is waited for; all that is met meanwhile shares the wait."""
+"""As long as so many keys, one after the other, something unknown is waited for in so many seconds; what is met
+meanwhile is waited for at the same time.
+"""
 _SHORTEST, _LONGEST = 0.25, 1.0
 """Seconds between two questions."""
 
@@ -71,7 +72,7 @@ class UnknownWait:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._waited: set[SchemaKey] = set()
-        self._begun: deque[float] = deque(maxlen=MOST_WAITS)
+        self._since, self._left, self._end = float("-inf"), 0.0, 0.0
         self._lock = threading.Lock()
 
     def asked(self, key: SchemaKey, ask: Callable[[], T]) -> T:
@@ -109,12 +110,16 @@ class UnknownWait:
         with self._lock:
             if self._seconds <= 0 or key in self._waited:
                 return 0.0
-            if not self._begun or self._begun[-1] + self._seconds <= now:
-                if len(self._begun) == MOST_WAITS and self._begun[0] + WITHIN > now:
-                    return 0.0
-                self._begun.append(now)
+            if now - self._since >= WITHIN:
+                self._since, self._left = now, MOST_WAITS * self._seconds
+            already = max(now, self._end)
+            more = min(now + self._seconds - already, self._left)
+            if already + more <= now:
+                return 0.0
             self._waited.add(key)
-            return self._begun[-1] + self._seconds
+            self._left -= more
+            self._end = already + more
+            return self._end
 
 
 def longest(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> float:

@@ -82,6 +82,12 @@ def test_a_topic_full_of_unknown_keys_is_not_waited_for_without_end(clock: Clock
     assert waits.asked(UUID(int=9), Follower(clock, at=1).ask) == "schema"
 
 
+def test_what_is_met_late_in_a_wait_has_its_own_time(clock: Clock) -> None:
+    waits = UnknownWait(5)
+    assert waits.asked(1, Follower(clock, at=4).ask) == "schema"
+    assert waits.asked(2, Follower(clock, at=4).ask) == "schema"
+
+
 def test_what_it_can_never_hear_of_is_not_waited_for(clock: Clock) -> None:
     def ask() -> None:
         raise AbsentKindError("none by UUID")
