@@ -3,7 +3,8 @@
 
 Contract: runs in every run, whatever became of its writers. Each table is settled by its own ledger, in turns (see
 :mod:`~airflow_provider_lakecommit.cycle.commit`); one that fails delays no other and is never hidden. COMMIT_COMPLETE
-is sent only if no table operation failed, and reading a table's metadata is one of them.
+is sent only if no table operation failed, and reading a table's metadata is one of them. A run of several windows may
+go on behind a failure that is that of single tables (:mod:`~airflow_provider_lakecommit.cycle.failing`).
 
 Durable steps, in order: table snapshot, COMMIT_TO_TABLE, (next chunk or table), COMMIT_COMPLETE. After a crash between
 any two, the next commit task of any run finds the snapshot by its token and announces it, and publishes the rest.
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from uuid import UUID
 
@@ -28,6 +30,7 @@ from airflow_provider_lakecommit.core.model import LIVE, Slice, SliceReport
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, granted
 from airflow_provider_lakecommit.cycle.commit import TableCommit, TableCommits, own_cycle
+from airflow_provider_lakecommit.cycle.failing import FailingTables
 from airflow_provider_lakecommit.cycle.open import start_without_tables
 from airflow_provider_lakecommit.cycle.published import published_before
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
@@ -35,6 +38,7 @@ from airflow_provider_lakecommit.cycle.resume import FoundCycle, look_back, wher
 from airflow_provider_lakecommit.cycle.write import causes_of
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, LakecommitError
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
+from airflow_provider_lakecommit.wire.records import Outgoing
 
 __all__ = ["close_cycle"]
 
@@ -47,6 +51,7 @@ def close_cycle(
     retry: bool = False,
     retell: bool = False,
     executor: CommitterThread | None = None,
+    failing: FailingTables | None = None,
 ) -> Closed:
     """Publish what is settled and close the cycle of a run.
 
@@ -54,6 +59,7 @@ def close_cycle(
     :param retry: look through the whole log for this run's cycle first
     :param retell: a cycle that was closed before reported to nobody what it had published: it does now
     :param executor: where others commit too; without one, it is made for this call
+    :param failing: keeps apart what fails, as long as others go on: then the cycle stays open, and nothing is raised
     :raises LakecommitError: the first table's failure, after the evidence was sent
     """
     past = _past(session, run, ticket) if retry or ticket is None else None
@@ -64,9 +70,11 @@ def close_cycle(
             # Its plan task failed before the START: opened empty, so that the log shows the run.
             opened = past or start_without_tables(session, run, "the plan task did not open this cycle")
             ticket = opened.ticket
-        commits = TableCommits(session=session, ticket=ticket)
+        commits = TableCommits(session=session, ticket=ticket, tells=failing is None)
+        if failing is not None:
+            commits.left_out, commits.hasty = failing.begin(), frozenset(failing.names)
         try:
-            closed = _close(commits, turns)
+            closed = _close(commits, turns, run, failing)
         except ClosedError:
             raise
         except Exception as e:
@@ -120,26 +128,31 @@ def _finished(session: LandingSession, ticket: CycleTicket, folded: FoldedLog, s
     return Closed(commit_id=ticket.commit_id, finished=True, note=note, missing=missing)
 
 
-def _close(commits: TableCommits, executor: CommitterThread) -> Closed:
+def _close(commits: TableCommits, executor: CommitterThread, run: RunIdentity, failing: FailingTables | None) -> Closed:
     session, ticket = commits.session, commits.ticket
     executor.run(commits.run)
+    if failing is not None:
+        failing.note(commits.failures, commits.done, others=commits.others_go_on)
     commits.check_exits()
     folded = commits.folded or commits.look_at(())
     if commits.state is not None and commits.state.complete:
         return _finished(session, ticket, folded, commits.state)
-    commits.check()
+    if failing is None or not commits.others_go_on:
+        commits.check()
     ledgers = [commits.ledgers[name] for name in session.landing.tables if name in commits.ledgers]
-    return _complete(commits, session.read_state(ledgers, since=folded))
+    folded = session.read_state(ledgers, since=folded)
+    if failing and (lacking := {**commits.failures, **dict.fromkeys(commits.left_out)}):
+        told = _evidence(session, run, ticket, failing.error(), commits, tuple(lacking))
+        session.send("commit", ticket, folded.partition, [told])
+        return _closed(commits, folded, None, failing.lines())
+    return _complete(commits, folded)
 
 
 def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
-    session, ticket = commits.session, commits.ticket
-    landing_state, state = folded.state, own_cycle(session, ticket, folded)
+    """Say that the cycle is complete, and up to when the tables are whole."""
+    session, ticket, landing_state = commits.session, commits.ticket, folded.state
+    state, standing = own_cycle(session, ticket, folded), _standing(commits, folded)
     ends = {p: end for c in landing_state.cycles.values() for p, end in c.plan.ends.items()}
-    given_up = {t: {**commits.voided, **commits.not_taken.get(t, {})} for t in landing_state.accepted}
-    standing = {
-        t: [a for a in some if a.report.attempt not in given_up[t]] for t, some in landing_state.accepted.items()
-    }
     reached = [passed_ends(t, standing[t.table], ends) for t in folded.ledgers]
     common = {p: min(r[p] for r in reached) for p in ends} if reached else {}
     # A lane beside the live one says nothing of how new the tables are.
@@ -149,12 +162,32 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
         session.new_id(), session.now(), through, _directives(commits)
     )
     session.send("commit", ticket, folded.partition, [record])
-    waiting, lacking = tuple(_waiting(folded, standing)), _missing(landing_state, state, commits.refused)
+    return _closed(commits, folded, through)
+
+
+def _standing(commits: TableCommits, folded: FoldedLog) -> dict[str, list[AcceptedSlice]]:
+    """By table, what it has accepted and not given up."""
+    given_up = {t: {**commits.voided, **commits.not_taken.get(t, {})} for t in folded.state.accepted}
+    return {t: [a for a in some if a.report.attempt not in given_up[t]] for t, some in folded.state.accepted.items()}
+
+
+def _closed(
+    commits: TableCommits, folded: FoldedLog, through: datetime | None, failed: Mapping[str, str] | None = None
+) -> Closed:
+    """What the cycle came to, by a look behind its last step.
+
+    :param failed: tables that have not taken it, and why
+    """
+    session, ticket, landing_state = commits.session, commits.ticket, folded.state
+    state = own_cycle(session, ticket, folded)
+    waiting = tuple(_waiting(folded, _standing(commits, folded)))
+    lacking = _missing(landing_state, state, commits.refused)
     # What was left by somebody's wish is no loss: it is planned as what came later is.
     early = sum(map(len, lacking)) if state and state.ended_early else 0
     forgotten = () if state else (_forgotten(ticket),)
     missing = forgotten if early or forgotten else tuple(map(str, lacking))
     blocked = tuple(map(str, landing_state.blocked))
+    something = commits.published or waiting or missing or blocked or failed
     return Closed(
         commit_id=ticket.commit_id,
         table=session.landing.table,
@@ -166,7 +199,7 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
         voided=(*commits.refused.values(), *forgotten),
         left=(state.plan.left if state else 0) + early,
         valid_through=through,
-        reason=None if state is None or commits.published or waiting or missing or blocked else _why_idle(state),
+        reason=None if state is None or something else _why_idle(state),
         stopped="" if state is None else state.stopped,
         note=f"it was ended early ({state.ended_early}), the next run goes on" if state and early else "",
         ignored_fields=summed(r.ignored_fields for r in _done(folded, ticket.commit_id)),
@@ -174,6 +207,7 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
         reject_reason=_reject_reason(_done(folded, ticket.commit_id)),
         redundant=len(state.redundant) if state else 0,
         causes=causes_of(folded.entries, ticket.commit_id, _undone(state)),
+        failed={name: session.without_secrets(why) for name, why in (failed or {}).items()},
     )
 
 
@@ -230,15 +264,21 @@ def _send_evidence(
     """Tell observers that a commit attempt failed; the failure itself matters more than a log that is away too."""
     if isinstance(error, ControlTopicError) and not session.control.answers():
         return
-    reason = session.without_secrets(f"{type(error).__name__}: {error}")[:2000]
-    record = session.sender("commit", ticket.commit_id).commit_failed(
-        session.new_id(),
-        session.now(),
-        reason,
-        run.attempt,
-        _directives(commits),
-        tuple(commits.failures),
-        session.landing.table,
-    )
+    record = _evidence(session, run, ticket, error, commits, tuple(commits.failures))
     with suppress(ControlTopicError, ClosedError):
         session.send("commit", ticket, ticket.partition, [record])
+
+
+def _evidence(
+    session: LandingSession,
+    run: RunIdentity,
+    ticket: CycleTicket,
+    error: Exception | None,
+    commits: TableCommits,
+    tables: tuple[str, ...],
+) -> Outgoing:
+    """That a commit attempt failed, for these tables."""
+    reason = session.without_secrets(f"{type(error).__name__}: {error}")[:2000]
+    return session.sender("commit", ticket.commit_id).commit_failed(
+        session.new_id(), session.now(), reason, run.attempt, _directives(commits), tables, session.landing.table
+    )

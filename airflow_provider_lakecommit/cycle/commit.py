@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.core.state import CycleState, TableLedger
 from airflow_provider_lakecommit.cycle.publish import TablePublisher
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.resume import look_up
-from airflow_provider_lakecommit.exceptions import ClosedError, LakecommitError
+from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, FencedError, LakecommitError
 from airflow_provider_lakecommit.prepare.tables import PreparedTable, prepare_table
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 
@@ -39,6 +39,9 @@ __all__ = ["NEXT_TABLE_AFTER", "TableCommit", "TableCommits", "own_cycle"]
 
 NEXT_TABLE_AFTER = 3.0
 """Seconds that a table of a landing waits for the one before it."""
+
+_NO_TABLES = (ClosedError, ControlTopicError, FencedError)
+"""Errors in the commit of a table that are no table's own."""
 
 Step = Literal["prepare", "publish", "trim"]
 
@@ -59,6 +62,9 @@ class TableCommit:
 class TableCommits:
     """One attempt to commit all tables of a cycle; what it has done so far may be read at any time.
 
+    :param left_out: tables that are not tried
+    :param hasty: tables for whose commits is waited no longer than for one request
+    :param tells: what becomes of a table that fails is logged
     :ivar voided: attempts that no table takes any more
     :ivar not_taken: by table, those that it does not take; others may
     :ivar look: the newest look, ``None`` if no table could be prepared
@@ -68,6 +74,9 @@ class TableCommits:
 
     session: LandingSession
     ticket: CycleTicket
+    left_out: frozenset[str] = frozenset()
+    hasty: frozenset[str] = frozenset()
+    tells: bool = True
     voided: dict[UUID, str] = field(default_factory=dict)
     not_taken: dict[str, dict[UUID, str]] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
@@ -83,6 +92,18 @@ class TableCommits:
     @property
     def published(self) -> tuple[PublishedSnapshot, ...]:
         return tuple(p for name in self.session.landing.tables for p in self._published.get(name, ()))
+
+    @property
+    def done(self) -> frozenset[str]:
+        """The tables that were tried and have not failed."""
+        return frozenset(self._done)
+
+    @property
+    def others_go_on(self) -> bool:
+        """Where tables have failed: are these troubles of single tables, beside which one of rows goes on?"""
+        whole = not self._others and self._blind is None
+        alone = not any(isinstance(error, _NO_TABLES) for error in self.failures.values())
+        return whole and alone and bool(self._done & set(self.session.landing.data_tables))
 
     @property
     def refused(self) -> dict[UUID, str]:
@@ -107,8 +128,8 @@ class TableCommits:
         return tuple(table for table in found if table is not None)
 
     async def run(self, committer: Committer) -> None:
-        """Prepare and publish every table."""
-        tables = self.session.landing.tables
+        """Prepare and publish every table that is tried."""
+        tables = self._tried
         running: list[asyncio.Task[Any]] = []
         try:
             preparing = await self._preparing(committer, running)
@@ -155,12 +176,16 @@ class TableCommits:
                 raise
             return self.folded
 
+    @property
+    def _tried(self) -> tuple[str, ...]:
+        return tuple(name for name in self.session.landing.tables if name not in self.left_out)
+
     # -- one table ----------------------------------------------------------------------------------------------------
 
     async def _preparing(
         self, committer: Committer, running: list[asyncio.Task[Any]]
     ) -> list[asyncio.Task[PreparedTable | None]]:
-        return await _in_order([partial(self._prepare, committer, n) for n in self.session.landing.tables], running)
+        return await _in_order([partial(self._prepare, committer, n) for n in self._tried], running)
 
     async def _prepare(self, committer: Committer, name: str) -> PreparedTable | None:
         """``None`` if it has no ledger of this lane, or failed."""
@@ -196,7 +221,9 @@ class TableCommits:
         folded = self.look_at(known)
         if self.complete:
             return
-        publisher = TablePublisher(session=self.session, ticket=self.ticket, table=table, whole=whole)
+        publisher = TablePublisher(
+            session=self.session, ticket=self.ticket, table=table, whole=whole, hasty=table.name in self.hasty
+        )
         try:
             published, not_taken = self._published.setdefault(table.name, []), self.not_taken.setdefault(table.name, {})
             folded = publisher.run(folded, published, self.voided, not_taken)
@@ -224,7 +251,8 @@ class TableCommits:
             self._done.add(name)
             return
         if isinstance(error, LakecommitError):
-            self.session.log(f"{name}: {error}")
+            if self.tells:
+                self.session.log(f"{name}: {error}")
             self.failures[name] = error
             return
         if isinstance(error, Exception):

@@ -3,7 +3,8 @@
 
 Contract: :func:`drain` opens a cycle without a window, and closes it as any other, if some table has a settled slice;
 where none has, nothing is said in the control topic. It is not asked why nothing can be planned. :func:`drained_after`
-does so after an error that kept a cycle from being opened, unless no broker answers.
+does so after an error that kept a cycle from being opened, unless no broker answers. :func:`tried_again` does so at the
+end of a run whose newest commit has left tables out.
 
 Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.close`. A table that cannot be read delays no other.
 What keeps it from being looked at is not said here: the error before tells more, and a close says it again.
@@ -14,7 +15,8 @@ from __future__ import annotations
 from airflow_provider_lakecommit.committer.executor import CommitterThread
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.open import start_without_tables
+from airflow_provider_lakecommit.cycle.failing import FailingTables
+from airflow_provider_lakecommit.cycle.open import Release, start_without_tables
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
 from airflow_provider_lakecommit.exceptions import (
     ClosedError,
@@ -27,7 +29,7 @@ from airflow_provider_lakecommit.planning.admission import REASON_LENGTH
 from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 
-__all__ = ["drain", "drained_after"]
+__all__ = ["drain", "drained_after", "tried_again"]
 
 IN_VAIN = (ControlTopicError, ClosedError, FencedError)
 """Errors that a drain would run into again."""
@@ -71,3 +73,22 @@ def drained_after(
         if not away and str(e) != str(error):
             session.log(f"what is reported could not be published now: {e}")
         return None
+
+
+def tried_again(
+    session: LandingSession,
+    run: RunIdentity,
+    failing: FailingTables,
+    *,
+    release: Release,
+    executor: CommitterThread | None = None,
+) -> tuple[Opened, Closed]:
+    """A cycle without a window, whose commit leaves no table out.
+
+    :param release: tells which open cycles are over
+    :raises LakecommitError: what keeps it from being opened, or closed for any table of rows
+    """
+    failing.try_all()
+    why = f"what waits for {', '.join(failing.names)} is tried once more"
+    opened = start_without_tables(session, run, why, release)
+    return opened, close_cycle(session, run, opened.ticket, executor=executor, failing=failing)

@@ -13,8 +13,9 @@ are, and what they wait for is read by a cycle of its own before any other is op
 end the run with the last reason. A run whose window is not admitted goes on with the next cycle, after waits that grow,
 because its own commits drain the landing; if that does not help it ends as one that has nothing to do, and says what
 clears the state. Where nothing can be planned (the source lost offsets, a table needs a person) what is reported is
-published before the run ends with that error. A commit that fails ends it with its error, once the jobs that are under
-way have reported what they have. A run that is asked to stop opens nothing more; its tasks end behind the record in
+published before the run ends with that error. A commit that fails for all tables of rows ends it with its error, once
+the jobs that are under way have reported what they have; one that fails for some is an error at the end alone, if they
+lack something then. A run that is asked to stop opens nothing more; its tasks end behind the record in
 hand and report it, and what is reported within the grace is published before the run ends with an error that says what
 is read again. Without a grace, or after it, or interrupted, a run says what is saved, and publishes nothing more: the
 next attempt, or the next run, does.
@@ -24,21 +25,20 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import wait
 from contextlib import suppress
-from dataclasses import dataclass, field
-from uuid import UUID
 
 from airflow_provider_lakecommit.committer.executor import CommitterThread
 from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.drain import drained_after
+from airflow_provider_lakecommit.cycle.drain import drained_after, tried_again
+from airflow_provider_lakecommit.cycle.failing import FailingTables
 from airflow_provider_lakecommit.cycle.open import open_cycle
+from airflow_provider_lakecommit.cycle.open_window import OpenWindow, Releases, without_window
 from airflow_provider_lakecommit.cycle.pause_policy import PausePolicy
-from airflow_provider_lakecommit.cycle.results import Closed, Opened
-from airflow_provider_lakecommit.cycle.run import CycleOutcome, Written
-from airflow_provider_lakecommit.cycle.window_writer import WindowWrite, WindowWriter
+from airflow_provider_lakecommit.cycle.run import CycleOutcome
+from airflow_provider_lakecommit.cycle.window_writer import WindowWriter
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.exceptions import (
     LakecommitError,
@@ -54,19 +54,6 @@ __all__ = ["LandingRunner"]
 
 YIELD_SECONDS = 2.0
 """How often a run that lets others go first looks again."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Window:
-    """A cycle of the run that is open. ``error`` is what kept its jobs from beginning; without either it is over."""
-
-    number: int
-    run: RunIdentity
-    opened: Opened
-    writing: WindowWrite | None = None
-    error: LakecommitError | None = None
-    released: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
 
 
 class LandingRunner:
@@ -93,20 +80,21 @@ class LandingRunner:
     ) -> None:
         self._session = session
         self._identify = identify
-        self._release = release
+        self._releases = Releases(release)
         self._executor = executor
         self._early = early
         self._log = session.log
         told = progress or (lambda progress: self._log(str(progress)), LOG_SECONDS)
         self._writers = WindowWriter(session, engine, told)
         self._engine = engine
-        self._windows: deque[_Window] = deque()
+        self._windows: deque[OpenWindow] = deque()
         self._gave_up = False
         self._again: list[str] = []
         self._early_end: EarlyEnd | None = None
         most = session.landing.pending_budget.open_cycles
         self._took = 0.0
-        self._last = False
+        self._last = self._goes_on = False
+        self._failing = FailingTables(session.landing.data_tables, session.log)
         self._at_once = 1 + (engine.ahead if most is None else min(engine.ahead, max(0, most - 1)))
 
     @property
@@ -128,16 +116,21 @@ class LandingRunner:
         """Finish the windows that are under way, and open none after them."""
         self._last = True
 
-    def cycles(self, first: int = 0, most: int | None = None) -> Iterator[CycleOutcome]:
+    def cycles(self, first: int = 0, most: int | None = None, *, goes_on: bool = False) -> Iterator[CycleOutcome]:
         """Cycles until caught up, or *most* of them, each as soon as it is closed. May be called again after its end.
 
         :param first: number of the first one
-        :raises LakecommitError: what keeps a cycle from being opened or closed, that none of them moves anything, or
-            that the run was asked to stop
+        :param goes_on: it will be: that tables lack something is said by :meth:`last_try`
+        :raises LakecommitError: what keeps a cycle from being opened or closed, that none of them moves anything, that
+            the run was asked to stop, or that tables lack something in the end
         """
+        self._goes_on = goes_on
         self._early_end = early_end = EarlyEnd(self._ask_to_end, self._give_up)
         try:
-            yield from self._cycles(first, first + most if most is not None else None)
+            end = first + most if most is not None else None
+            number = yield from self._cycles(first, end)
+            if not goes_on:
+                yield from self.last_try(number, tries=number != end)
         except Exception:
             self._let_end()
             # What they are is in the log; whoever goes on opens cycles anew.
@@ -150,7 +143,23 @@ class LandingRunner:
         finally:
             early_end.close()
 
-    def _cycles(self, first: int, end: int | None) -> Iterator[CycleOutcome]:
+    def last_try(self, number: int, *, tries: bool = True) -> Iterator[CycleOutcome]:
+        """The commit of tables that the newest one left out, as commits failed for them.
+
+        :param number: of the cycle that it takes
+        :param tries: without, it is only told
+        :raises LakecommitError: some table lacks something
+        """
+        if tries and self._failing.left_out and not self._writers.stopping:
+            run, began = self._identify(number), time.monotonic()
+            done = tried_again(
+                self._session, run, self._failing, release=self._releases.is_left, executor=self._executor
+            )
+            yield without_window(number, done, time.monotonic() - began)
+        if (error := self._failing.error()) is not None:
+            raise error
+
+    def _cycles(self, first: int, end: int | None) -> Generator[CycleOutcome, None, int]:
         number, replanned, sound, pauses = first, first, True, PausePolicy()
         while True:
             error, number = self._fill(number, end, ahead=sound)
@@ -168,7 +177,7 @@ class LandingRunner:
             if self._windows:
                 continue
             if outcome.number + 1 == end or self._last or (outcome.final and current) or pauses.over:
-                return
+                return number
             self._pause(pauses.pause(outcome))
 
     def _fill(self, number: int, end: int | None, *, ahead: bool) -> tuple[LakecommitError | None, int]:
@@ -209,14 +218,16 @@ class LandingRunner:
         self._go_on_or_stop()
         run, began = self._identify(number), time.monotonic()
         starting = in_thread(self._engine.start, "engine") if self._early else None
-        dead: set[UUID] = set()
+        self._releases.begin()
         try:
-            opened = open_cycle(self._session, run, release=lambda cycle: self._released(cycle, dead))
+            opened = open_cycle(self._session, run, release=self._releases, told=self._failing.names)
         except LakecommitError:
             if starting:
                 wait([starting])
             raise
-        window = _Window(number=number, run=run, opened=opened, released=len(dead))
+        self._releases.done()
+        dead = self._releases.dead
+        window = OpenWindow(number=number, run=run, opened=opened, released=len(dead))
         window.seconds["open"] = time.monotonic() - began
         self._windows.append(window)
         for commit_id in dead:
@@ -226,7 +237,7 @@ class LandingRunner:
         if not opened.finished:
             self._write(window, starting.result if starting else self._engine.start)
 
-    def _write(self, window: _Window, start: Callable[[], None]) -> None:
+    def _write(self, window: OpenWindow, start: Callable[[], None]) -> None:
         def started() -> None:
             began = time.monotonic()
             start()
@@ -237,7 +248,7 @@ class LandingRunner:
         except LakecommitError as e:
             window.error = e
 
-    def _finish(self, window: _Window) -> CycleOutcome:
+    def _finish(self, window: OpenWindow) -> CycleOutcome:
         """Wait for a window's jobs, and close its cycle.
 
         :raises LakecommitError: what `close_cycle` raises, and why the engine cannot run jobs at all; never for what
@@ -245,9 +256,7 @@ class LandingRunner:
         """
         opened, number, writing = window.opened, window.number, window.writing
         if opened.finished:
-            lacking = tuple(map(str, opened.lacking))
-            closed = Closed(commit_id=opened.ticket.commit_id, finished=True, note=opened.note, missing=lacking)
-            return CycleOutcome(number=number, opened=opened, written=Written(), closed=closed, seconds=window.seconds)
+            return window.ended_before()
         try:
             if writing is None:
                 raise window.error or SparkJobError(f"cycle {number} did not begin")
@@ -263,19 +272,17 @@ class LandingRunner:
             raise
         if writing.has_jobs:
             window.seconds["write"] = self._took = writing.seconds
+        # What may be the last commit of the run, or what alone has it go on, leaves out none.
+        if opened.plan.deferred or not (opened.plan.left or self._goes_on):
+            self._failing.try_all()
         began = time.monotonic()
-        closed = close_cycle(self._session, window.run, opened.ticket, executor=self._executor)
+        closed = close_cycle(self._session, window.run, opened.ticket, executor=self._executor, failing=self._failing)
+        if closed.failed:
+            self._releases.leave(opened.ticket.commit_id)
         window.seconds["close"] = time.monotonic() - began
         if self._writers.stopping:
             self._again += closed.missing
-        return CycleOutcome(
-            number=number,
-            opened=opened,
-            written=written,
-            closed=closed,
-            seconds=window.seconds,
-            released=window.released,
-        )
+        return window.outcome(written, closed)
 
     def _let_end(self) -> None:
         """Before the run ends with an error: what is under way beside the window that had it reports what it has."""
@@ -291,11 +298,7 @@ class LandingRunner:
             return None
         run, began = self._identify(number), time.monotonic()
         drained = drained_after(self._session, run, error, executor=self._executor)
-        if drained is None:
-            return None
-        opened, closed = drained
-        seconds = {"close": time.monotonic() - began}
-        return CycleOutcome(number=number, opened=opened, written=Written(), closed=closed, seconds=seconds)
+        return drained and without_window(number, drained, time.monotonic() - began)
 
     def stop(self, reason: str = "the run was told to stop", grace: float = 0.0) -> None:
         """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers.
@@ -343,8 +346,3 @@ class LandingRunner:
         until = time.monotonic() + seconds
         while not self._writers.stopping and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.5))
-
-    def _released(self, cycle: Cycle, dead: set[UUID]) -> bool:
-        if cycle.commit_id not in dead and self._release(cycle):
-            dead.add(cycle.commit_id)
-        return cycle.commit_id in dead

@@ -12,9 +12,8 @@ cycle whose window is refused opens with an empty plan, so that its commit can d
 
 Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted. Where a
 landing has never read its tables it raises and opens nothing, as most likely the address is wrong; so do a source that
-is away or has lost offsets, and a storage that is not to be written. A planner that is fenced (another one took
-the same slot) looks again and takes the next slot. Two that have sent their STARTs one after the other, each without
-seeing the other one's, have wished for one slot: the log's order decides, and the later one is granted the next.
+is away or has lost offsets, and a storage that is not to be written. A planner that is fenced looks again and takes the
+next slot; so is, by the log's order, the later of two that sent their STARTs without seeing the other one's.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from airflow_provider_lakecommit.prepare.fates import check_fates, given_up
 from airflow_provider_lakecommit.prepare.headroom import ask, plan_lines, plan_threshold
 from airflow_provider_lakecommit.prepare.limits import window_limits
 from airflow_provider_lakecommit.prepare.source_look import as_new_as_tables
-from airflow_provider_lakecommit.prepare.stated import not_as_stated
+from airflow_provider_lakecommit.prepare.stated import warnings_of, without_line
 from airflow_provider_lakecommit.prepare.tables import Prepared, prepare
 from airflow_provider_lakecommit.prepare.truncation import check_logs
 from airflow_provider_lakecommit.prepare.unbelieved import missing_or_told
@@ -71,13 +70,19 @@ Release = Callable[[Cycle], bool]
 
 
 def open_cycle(
-    session: LandingSession, run: RunIdentity, *, retry: bool = False, release: Release = lambda _: False
+    session: LandingSession,
+    run: RunIdentity,
+    *,
+    retry: bool = False,
+    release: Release = lambda _: False,
+    told: Collection[str] = (),
 ) -> Opened:
     """Open, or continue, the cycle of a run.
 
     :param retry: look through the whole log for this run's cycle first; without it, one that is over and that no ledger
         needs any more is not found, and is opened anew under its id
     :param release: tells which open cycles are of dead processes, so that their claims end
+    :param told: tables that are known to be in trouble: why, is not said again
     :raises SourceError: offsets are abandoned, the topic is another one, or its log is not what was read
     :raises SourceUnavailableError: the source brokers do not answer
     :raises TableError: a table is missing or cannot take the rows
@@ -117,7 +122,7 @@ def open_cycle(
         released = abandoned(folded.state, _dead(folded.state, release) | foreign)
         planned, raised = _tried_again(session, prepared, folded)
         voided = given_up(session, prepared, planned.state, source.partitions)
-        plan, explain = _decide(session, prepared, planned, source, released, voided, columns)
+        plan, explain = _decide(session, prepared, planned, source, released, voided, columns, told)
         if columns.due:
             continue
         headroom = ask(session, folded.state, source, plan_threshold(session, folded))
@@ -127,7 +132,7 @@ def open_cycle(
         after = _start(session, run, folded, plan, said)
         # A plan that got in between the look and the START is for the next look to judge.
         if after is not None and after.just_opened(commit_id).plan == plan:
-            explain = (*explain, *_warnings(session, prepared), *plan_lines(session, headroom))
+            explain = (*explain, *_warnings(session, prepared, told), *plan_lines(session, headroom))
             return replace(_just_opened(session, after, commit_id), explain=explain)
     raise _fenced(session)
 
@@ -215,16 +220,11 @@ def _was_reached(session: LandingSession) -> bool:
     return any(c.complete or c.plan.ends for c in session.read_state(()).state.cycles.values())
 
 
-def _warnings(session: LandingSession, prepared: Prepared) -> tuple[str, ...]:
-    """What the ledgers' room calls for, and a table that is not as declared; also said aloud, to whoever looks at no
-    plan, and where there is none.
-    """
-    crowded = (f"{t.name}: {t.state.crowding}" for t in prepared.tables if t.state.crowding)
-    apart = (f"{name} is planned without, and lacks what is landed now: {e}" for name, e in prepared.failures.items())
-    lines = (*apart, *crowded, *not_as_stated(session.landing, prepared))
-    for line in lines:
+def _warnings(session: LandingSession, prepared: Prepared, told: Collection[str] = ()) -> tuple[str, ...]:
+    """For the plan's explanation; what is not told yet is said aloud, too."""
+    for line in (lines := warnings_of(session.landing, prepared, told)):
         session.log(f"WARNING: {line}")
-    return lines
+    return (*(without_line(name) for name in prepared.failures if name in told), *lines)
 
 
 def _fenced(session: LandingSession) -> ControlTopicError:
@@ -245,6 +245,7 @@ def _decide(
     released: Collection[UUID],
     voided: Collection[UUID],
     columns: ColumnStep,
+    told: Collection[str] = (),
 ) -> tuple[Plan, tuple[str, ...]]:
     """Read what the decision depends on, and decide: as things are once the START has released and voided."""
     landing, now = session.landing, session.now()
@@ -278,16 +279,17 @@ def _decide(
             stalled_cycles=landing.stalled_cycles,
             slow_down=landing.slow_down,
             suspended=prepared.suspended,
+            told=frozenset(told),
         ),
         released=released,
     )
     plan, explain = decide_plan(landing_state, missing, given)
-    plan, told = columns.judged(prepared, folded, plan, missing)
+    plan, of_columns = columns.judged(prepared, folded, plan, missing)
     if plan.refused:
         session.log(f"no window is planned: {plan.reason}")
     if plan.slices:
         explain = (*sizes_told, *explain, *(() if limits.by_load else lopsided(plan.slices, limits)))
-    return plan, (*explain, *told)
+    return plan, (*explain, *of_columns)
 
 
 def _tried_again(
@@ -305,8 +307,8 @@ def _tried_again(
 
 def empty_plan(session: LandingSession, why: str | Refuse) -> Plan:
     """The plan of a cycle of this session that has nothing to do, and why."""
-    landing = session.landing
-    return nothing_planned(landing.name, session.lane, landing.spec_version, session.now(), why)
+    name, spec_version = session.landing.name, session.landing.spec_version
+    return nothing_planned(name, session.lane, spec_version, session.now(), why)
 
 
 def new_cycle(

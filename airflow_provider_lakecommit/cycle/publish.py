@@ -24,6 +24,7 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots, unannounced
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord
 from airflow_provider_lakecommit.committer.summary_extras import SPEC
 from airflow_provider_lakecommit.core.accounting import Account
@@ -53,12 +54,15 @@ MOST_SPEC = 4_000
 
 @dataclass(slots=True, kw_only=True)
 class TablePublisher:
-    """One table's share of a commit. ``whole`` tells whether all tables of the landing could be read."""
+    """One table's share of a commit. ``whole`` tells whether all tables of the landing could be read; ``hasty`` that a
+    request which fails is left to a later commit, as others wait.
+    """
 
     session: LandingSession
     ticket: CycleTicket
     table: PreparedTable
     whole: bool
+    hasty: bool = False
     _refusals: Refusals = field(init=False)
 
     def run(
@@ -87,7 +91,8 @@ class TablePublisher:
             staged = self._staged(chunk)
             if not staged:
                 continue
-            outcome = publish(self.session.tables, self._request(folded, chunk, staged))
+            patience = RetryPolicy(seconds=0.0) if self.hasty else None
+            outcome = publish(self.session.tables, self._request(folded, chunk, staged), retry_policy=patience)
             for refused in outcome.refused:
                 if refused.void:
                     accepted = next(a for a in chunk if a.report.attempt == refused.slice.attempt)

@@ -212,7 +212,8 @@ class Closed:
     that were rejected by kind and column, ``reject_reason`` is that of most of them; ``ignored_fields`` counts those
     that had a field that the table lacks; ``redundant`` the reports of this cycle on what another one had reported
     before, which count nowhere else. ``beside`` are the data tables beside ``table``; ``stopped`` is why no window is
-    planned before a person acts.
+    planned before a person acts. ``failed`` says of tables that have not taken what they lack, why; then the cycle is
+    not complete.
     """
 
     commit_id: UUID
@@ -234,6 +235,7 @@ class Closed:
     redundant: int = 0
     beside: tuple[str, ...] = ()
     stopped: str = ""
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -287,6 +289,7 @@ class Closed:
             "causes": list(self.causes),
             "redundant": self.redundant,
             "stopped": self.stopped,
+            "failed": dict(self.failed),
         }
 
 

@@ -223,15 +223,17 @@ def _cycles_since(session: LandingSession, run: RunIdentity, since: datetime | N
 
 def published_by(session: LandingSession, earlier: EarlierCycles) -> tuple[PublishedSnapshot, ...]:
     """The snapshots of those cycles of the run that are over, per table in their order. What an open cycle has
-    published is said when it is closed.
+    published is said when it is closed. A table that is gone, or was never made, has none.
 
     :raises LakecommitError: a table cannot be read
     """
-    ids = {c.cycle.commit_id for c in earlier.cycles if c.over}
+    ids, since = {c.cycle.commit_id for c in earlier.cycles if c.over}, earlier.cycles[0].offset
+    tables = {name: session.tables.find(name) for name in session.landing.tables} if ids else {}
     return tuple(
         p
-        for name in (session.landing.tables if ids else ())
-        for p in snapshots_of(session, name, session.tables.load(name).metadata, ids, since=earlier.cycles[0].offset)
+        for name, table in tables.items()
+        if table is not None
+        for p in snapshots_of(session, name, table.metadata, ids, since=since)
     )
 
 

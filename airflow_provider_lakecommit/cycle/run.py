@@ -104,6 +104,8 @@ class CycleOutcome:
         seconds = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in self.seconds.items())
         published = "; ".join(f"{p.table}: {p.rows} rows in snapshot {p.snapshot_id}" for p in self.closed.published)
         more = f"; reports that were redundant: {self.closed.redundant}" if self.closed.redundant else ""
+        if self.closed.failed:
+            more += f"; without {', '.join(self.closed.failed)}, for which commits fail"
         text = f"cycle {self.number}: slices: {slices}; {published or 'nothing published'}{more} ({seconds})"
         return "".join([text, *(f"\n  {trouble}" for trouble in self.written.died)])
 

@@ -72,9 +72,10 @@ class Interval:
     youngest: float | None = None
     oldest: float = 0.0
     blocked: int = 0
+    failed: tuple[str, ...] = ()
 
     def add(self, outcome: CycleOutcome, table: str, *, youngest: float, oldest: float) -> None:
-        self.blocked = len(outcome.closed.blocked)
+        self.blocked, self.failed = len(outcome.closed.blocked), tuple(outcome.closed.failed)
         if not outcome.closed.published:
             return
         self.windows += 1
@@ -91,4 +92,6 @@ class Interval:
         text += f"; {ahead.records:,} offsets behind"
         if ahead.held_up:
             text += f", {ahead.held_up:,} held up by open transactions"
+        if self.failed:
+            text += f"; commits fail for {', '.join(self.failed)}"
         return text + (f"; {self.blocked} ranges blocked, see `lakecommit status`" if self.blocked else "")

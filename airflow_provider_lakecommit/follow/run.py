@@ -10,8 +10,9 @@ time is over, ``over`` says so, or a later run of its DAG has taken over (:mod:`
 successor`): then no window is opened, and those under way are finished.
 
 Failure story: errors that may pass are waited out (:mod:`~airflow_provider_lakecommit.follow.trouble`); those that need
-a person end it, as they end any run. A follow that is killed leaves what any killed run leaves, and any next run goes
-on from there. Nothing grows with the number of windows.
+a person end it, as they end any run. A table that commits fail for, while others go on, ends it by no error; that it
+lacks something is one when the follow ends. A follow that is killed leaves what any killed run leaves, and any next
+run goes on from there. Nothing grows with the number of windows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.engines.base import Engine
-from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 from airflow_provider_lakecommit.follow.interval import Interval, WindowLog, had_trouble
 from airflow_provider_lakecommit.follow.memory import bound_arenas
 from airflow_provider_lakecommit.follow.numbers import CycleNumbers
@@ -133,6 +134,7 @@ class Follow:
         :raises LakecommitError: what needs a person, or does not pass
         """
         self._numbers.next = first
+        count = 0
         with self._closing:
             for count, outcome in enumerate(self._cycles(), 1):
                 yield outcome
@@ -141,12 +143,26 @@ class Follow:
                     break
             self._log.quiet = False
             self._tell(time.monotonic())
+            yield from self._last_try(tries=count != most)
+
+    def _last_try(self, *, tries: bool) -> Iterator[CycleOutcome]:
+        """Of tables that commits fail for; where a later run follows, it has its own.
+
+        :raises LakecommitError: they lack something still
+        """
+        try:
+            yield from self._runner.last_try(self._numbers.next, tries=tries and not self._successor.found)
+        except LakecommitError as e:
+            if self._successor.found:
+                # A retry would take over from that run.
+                raise TableError(f"{e}: run {self._successor.found} goes on with that") from e
+            raise
 
     def _cycles(self) -> Iterator[CycleOutcome]:
         while True:
             newest: CycleOutcome | None = None
             try:
-                for newest in self._runner.cycles(self._numbers.next):
+                for newest in self._runner.cycles(self._numbers.next, goes_on=True):
                     self._closed(newest)
                     yield newest
                     if self._over():
@@ -237,7 +253,7 @@ class Follow:
         ahead = self._ahead if self._pace.idle >= HELD_UP_LOOKS else replace(self._ahead, held_up=0)
         self._log.say(self._interval.line(now - self._told_at, ahead))
         self._log.next_interval()
-        self._interval, self._told_at = Interval(blocked=self._interval.blocked), now
+        self._interval, self._told_at = Interval(blocked=self._interval.blocked, failed=self._interval.failed), now
 
 
 def runner_of(

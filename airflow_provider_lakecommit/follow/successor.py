@@ -29,6 +29,7 @@ class Successor:
     :param say: takes the line that tells of it
     :param start: has the engine start, as :meth:`~airflow_provider_lakecommit.engines.base.Engine.start`
     :param turns: does the run take over from those of its DAG that follow already? If not, none takes over from it
+    :ivar found: id of the later run
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Successor:
         self._lands = self._told = False
         self._run: RunIdentity | None = None
         self._place: LogPlace | None = None
-        self._taken_over = False
+        self.found = ""
 
     def in_turn(self, run: RunIdentity) -> RunIdentity:
         """The identity of a cycle of the run, with its turn once it has shown that it can land.
@@ -74,8 +75,8 @@ class Successor:
 
     def ask(self) -> bool:
         """Has a later run begun?"""
-        if self._run is None or self._place is None or self._taken_over:
-            return self._taken_over
+        if self._run is None or self._place is None or self.found:
+            return bool(self.found)
         try:
             cycles, end = cycles_since(self._session, self._place)
         except LakecommitError:
@@ -84,6 +85,6 @@ class Successor:
             self._run = replace(self._run, turn=turn_at(end))
         self._place = end
         if (successor := successor_of(cycles, self._run)) is not None:
-            self._taken_over = True
+            self.found = successor
             self._say(f"run {successor} follows from here on: this one opens no further window")
-        return self._taken_over
+        return bool(self.found)

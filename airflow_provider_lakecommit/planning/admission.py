@@ -50,12 +50,14 @@ class Terms:
     :param stalled_cycles: cycles in a row whose commits failed for all tables, after which no window is planned
     :param slow_down: plan smaller and rarer windows before that
     :param suspended: who had the landing plan nothing, and why; empty: nobody
+    :param told: tables whose failures are known to whoever is told of the plan
     """
 
     budget: PendingBudget = field(default_factory=PendingBudget)
     stalled_cycles: int = 3
     slow_down: bool = False
     suspended: str = ""
+    told: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +199,8 @@ def _admitted(p: Pressure, t: Terms) -> Admit:
         slices=max(1, min(slices)) if slices else None,
         records=max(1, min(records)) if records else None,
         notes=tuple(
-            f"{table}: commits failed in {_cycles(len(row))}, other tables go on; the last one: "
-            f"{_short(row[-1].reason)}"
+            f"{table}: commits failed in {_cycles(len(row))}, other tables go on"
+            + ("" if table in t.told else f"; the last one: {_short(row[-1].reason)}")
             for table, row in p.failed.items()
             if row and not p.failures
         ),

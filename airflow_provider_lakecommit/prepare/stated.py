@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A data table that is not as `create` of its landing says, and how to have it made anew.
+"""What of the tables a plan has to warn of: those that it does without, a crowded ledger, a data table that is not as
+`create` of its landing says, and how to have that made anew.
 
 Contract: pure, on tables as they were read. `create` makes a missing table and changes none, so a first spec that is
 wrong leaves a table that is not what the corrected one says. While it has no row, nothing is lost by making it anew.
@@ -9,7 +10,7 @@ dead-letter table has to go with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from pyiceberg.table import Table
 
@@ -18,7 +19,22 @@ from airflow_provider_lakecommit.prepare.tables import Prepared, PreparedTable
 from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 from airflow_provider_lakecommit.session.tables import differences
 
-__all__ = ["not_as_stated"]
+__all__ = ["not_as_stated", "warnings_of", "without_line"]
+
+
+def warnings_of(landing: Landing, prepared: Prepared, told: Collection[str] = ()) -> tuple[str, ...]:
+    """What is to be said with a plan, and aloud to whoever looks at none.
+
+    :param told: tables that are known to be in trouble
+    """
+    apart = (f"{without_line(name)}: {e}" for name, e in prepared.failures.items() if name not in told)
+    crowded = (f"{t.name}: {t.state.crowding}" for t in prepared.tables if t.state.crowding)
+    return (*apart, *crowded, *not_as_stated(landing, prepared))
+
+
+def without_line(name: str) -> str:
+    """Of a table that a window is planned without."""
+    return f"{name} is planned without, and lacks what is landed now"
 
 
 def not_as_stated(landing: Landing, prepared: Prepared) -> Iterator[str]:

@@ -41,7 +41,7 @@ class Fault(Enum):
 
 class FaultyCatalog(SqlCatalog):
     """`faults` are used up one per commit request; `away` makes every call fail; `before_commit` runs before each;
-    without `keeps_tags` every tag is dropped in silence.
+    commits of the tables `refused` fail; without `keeps_tags` every tag is dropped in silence.
     """
 
     def __init__(self, name: str, **properties: Any) -> None:
@@ -50,6 +50,8 @@ class FaultyCatalog(SqlCatalog):
         self.on_its_way: list[Request] = []
         self.before_commit: Callable[[], None] = lambda: None
         self.away = False
+        self.refused: dict[str, int] = {}
+        """Tables, and how many of their commits were refused."""
         self.keeps_tags = True
         self.commits = 0
 
@@ -63,6 +65,9 @@ class FaultyCatalog(SqlCatalog):
         self._reach()
         self.commits += 1
         self.before_commit()
+        if (name := ".".join(table.name())) in self.refused:
+            self.refused[name] += 1
+            raise ServerError("500: this table is not to be written")
         if not self.keeps_tags:
             updates = tuple(u for u in updates if getattr(u, "type", None) != SnapshotRefType.TAG)
         fault = self.faults.popleft() if self.faults else None

@@ -155,6 +155,7 @@ def test_a_cycle_that_ended_is_told_in_json_values() -> None:
         "causes": [],
         "redundant": 0,
         "stopped": "",
+        "failed": {},
     }
     assert Closed(commit_id=CYCLE).to_dict()["valid_through"] is None
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,7 +14,7 @@ from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.resume import EarlierCycles, cycles_of, look_back, look_up, published_by
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.session.landing_session import cycle_id_of
-from tests.fakes.session import P0, P1, FakeLanding
+from tests.fakes.session import CREATE, DATA, P0, P1, FakeLanding
 
 
 def earlier(landing: FakeLanding, run: str = "a") -> EarlierCycles | None:
@@ -74,6 +75,16 @@ def test_cycles_count_whatever_their_numbers_and_are_those_of_the_run_alone(land
     assert known.number == 1
     # What an open cycle has published is said when it is closed.
     assert [p.rows for p in published_by(landing.session, known)] == [30]
+
+
+def test_a_table_that_is_gone_keeps_no_retry_from_what_others_have(make_landing: Callable[..., FakeLanding]) -> None:
+    others = "shop.others"
+    landing = make_landing(route={"field": "kind", "tables": {"a": DATA, "b": others}, "create": {others: CREATE}})
+    landing.cycle()
+    landing.catalog.drop_table(others)
+    known = cycles_of(landing.session, landing.run_identity())
+    assert known is not None
+    assert [p.table for p in published_by(landing.session, known)] == [DATA]
 
 
 def test_a_cycle_that_its_log_has_forgotten_is_as_if_it_had_never_been(landing: FakeLanding) -> None:

@@ -6,12 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from airflow_provider_lakecommit.committer import swap
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.core.log import CycleOpened
-from airflow_provider_lakecommit.cycle import loop, pause_policy
+from airflow_provider_lakecommit.cycle import failing, loop, pause_policy
 from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.exceptions import (
@@ -20,6 +24,7 @@ from airflow_provider_lakecommit.exceptions import (
     SourceError,
     SourceUnavailableError,
     SparkJobError,
+    TableError,
 )
 from airflow_provider_lakecommit.follow import run as follow_run
 from airflow_provider_lakecommit.follow import successor
@@ -33,7 +38,7 @@ from airflow_provider_lakecommit.session.landing_session import RunIdentity
 from airflow_provider_lakecommit.session.turns import log_end, turn_at
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from tests.fakes.engine import FakeEngine
-from tests.fakes.session import DATA, P0, FakeLanding
+from tests.fakes.session import CREATE, DATA, P0, FakeLanding
 
 
 @dataclass
@@ -101,6 +106,8 @@ def make(make_landing: Callable[..., FakeLanding], monkeypatch: pytest.MonkeyPat
         landing = make_landing(**fields)
         followed = Followed(landing, FakeEngine(landing))
         monkeypatch.setattr(follow_run, "time", followed)
+        monkeypatch.setattr(failing, "monotonic", followed.monotonic)
+        monkeypatch.setattr(swap, "RetryPolicy", partial(RetryPolicy, sleep=followed.sleep, clock=followed.monotonic))
         monkeypatch.setattr(loop.LandingRunner, "_pause", lambda _self, seconds: followed.sleep(seconds))
         monkeypatch.setattr(pause_policy, "PAUSES", (0.0,))
         monkeypatch.setattr(landing.source, "watermarks", followed.watermarks)
@@ -445,3 +452,66 @@ def test_a_run_takes_a_turn_in_a_control_topic_that_was_made_anew(followed: Foll
     later = turn_at(log_end(landing.session))
     beside(followed, replace(landing.run_identity("later"), turn=later))
     assert run.ask()
+
+
+OTHER = "shop.others"
+ROUTE = {"field": "kind", "tables": {"row": DATA, "other": OTHER}, "create": {OTHER: CREATE}}
+
+
+@pytest.fixture
+def routed(make: Callable[..., Followed]) -> Followed:
+    """Of two tables; all rows are for the first. Records come every five seconds for ten minutes."""
+    followed = make(route=ROUTE)
+    for second in range(5, 600, 5):
+        followed.come(float(second), 3)
+    return followed
+
+
+def at(followed: Followed, second: float, act: Callable[[], object]) -> None:
+    followed.plans.append((second, lambda: act() and None))
+    followed.plans.sort(key=lambda plan: plan[0])
+
+
+def test_a_table_that_takes_no_commits_for_a_while_ends_no_follow_and_is_tried_ever_more_rarely(
+    routed: Followed,
+) -> None:
+    refused = routed.landing.catalog.refused
+    at(routed, 20.0, lambda: refused.update({DATA: 0}))
+    tries = list[int]()
+    at(routed, 400.0, lambda: tries.append(refused.pop(DATA)))
+    outcomes = list(routed.follow(lifetime=timedelta(seconds=610)).cycles())
+    opened = [second for second in routed.opened() if 150 < second < 400]
+    assert all(b - a <= 12.0 for a, b in pairwise(opened)), "windows are opened as they were"
+    assert sum(rows(outcomes)) == 30 + 119 * 3
+    assert tries[0] <= 25
+    assert not outcomes[-1].closed.failed
+    assert outcomes[-1].closed.valid_through is not None
+    told = [line for line in routed.landing.lines if "not to be written" in line or "takes commits again" in line]
+    assert len(told) == 2
+    assert any("commits fail for shop.rows" in line for line in routed.landing.lines if "followed for" in line)
+    state = routed.landing.session.read_state(()).state
+    assert max(c.cycle.slot for c in state.cycles.values()) <= 2, "what is left open takes no slots"
+    assert list(state.open_cycles()) == []
+
+
+def test_what_a_table_lacks_in_the_end_is_the_error_of_the_follow(routed: Followed) -> None:
+    refused = routed.landing.catalog.refused
+    at(routed, 20.0, lambda: refused.update({DATA: 0}))
+    outcomes = list[CycleOutcome]()
+    with pytest.raises(CatalogError, match=rf"{DATA}.*which the next run publishes"):
+        outcomes.extend(routed.follow(lifetime=timedelta(seconds=590)).cycles())
+    assert refused[DATA] <= 45
+    refused.clear()
+    assert routed.landing.cycle("next").rows >= 3 * 100
+
+
+def test_a_follow_that_was_taken_over_from_leaves_a_failing_table_to_the_other_and_is_not_tried_again(
+    routed: Followed,
+) -> None:
+    refused = routed.landing.catalog.refused
+    later = replace(routed.landing.run_identity("later"), turn=1000)
+    at(routed, 20.0, lambda: refused.update({DATA: 0}))
+    at(routed, 300.2, lambda: beside(routed, later))
+    with pytest.raises(TableError, match="run later goes on with that"):
+        list(routed.follow(turns=True, lifetime=timedelta(seconds=590)).cycles())
+    assert routed.seconds < 340

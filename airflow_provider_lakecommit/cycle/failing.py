@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables that the commits of a run fail for, while others of the landing go on: when each is tried again, and what
+is said of it.
+
+Contract: of one run, in memory alone; what a table lacks is in the control log. A table that fails is tried by the next
+commit if that failure came fast, and later after each further one (:data:`PAUSES`, :data:`SPARE`); until then commits
+leave it out, and those that try it again send one request. So one that does not answer, and is waited for, costs the
+others that time seldom. Where no table of rows would be left, none is left out. What is wrong with a table is said when
+it begins, when it is another thing, and when it ends.
+
+Failure story: a run that dies forgets all of it, and the next one tries every table at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+
+from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, TableError, Terminal
+
+__all__ = ["PAUSES", "FailingTables"]
+
+PAUSES = (0.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Seconds before a table is tried again after one, two, more failures in a row."""
+SPARE = 4
+"""So many times as long as the commit took it is left out at least, so that others have most of the time."""
+_VARIES = re.compile(r"[0-9][0-9a-f-]*")
+"""What may differ in two texts of one error: numbers and ids."""
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """Of one table. ``times`` are commits in a row that failed; it is not tried before ``again``."""
+
+    error: LakecommitError
+    since: float
+    times: int = 0
+    again: float = 0.0
+
+
+class FailingTables:
+    """Of one run.
+
+    :param data_tables: the tables of rows of the landing
+    :param say: takes the lines that tell of them
+    """
+
+    def __init__(self, data_tables: Collection[str], say: Callable[[str], None]) -> None:
+        self._data_tables, self._say = data_tables, say
+        self._troubles: dict[str, _Trouble] = {}
+        self._began = monotonic()
+        self.left_out: frozenset[str] = frozenset()
+        """By the newest commit."""
+
+    def __bool__(self) -> bool:
+        return bool(self._troubles)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._troubles)
+
+    def begin(self) -> frozenset[str]:
+        """A commit begins; what it does not try."""
+        self._began = now = monotonic()
+        early = frozenset(name for name, t in self._troubles.items() if now < t.again)
+        self.left_out = early if set(self._data_tables) - early else frozenset()
+        return self.left_out
+
+    def try_all(self) -> None:
+        """Have the next commit leave out none."""
+        for trouble in self._troubles.values():
+            trouble.again = 0.0
+
+    def note(self, failures: Mapping[str, Exception], done: Iterable[str], *, others: bool) -> None:
+        """After a commit.
+
+        :param failures: by table
+        :param done: the tables that took it
+        :param others: do they go on without those that failed?
+        """
+        for name in done:
+            if (over := self._troubles.pop(name, None)) is not None:
+                seconds = monotonic() - over.since
+                self._say(f"WARNING: {name} takes commits again, after {_commits(over.times)} in {seconds:.0f} s")
+        for name, error in failures.items():
+            if isinstance(error, LakecommitError):
+                self._failed(name, error, others=others)
+
+    def _failed(self, name: str, error: LakecommitError, *, others: bool) -> None:
+        now, before = monotonic(), self._troubles.get(name)
+        trouble = self._troubles[name] = before or _Trouble(error, now)
+        if before is None or _VARIES.sub("#", str(before.error)) != _VARIES.sub("#", str(error)):
+            more = "; other tables go on, what this one lacks is kept, and tried again" if others else ""
+            self._say(f"WARNING: {name}: {error}{more}")
+        trouble.error = error
+        trouble.times += 1
+        trouble.again = now + max(PAUSES[min(trouble.times, len(PAUSES)) - 1], SPARE * (now - self._began))
+
+    def lines(self) -> dict[str, str]:
+        """By table, for how long and why."""
+        return {name: f"{_commits(t.times)}; the last one: {t.error}" for name, t in self._troubles.items()}
+
+    def error(self) -> LakecommitError | None:
+        """Why the tables have not all that the run landed: of the first of them, by its name."""
+        if not self._troubles:
+            return None
+        name, first = next(iter(self._troubles.items()))
+        more = [f"{other}: {t.error}" for other, t in self._troubles.items() if other != name]
+        text = f"{'' if name in str(first.error) else f'{name}: '}{first.error}"
+        kept = f"{', '.join(self._troubles)} lacks what waits for it, which the next run publishes"
+        kind = TableError if isinstance(first.error, Terminal) else CatalogError
+        return kind("; ".join([text, *more, kept]))
+
+
+def _commits(times: int) -> str:
+    return "1 commit that failed" if times == 1 else f"{times} commits in a row that failed"
