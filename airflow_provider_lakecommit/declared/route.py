@@ -60,6 +60,8 @@ def wrong_with_route(values: Mapping[str, Any], added: Mapping[str, str]) -> Ite
         yield "route: with `csv.rows: many` the rows of one record may name several tables: land them in one table"
     if route.by_schema and (values.get("format", "json") not in SCHEMA_NAMES or values.get("schema")):
         yield f"route: by schema is for records that name theirs in a registry ({', '.join(SCHEMA_NAMES)})"
+    if route.by_schema and values.get("message"):
+        yield "route: by schema takes records of several messages, and `message` names one"
     if dead is not None and dead in route.all_tables:
         yield "route: a table of rows cannot be the dead_letter_table"
     for name, create in route.create.items():

@@ -32,10 +32,15 @@ from airflow_provider_lakecommit.evolve.changes import LeftOut
 from airflow_provider_lakecommit.evolve.misfits import Misfit, lacking
 from airflow_provider_lakecommit.evolve.named_schemas import NamedSchemasSource
 from airflow_provider_lakecommit.evolve.paths import plain
-from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
-from airflow_provider_lakecommit.protobuf.descriptors import DescriptorError, file_of, message_at, message_named
+from airflow_provider_lakecommit.protobuf.descriptors import (
+    DescriptorError,
+    file_of,
+    message_at,
+    message_named,
+    registered_file,
+)
 from airflow_provider_lakecommit.protobuf.fields import MessageColumns
 from airflow_provider_lakecommit.protobuf.infer import message_columns
 from airflow_provider_lakecommit.protobuf.message_framing import paths_of
@@ -55,10 +60,7 @@ class MessagesSource(NamedSchemasSource[Descriptor]):
         return f"the message {stated.full_name} that the landing states", [stated]
 
     def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterator[Descriptor]:
-        try:
-            file = file_of(found.text, tuple((name, inner.text) for name, inner in found.imported()))
-        except DescriptorError as e:
-            raise Refusal("wrong_schema", None, str(e)) from None
+        file = registered_file(found)
         paths, _ = paths_of([values[place] for place in group.places], group.start)
         for path in dict.fromkeys(path for path, _ in paths):
             # A path that leads nowhere is that of a record.

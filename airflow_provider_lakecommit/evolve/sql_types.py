@@ -12,6 +12,7 @@ the SQL gives                           a new column is
 ``tinyint`` to ``integer``              ``int``
 ``uinteger``, ``bigint``                ``long``
 ``ubigint``                             ``decimal(20, 0)``
+``hugeint``, ``uhugeint``               ``decimal(38, 0)``
 ``float``, ``double``, ``boolean``      the same
 ``decimal(p, s)``                       the same
 ``varchar``, ``blob``, ``uuid``         ``string``, ``binary``, ``uuid``
@@ -129,6 +130,8 @@ class _Look:
 
 
 def _scalar(given: pa.DataType) -> PrimitiveType | None:
+    if isinstance(given, pa.OpaqueType):
+        return DecimalType(38, 0) if given.type_name in ("hugeint", "uhugeint") else None
     if kinds.is_decimal128(given):
         return DecimalType(given.precision, given.scale)
     if kinds.is_timestamp(given):

@@ -295,7 +295,7 @@ class TestSql:
         ("sql", "why"),
         [
             ("select id, interval 1 day as age from record", "no column is of type month_day_nano_interval: cast it"),
-            ("select id, n::hugeint as huge from record", "hugeint.*cast it to what is meant"),
+            ("select id, n::bit as bits from record", "bit.*cast it to what is meant"),
             ('select id, n as "N" from record', "its name differs from that of column n in case only"),
             ("select id, n as _file from record", "Iceberg has a metadata column of that name"),
             ("select id, 'x' as n from record", "column n is string, in the table int32: cast it"),

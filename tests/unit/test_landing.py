@@ -167,6 +167,8 @@ class TestLanding:
             assert landing(route=route, format=format).spec_version != landing(format=format).spec_version
         with pytest.raises(SpecError, match="by schema is for records that name theirs in a registry"):
             landing(route=route, format="avro", schema='{"type": "record", "name": "Order", "fields": []}')
+        with pytest.raises(SpecError, match="by schema takes records of several messages, and `message` names one"):
+            landing(route=route, format="protobuf", message="shop.v1.Order")
 
     def test_records_of_several_rows_have_no_route(self) -> None:
         csv = {"columns": ["type", "id"], "rows": "many"}
