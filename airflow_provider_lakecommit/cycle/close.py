@@ -72,7 +72,7 @@ def close_cycle(
             ticket = opened.ticket
         commits = TableCommits(session=session, ticket=ticket, tells=failing is None)
         if failing is not None:
-            commits.left_out, commits.hasty = failing.begin(), frozenset(failing.names)
+            commits.left_out, commits.hasty = failing.begin()
         try:
             closed = _close(commits, turns, run, failing)
         except ClosedError:

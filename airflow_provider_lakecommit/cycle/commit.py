@@ -63,7 +63,7 @@ class TableCommits:
     """One attempt to commit all tables of a cycle; what it has done so far may be read at any time.
 
     :param left_out: tables that are not tried
-    :param hasty: tables for whose commits is waited no longer than for one request
+    :param hasty: tables whose commits are soon given up
     :param tells: what becomes of a table that fails is logged
     :ivar voided: attempts that no table takes any more
     :ivar not_taken: by table, those that it does not take; others may

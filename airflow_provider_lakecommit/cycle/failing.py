@@ -3,10 +3,10 @@
 is said of it.
 
 Contract: of one run, in memory alone; what a table lacks is in the control log. A table that fails is tried by the next
-commit if that failure came fast, and later after each further one (:data:`PAUSES`, :data:`SPARE`); until then commits
-leave it out, and those that try it again send one request. So one that does not answer, and is waited for, costs the
-others that time seldom. Where no table of rows would be left, none is left out. What is wrong with a table is said when
-it begins, when it is another thing, and when it ends.
+commit, and later after each further failure (:data:`PAUSES`, :data:`SPARE`); until then commits leave it out, and those
+that try it again soon give up. So one that does not answer, and is waited for, costs the others little of their time,
+but for the first commit, which is patient. Where no table of rows would be left, none is left out. What is wrong with a
+table is said when it begins, when it is another thing, and when it ends.
 
 Failure story: a run that dies forgets all of it, and the next one tries every table at once.
 """
@@ -50,7 +50,9 @@ class FailingTables:
     def __init__(self, data_tables: Collection[str], say: Callable[[str], None]) -> None:
         self._data_tables, self._say = data_tables, say
         self._troubles: dict[str, _Trouble] = {}
+        self._hasty: frozenset[str] = frozenset()
         self._began = monotonic()
+        self._last = False
         self.left_out: frozenset[str] = frozenset()
         """By the newest commit."""
 
@@ -61,15 +63,18 @@ class FailingTables:
     def names(self) -> tuple[str, ...]:
         return tuple(self._troubles)
 
-    def begin(self) -> frozenset[str]:
-        """A commit begins; what it does not try."""
+    def begin(self) -> tuple[frozenset[str], frozenset[str]]:
+        """A commit begins; what it does not try, and what it soon gives up, as others wait."""
         self._began = now = monotonic()
         early = frozenset(name for name, t in self._troubles.items() if now < t.again)
         self.left_out = early if set(self._data_tables) - early else frozenset()
-        return self.left_out
+        self._hasty = frozenset[str]() if self._last else frozenset(self._troubles)
+        self._last = False
+        return self.left_out, self._hasty
 
     def try_all(self) -> None:
-        """Have the next commit leave out none."""
+        """Have the next commit leave out none, and be patient: nobody waits behind it."""
+        self._last = True
         for trouble in self._troubles.values():
             trouble.again = 0.0
 
@@ -96,7 +101,9 @@ class FailingTables:
             self._say(f"WARNING: {name}: {error}{more}")
         trouble.error = error
         trouble.times += 1
-        trouble.again = now + max(PAUSES[min(trouble.times, len(PAUSES)) - 1], SPARE * (now - self._began))
+        # A patient commit does not tell how long one takes that is not.
+        spare = SPARE * (now - self._began) if name in self._hasty else 0.0
+        trouble.again = now + max(PAUSES[min(trouble.times, len(PAUSES)) - 1], spare)
 
     def lines(self) -> dict[str, str]:
         """By table, for how long and why."""

@@ -46,6 +46,8 @@ from airflow_provider_lakecommit.wire.records import table_reference
 
 __all__ = ["TablePublisher"]
 
+HASTE = RetryPolicy(seconds=5.0)
+"""For a table that was known to fail, while others wait: enough to win against another writer now and then."""
 LOOK_AT_EMPTY = 1_000_000
 """Offsets of pending slices without a row that a commit looks at, where nobody signs."""
 MOST_SPEC = 4_000
@@ -54,8 +56,8 @@ MOST_SPEC = 4_000
 
 @dataclass(slots=True, kw_only=True)
 class TablePublisher:
-    """One table's share of a commit. ``whole`` tells whether all tables of the landing could be read; ``hasty`` that a
-    request which fails is left to a later commit, as others wait.
+    """One table's share of a commit. ``whole`` tells whether all tables of the landing could be read; ``hasty`` that
+    what fails is soon left to a later commit, as others wait.
     """
 
     session: LandingSession
@@ -91,7 +93,7 @@ class TablePublisher:
             staged = self._staged(chunk)
             if not staged:
                 continue
-            patience = RetryPolicy(seconds=0.0) if self.hasty else None
+            patience = HASTE if self.hasty else None
             outcome = publish(self.session.tables, self._request(folded, chunk, staged), retry_policy=patience)
             for refused in outcome.refused:
                 if refused.void:

@@ -18,7 +18,7 @@ from pyiceberg.exceptions import ServerError
 
 from airflow_provider_lakecommit.committer import swap
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.cycle import failing
+from airflow_provider_lakecommit.cycle import failing, publish
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError, TableError
@@ -55,6 +55,7 @@ def refusing(*tables: str) -> Iterator[Refusing]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SqlCatalog, "commit_table", commit_table)
         patch.setattr(swap, "RetryPolicy", partial(RetryPolicy, seconds=0.0))
+        patch.setattr(publish, "HASTE", RetryPolicy(seconds=0.0))
         patch.setattr(failing, "SPARE", 0)
         yield state
 
