@@ -96,8 +96,7 @@ def open_cycle(
     source = session.source.watermarks()
     session.control.ensure()
     past = look_back(session, commit_id) if retry else None
-    foreign: set[UUID] = set()
-    columns = ColumnStep(session)
+    foreign, columns = set[UUID](), ColumnStep(session)
     for _ in range(MAX_RACES):
         try:
             columns.change()
@@ -168,8 +167,7 @@ def preview(session: LandingSession) -> Opened:
     headroom = ask(session, folded.state, source, plan_threshold(session, folded))
     planned, _ = _tried_again(session, prepared, folded)
     voided = given_up(session, prepared, planned.state, source.partitions)
-    columns = ColumnStep(session)
-    plan, lines = _decide(session, prepared, planned, source, abandoned(folded.state, ()), voided, columns)
+    plan, lines = _decide(session, prepared, planned, source, abandoned(folded.state, ()), voided, ColumnStep(session))
     explain = (*lines, *_warnings(session, prepared), *plan_lines(session, headroom))
     ticket = CycleTicket(
         landing=session.landing.name,
