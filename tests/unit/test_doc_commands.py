@@ -18,7 +18,7 @@ import pytest
 import yaml
 from pyiceberg.catalog import load_catalog
 
-from airflow_provider_lakecommit.hooks.connections import kafka_settings, stated_properties
+from airflow_provider_lakecommit.hooks.connections import kafka_settings, registry_connection, stated_properties
 from airflow_provider_lakecommit.landing import load_spec
 from airflow_provider_lakecommit.landing_set import declares_set, load_set
 from tests.support.doc_play import Line, is_played, script
@@ -112,6 +112,8 @@ def test_connections_are_as_the_package_reads_them(page: Path, monkeypatch: pyte
                 assert kafka_settings(of)["bootstrap.servers"]
             case "iceberg":
                 assert stated_properties(of).keys() >= {"uri", "warehouse"}
+            case "http":
+                assert registry_connection(of)["url"] == "https://registry.example.org:8081"
             case kind:
                 assert kind in ("spark", "spark_connect"), text
 
