@@ -116,6 +116,8 @@ class _Look:
     def _new(self, given: pa.DataType, path: str) -> IcebergType | None:
         if kinds.is_struct(given):
             inner = self.struct(StructType(), list(given), f"{path}.")
+            if len({f.name for f in given}) < given.num_fields:
+                self.left_out.append(LeftOut(column=path, why="its fields have no names: give each one of its own"))
             # Without all of its fields it would not be what the SQL gives.
             return inner if len(inner.fields) == given.num_fields else None
         if kinds.is_list(given):

@@ -18,10 +18,13 @@ a required column that nothing fills, a function that cannot be imported: all ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
+from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.declared.names import meant
@@ -47,6 +50,9 @@ _ALONE: dict[str, str | bool | int | float | list[str]] = {
     # Nothing is spilled: what a block comes to is in memory anyway.
     "temp_directory": "",
 }
+_UNTOLD = '"NULL"'
+"""The name of the type that nothing tells."""
+_NESTED = ("list", "map", "struct")
 _BROKEN = (duckdb.InternalError, duckdb.FatalException)
 """Errors after which the engine answers nothing more. A value may bring them, by a function with a defect."""
 _OF_MEANS = duckdb.OperationalError
@@ -208,13 +214,17 @@ class TransformDecoder:
 
 
 def given_by(sql: str, record: pa.Schema, functions: Mapping[str, str]) -> pa.Schema:
-    """The columns that SQL gives, whatever table they are for.
+    """The columns that SQL gives, whatever table they are for. Where nothing tells a type, as of ``null`` or of what is
+    in an empty list, it is Arrow's ``null``.
 
     :param record: the columns of ``record``
     :raises TableError: it is not of one record each, or cannot be run
     """
     with _engine(functions) as connection:
-        return _given(connection, row_wise(connection, sql, record.names, functions), record)
+        ready = row_wise(connection, sql, record.names, functions)
+        given = _given(connection, ready, record)
+        texts = _types(connection, ready, record, len(given))
+        return pa.schema([_told(connection, f, text) for f, text in zip(given, texts, strict=True)])
 
 
 def _engine(functions: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
@@ -255,6 +265,39 @@ def _given(connection: duckdb.DuckDBPyConnection, sql: str, record: pa.Schema) -
     except duckdb.Error as e:
         raise TableError(f"transform: {_said(e)}") from e
     return pa.schema(list(made)[1:])
+
+
+def _types(connection: duckdb.DuckDBPyConnection, sql: str, record: pa.Schema, columns: int) -> list[str]:
+    """The types of its columns as the engine has them within: an ``integer`` leaves it where it knows of none."""
+    names = [f"c{n}" for n in range(columns + 1)]
+    kinds = ", ".join(f"typeof({name})" for name in names[1:])
+    outer = f"select {kinds} from (values (1)) left join ({sql}\n) as given({', '.join(names)}) on true"
+    return [column[0].as_py() for column in _run(connection, outer, pa.Table.from_batches([], record)).columns]
+
+
+def _told(connection: duckdb.DuckDBPyConnection, field: pa.Field, text: str) -> pa.Field:
+    """A column whose type has the name ``text``, with what nothing tells of it as that."""
+    if _UNTOLD in text:
+        # Fields without names are of no type that can be parsed, nor of one that a column has.
+        with suppress(duckdb.InvalidInputException):
+            return field.with_type(_without(field.type, connection.sqltype(text)))
+    return field
+
+
+def _without(given: pa.DataType, kind: DuckDBPyType) -> pa.DataType:
+    """A type without those within it that nothing tells."""
+    within: list[Any] = [child for _, child in kind.children] if kind.id in _NESTED else []
+    match kind.id, within:
+        case "null", _:
+            return pa.null()
+        case "list", [element]:
+            return pa.list_(_without(given.value_type, element))
+        case "map", [key, value]:
+            # No key of Arrow's is a null.
+            return pa.null() if key.id == "null" else pa.map_(given.key_type, _without(given.item_type, value))
+        case "struct", fields:
+            return pa.struct([f.with_type(_without(f.type, k)) for f, k in zip(given, fields, strict=True)])
+    return given
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

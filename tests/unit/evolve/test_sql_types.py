@@ -16,6 +16,7 @@ from airflow_provider_lakecommit.evolve.sql_types import wanted_of_sql
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.records.fit import misfit
+from airflow_provider_lakecommit.records.transform import given_by
 
 NOTHING = Schema()
 COLUMNS = (
@@ -55,6 +56,40 @@ def test_what_no_column_is_of_is_left_out_by_its_name() -> None:
     assert found.columns == StructType()
     assert [one.column for one in found.left_out] == [*("c", "d", "e", "f", "g", "h", "i.y", "j.element", "k.key")]
     assert all("cast it to what is meant" in one.why for one in found.left_out)
+
+
+@pytest.mark.parametrize(
+    ("sql", "column"),
+    [
+        ("null", "v"),
+        ("if(id > 1, null, null)", "v"),
+        ("[]", "v.element"),
+        ("unnest([])", "v"),
+        ("map {}", "v"),
+        ("map {'a': null}", "v.value"),
+        ("[{'a': id, 'b': [null]}]", "v.element.b.element"),
+        ("row(1, 2)", "v"),
+        ("row(null, 2)", "v"),
+    ],
+)
+def test_what_tells_no_type_or_no_name_is_left_out(sql: str, column: str) -> None:
+    """A column of a type that somebody guessed would stand against what is meant for ever."""
+    types = given_by(f"select id, {sql} as v from record", pa.schema([pa.field("id", pa.int64())]), {})
+    found = wanted_of_sql(NOTHING, types, widen=True)
+    assert [f.name for f in found.columns.fields] == ["id"]
+    assert [one.column for one in found.left_out] == [column]
+
+
+def test_what_is_cast_is_told_though_it_is_null() -> None:
+    sql = 'select null::int as a, []::varchar[] as b, {\'NULL\': id} as c, id as "NULL" from record -- "NULL"'
+    types = given_by(sql, pa.schema([pa.field("id", pa.int64())]), {})
+    found = wanted_of_sql(NOTHING, types, widen=True)
+    assert [plain(f.field_type) for f in found.columns.fields] == [
+        "int",
+        "list<string>",
+        "struct<NULL: optional long>",
+        "long",
+    ]
 
 
 @pytest.mark.parametrize(
