@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import duckdb
@@ -174,6 +175,16 @@ class _Walk:
         self._own = {name.lower() for name in functions}
         self._macros: dict[str, str | None] = {}
 
+    @cached_property
+    def _known(self) -> dict[str, list[tuple[str, str, str | None]]]:
+        """By name the kind, the stability and what it is made of: the list is as dear for one name as for all."""
+        found: dict[str, list[tuple[str, str, str | None]]] = {}
+        for name, *rest in self._connection.execute(
+            "select distinct function_name, function_type, stability, macro_definition from duckdb_functions()"
+        ).fetchall():
+            found.setdefault(name, []).append((rest[0], rest[1], rest[2]))
+        return found
+
     def check(self, expression: Any, *, explodes: bool = False) -> None:
         """:param explodes: may it have ``unnest``?"""
         for node, _ in _nodes(expression):
@@ -225,11 +236,7 @@ class _Walk:
 
     def _wrong_by_list(self, name: str) -> str | None:
         """What DuckDB's own list of functions says."""
-        known = self._connection.execute(
-            "select distinct function_type, stability, macro_definition from duckdb_functions() "
-            "where function_name = ?",
-            [name],
-        ).fetchall()
+        known = self._known.get(name, [])
         # In an expression a name that is also that of a table function is not of this one.
         scalar = [each for each in known if each[0] in ("scalar", "macro")]
         for function_type, stability, definition in scalar or known:

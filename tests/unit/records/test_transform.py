@@ -8,9 +8,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ from airflow_provider_lakecommit.formats.decoder import Decoded, NothingHeld
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
+from airflow_provider_lakecommit.records.row_wise import row_wise
 from airflow_provider_lakecommit.records.transform import TransformDecoder
 from airflow_provider_lakecommit.spark.decoders import block_decoder, check_schema
 from tests.support.effort import examples
@@ -253,6 +255,24 @@ def test_an_expression_means_what_it_means_in_the_engine(expression: str, text: 
         f"select id, ({expression})::varchar as text from record", values({"id": 1, "name": "a", "n": 3})
     )
     assert rows(made, "text") == [(text,)]
+
+
+def test_many_functions_are_looked_up_at_once() -> None:
+    """The engine's list of functions takes as long for one of them as for all."""
+
+    class Counted:
+        def __init__(self, inner: duckdb.DuckDBPyConnection) -> None:
+            self.inner, self.asked = inner, 0
+
+        def execute(self, *args: Any) -> duckdb.DuckDBPyConnection:
+            self.asked += "duckdb_functions" in args[0]
+            return self.inner.execute(*args)
+
+    with duckdb.connect() as connection:
+        counted = Counted(connection)
+        columns = ", ".join(f"{name}(id) + {n} as c{n}" for n, name in enumerate(["abs", "sign", "ceil"] * 50))
+        assert "c149" in row_wise(cast(Any, counted), f"select {columns} from record", ["id"])
+    assert counted.asked == 1
 
 
 def test_a_star_may_be_that_of_a_struct() -> None:
