@@ -74,7 +74,7 @@ def read_history(
     table = tables.find(name)
     if table is None:
         absent = Finding(level=Severity.WRONG, table=name, text="there is no such table")
-        return TableHistory(table=name, snapshots=(), whole=True, problems=(absent,))
+        return TableHistory(table=name, snapshots=(), whole=True, problems=(absent,), absent=True)
     reading, picked_id = _HistoryReading(name=name, table=table), None
     try:
         state = read_ledger(table.metadata, branch)

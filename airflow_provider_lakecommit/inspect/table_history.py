@@ -70,7 +70,7 @@ class LandingSnapshot:
 class TableHistory:
     """One table as it tells its own story. ``whole`` is false where the oldest landing snapshots were expired;
     ``taken_out`` are the rows of landings that only snapshots beside the branch have, and no ledger on it knows;
-    ``fewer`` how many rows other writers took out.
+    ``fewer`` how many rows other writers took out; ``absent``: there is no such table.
     """
 
     table: str
@@ -80,3 +80,4 @@ class TableHistory:
     problems: tuple[Finding, ...] = ()
     taken_out: Mapping[str, int] = field(default_factory=dict)
     fewer: int = 0
+    absent: bool = False

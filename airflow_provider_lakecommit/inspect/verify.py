@@ -22,7 +22,7 @@ What a person said, or what was expired, is accounted for by nobody; that is a n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
@@ -30,7 +30,7 @@ from airflow_provider_lakecommit.committer.summary_extras import had_before, mov
 from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
-from airflow_provider_lakecommit.core.routing import Role
+from airflow_provider_lakecommit.core.routing import DEAD_LETTER, Role
 from airflow_provider_lakecommit.core.rules import Judged, merged, otherwise
 from airflow_provider_lakecommit.inspect.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
 from airflow_provider_lakecommit.inspect.lanes import gone_over
@@ -94,11 +94,13 @@ def totals(history: TableHistory, landing: str) -> TableTotals:
 def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[Finding]:
     """All findings on all tables of a landing, those between the tables last."""
     known = {h.table: h for h in histories}
-    found = [finding for h in known.values() for finding in (*h.problems, *check_table(h), *_words(h))]
+    tables = {r: [known[d.table] for d in landing.destinations if d.role is r and d.table in known] for r in Role}
+    aside = {h.table: h for h in _set_aside(landing, tables[Role.ROWS])}
+    told = [aside.get(name, h) for name, h in known.items()]
+    found = [finding for h in told for finding in (*h.problems, *check_table(h), *_words(h))]
     found += _rolled_back(landing.name, known.values())
     if not any(h.taken_out.get(landing.name) for h in known.values()):
         found += _unknown(landing.name, known.values())
-    tables = {r: [known[d.table] for d in landing.destinations if d.role is r and d.table in known] for r in Role}
     for role, some in tables.items():
         one_each = role is Role.DEAD_LETTERS or landing.one_row_each
         shared = len(some) > 1
@@ -177,17 +179,38 @@ def _rows_of_records(
             yield wrong_snapshot(history.table, s, f"{s.record.rows} rows for {records} {fate} records")
 
 
-def _rows_of_all(landing: Landing, histories: Sequence[TableHistory]) -> Iterator[Finding]:
-    """Where all tables have the same ranges, and nothing was replaced, each record that landed is a row of one. A table
-    that has none is one that joins, of which nothing landed yet, or it was made anew.
+def _set_aside(landing: Landing, histories: Sequence[TableHistory]) -> Iterator[TableHistory]:
+    """The missing tables whose records are dead letters as long as they are, as the landing says, told as that. Where
+    the rows of the others are not all that landed, or nobody can tell, they may have been dropped.
     """
+    if landing.routing is None or landing.routing.missing != DEAD_LETTER or not landing.one_row_each:
+        return
+    found = _rows_and_landed(landing, histories)
+    for h in histories:
+        made = h.table == landing.table or landing.create_of(h.table) is not None
+        if h.absent and not made and found is not None and found[1] == {found[0]}:
+            text = "there is no such table: as `missing` of the route says, its records are dead letters until there is"
+            yield replace(h, problems=(Finding(level=Severity.NOTE, table=h.table, text=text),))
+
+
+def _rows_and_landed(landing: Landing, histories: Sequence[TableHistory]) -> tuple[int, set[int]] | None:
+    """Their rows, and how many records landed by each; ``None`` where these are not of the same records."""
     known = [h for h in histories if h.snapshots]
     sums = [totals(h, landing.name) for h in known]
     ranges = {str(covered_of(h.snapshots[-1].sections, landing.name)) for h in known}
     if len(ranges) != 1 or not all(h.whole for h in histories) or any(t.replaced for t in sums):
+        return None
+    return sum(t.rows for t in sums), {t.counts.landed for t in sums}
+
+
+def _rows_of_all(landing: Landing, histories: Sequence[TableHistory]) -> Iterator[Finding]:
+    """Where all tables have the same ranges, and nothing was replaced, each record that landed is a row of one. A table
+    that has none is one that joins, of which nothing landed yet, or it was made anew.
+    """
+    if (found := _rows_and_landed(landing, histories)) is None:
         return
-    landed, rows = {t.counts.landed for t in sums}, sum(t.rows for t in sums)
-    if len(known) < len(histories):
+    rows, landed = found
+    if not all(h.snapshots for h in histories):
         empty = next(h for h in histories if not h.snapshots)
         if rows < max(landed):
             text = (

@@ -171,6 +171,7 @@ def test_a_missing_table_fails_the_plan_or_has_its_records_set_aside(make_world:
     assert ids(aside, "shop.rows") == wanted["rows"]
     kinds = Counter(row["kind"] for row in aside.rows("shop.dead"))
     assert kinds == {"not_routed": 2, "missing_table": wanted["refunds"].total() + 2}
+    check_verified(aside)
     # Made by somebody, it takes what comes from then on; what was set aside is read again by a replay.
     made = replace(
         aside, landing=replace(aside.landing, route={**route, "missing": "dead_letter", "create": ROUTE["create"]})
