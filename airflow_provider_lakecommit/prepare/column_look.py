@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.session.landing_session import FoldedLog, Landi
 from airflow_provider_lakecommit.session.sql_columns import evolves_by_sql, wanted_by_sql
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 
-__all__ = ["ColumnLook", "TableLook", "column_look", "evolution_of", "some_of"]
+__all__ = ["MOST_NAMED", "ColumnLook", "TableLook", "column_look", "evolution_of", "some_of"]
 
 MOST_LOOKED_BACK = 500
 """Records of the control log before those that the plan needs in which reports tell of unknown fields."""
@@ -42,7 +42,7 @@ MOST_PLACES = 50
 _WIDENED = (IntegerType, FloatType, DecimalType)
 """Types of which there are wider ones."""
 MOST_NAMED = 10
-"""Columns that one line names."""
+"""Columns that one line names, or one line each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

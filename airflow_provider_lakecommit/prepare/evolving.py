@@ -31,7 +31,14 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.planning.admission import Refuse
 from airflow_provider_lakecommit.planning.decide import empty_plan
 from airflow_provider_lakecommit.planning.missing import Missing
-from airflow_provider_lakecommit.prepare.column_look import ColumnLook, TableLook, column_look, evolution_of, some_of
+from airflow_provider_lakecommit.prepare.column_look import (
+    MOST_NAMED,
+    ColumnLook,
+    TableLook,
+    column_look,
+    evolution_of,
+    some_of,
+)
 from airflow_provider_lakecommit.prepare.tables import Prepared
 from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
@@ -126,8 +133,10 @@ def _evolve(session: LandingSession, one: TableLook, decision: Decision | None) 
             f"{e}. It was to change columns: {some_of(one.found.changes)}. Where the catalog takes rows and never "
             "this, `evolve: none` has the landing go on with the columns that there are"
         ) from None
-    for change in made:
+    for change in made[:MOST_NAMED]:
         session.log(f"{one.table}: {change}, by {by}")
+    if len(made) > MOST_NAMED:
+        session.log(f"{one.table}: and {len(made) - MOST_NAMED} changes more, by {by}")
     return made
 
 

@@ -268,6 +268,16 @@ class TestSql:
         evolving.check(Counter(range(11)))
         check_verified(evolving)
 
+    def test_many_columns_are_told_in_few_lines(self, make_world: Make, produce: Produce) -> None:
+        many = ", ".join(f"id + {i} as c{i}" for i in range(40))
+        world = make_world(**{**WITH_SQL, "transform": f"select id, {many} from record", "evolve": "add"})
+        produce(world.landing.topics, values({"id": 1}))
+        world.settle()
+        assert len(columns(world)) == 42
+        told = [line for line in world.lines if line.endswith(", by the SQL of the landing")]
+        assert len(told) == 11
+        assert told[-1] == "shop.rows: and 30 changes more, by the SQL of the landing"
+
     def test_types_are_widened_by_its_types_where_that_is_said(self, make_world: Make, produce: Produce) -> None:
         world = make_world(**WITH_SQL)
         produce(world.landing.topics, values({"id": 1, "n": 5}))
