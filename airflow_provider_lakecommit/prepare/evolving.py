@@ -166,5 +166,6 @@ def _check_sql(landing: Landing, prepared: Prepared, look: ColumnLook) -> None:
             try:
                 check_schema(landing, tables[one.table].schema(), one.table)
             except TableError as e:
-                why = look.waits or some_of(one.found.left_out) or "the catalog does not let it be changed"
+                waits = look.waits and f"{look.waits}; until that is over, the SQL as it was before lands what comes"
+                why = waits or some_of(one.found.left_out) or "the catalog does not let it be changed"
                 raise TableError(f"{one.table}: {e}; it was not changed: {why}") from e

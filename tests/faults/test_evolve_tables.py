@@ -20,9 +20,10 @@ from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.evolve import records as sampling
-from airflow_provider_lakecommit.exceptions import CatalogError, TableError
+from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, TableError
 from airflow_provider_lakecommit.prepare.evolve_now import evolve_now
 from tests.faults.test_evolve import refuse_schemas
+from tests.faults.test_failing_tables import refusing
 from tests.faults.test_replay import replay
 from tests.faults.test_routes import broken
 from tests.support.messes import table_of
@@ -394,3 +395,32 @@ class TestSql:
         assert columns(world, REFUNDS) == {"id": "long", "n": "long", "why": "string"}
         assert {(row["n"], row["why"]) for row in world.rows(REFUNDS)} == {(1 << 40, "late")}
         check_dealt(world, 20)
+
+    def test_new_sql_waits_for_a_table_that_lags_and_the_sql_of_before_does_not(
+        self, make_world: Make, produce: Produce
+    ) -> None:
+        sql = "select id, n::int as n from record"
+        world = make_world(**{**ROUTED, "transform": {REFUNDS: sql}, "record_schema": RECORD})
+        produce(world.landing.topics, dealt(0, 20))
+        world.settle()
+        newer = replace(
+            world,
+            landing=replace(world.landing, transform={REFUNDS: "select id, 'x' as why from record"}),
+            runs=next(FIRST_RUNS),
+        )
+        produce(world.landing.topics, dealt(20, 20))
+        with refusing("shop.rows"):
+            with pytest.raises(LakecommitError, match=r"shop\.rows"):
+                world.run()
+            produce(world.landing.topics, dealt(40, 20))
+            with pytest.raises(TableError, match="until that is over, the SQL as it was before lands what comes"):
+                newer.open("newer")
+            with pytest.raises(LakecommitError, match=r"shop\.rows"):
+                world.run()
+            assert len(world.rows(REFUNDS)) == 30
+        world.settle()
+        newer.settle()
+        produce(world.landing.topics, dealt(60, 20))
+        newer.settle()
+        assert columns(world, REFUNDS)["why"] == "string"
+        check_dealt(world, 80)
