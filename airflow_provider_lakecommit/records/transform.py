@@ -237,8 +237,9 @@ def _engine(functions: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
         connection.execute("set TimeZone = 'UTC'")
         # A uuid as one, not as text.
         connection.execute("set arrow_lossless_conversion = true")
-        # Into a scan of Arrow's data, for which a number that is none is greater than no other.
-        connection.execute("set disabled_optimizers = 'filter_pushdown'")
+        # The first goes into a scan of Arrow's data, for which a number that is none is greater than no other. The
+        # second works out at once what is asked twice, also where it is within `try(…)`, or behind what is not null.
+        connection.execute("set disabled_optimizers = 'filter_pushdown,common_subexpressions'")
         guard_divisors(connection)
         for name, place in functions.items():
             add_function(connection, name, place)

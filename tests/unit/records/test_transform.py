@@ -236,6 +236,18 @@ def test_a_try_makes_null_of_what_would_be_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sql", "row"),
+    [
+        ("try(name::int + 1) as n, try(name::int + 2)::varchar as text", (None, None)),
+        ("coalesce(n, name::int + 1) as n, coalesce(n + 1, name::int + 1)::varchar as text", (5, "6")),
+    ],
+)
+def test_what_is_asked_twice_and_need_not_be_answered_refuses_no_record(sql: str, row: tuple[Any, ...]) -> None:
+    made = transformed(f"select id, {sql} from record", values({"id": 1, "name": "x", "n": 5}))
+    assert (rows(made, "n", "text"), made.rejects) == ([row], ())
+
+
+@pytest.mark.parametrize(
     ("expression", "text"),
     [
         ("typeof(1e2)", "DOUBLE"),
