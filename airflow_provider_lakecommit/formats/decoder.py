@@ -124,6 +124,7 @@ def halved(
     decode: Callable[[Sequence[T]], Decoded],
     explained: Callable[[T, Refusal], Refusal] = lambda _value, refusal: refusal,
     alike: Alike[T] = lambda _values, _refusal: {},
+    most_alike: int = FAIL_ALIKE,
 ) -> Decoded:
     """All values decoded, those that are refused isolated as rejects.
 
@@ -131,11 +132,12 @@ def halved(
         come in the order of their values
     :param explained: what is said of a value that is refused alone
     :param alike: names values that are refused for the same reason, and perhaps not all of them
+    :param most_alike: values of the largest block for which it is asked
     """
     try:
         return decode(values)
     except Refusal as refusal:
-        pieces = list(_pieces(values, 0, refusal, decode, explained, alike))
+        pieces = list(_pieces(values, 0, refusal, decode, explained, alike, most_alike))
     parts = [(first, piece) for first, piece in pieces if isinstance(piece, Decoded)]
     ignored: Counter[str] = Counter()
     for _, part in parts:
@@ -189,12 +191,13 @@ def _pieces(
     decode: Callable[[Sequence[T]], Decoded],
     explained: Callable[[T, Refusal], Refusal],
     alike: Alike[T],
+    most_alike: int,
 ) -> Iterator[tuple[int, Decoded | Reject]]:
     """Cut a refused block until only refused values are left alone; each piece with the place of its first value."""
     if len(values) == 1:
         yield first, Reject.of(first, explained(values[0], refusal))
         return
-    if len(values) <= FAIL_ALIKE and (bad := alike(values, refusal)):
+    if len(values) <= most_alike and (bad := alike(values, refusal)):
         yield first, _without_alike(values, bad, decode, explained, alike)
         return
     step = 1 if len(values) <= ONE_BY_ONE else (len(values) + 1) // 2
@@ -203,7 +206,7 @@ def _pieces(
         try:
             decoded = decode(piece)
         except Refusal as smaller:
-            yield from _pieces(piece, first + at, smaller, decode, explained, alike)
+            yield from _pieces(piece, first + at, smaller, decode, explained, alike, most_alike)
         else:
             yield first + at, decoded
 

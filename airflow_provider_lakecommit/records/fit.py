@@ -11,6 +11,7 @@ map.
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
@@ -18,7 +19,7 @@ import pyarrow.types as kinds
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.times import plausible
 
-__all__ = ["fitted", "misfit"]
+__all__ = ["fitted", "misfit", "refused_values"]
 
 _MOST_DIGITS = 76
 """Of Arrow's widest decimal."""
@@ -82,6 +83,28 @@ def fitted(array: pa.Array, field: pa.Field, path: str, parent: pa.Array | None 
         return _scalars(array, wanted)
     except ValueError as e:
         raise Refusal("wrong_value", path, f"column {path}: {e}") from e
+
+
+def refused_values(array: pa.Array, field: pa.Field, places: np.ndarray) -> dict[int, Refusal]:
+    """The records with a value that :func:`fitted` refuses, each with what it says of their rows alone.
+
+    :param places: the record of each row, in order
+    """
+    starts = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)]
+    found: dict[int, Refusal] = {}
+    pending = [(0, len(starts) - 1)]
+    while pending:
+        first, end = pending.pop()
+        rows = array.slice(starts[first], starts[end] - starts[first])
+        try:
+            fitted(pa.concat_arrays([rows]), field, field.name)
+        except Refusal as e:
+            if end - first == 1:
+                found[int(places[starts[first]])] = e
+            else:
+                middle = (first + end) // 2
+                pending += [(first, middle), (middle, end)]
+    return found
 
 
 def _scalars(array: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -14,12 +14,15 @@ from typing import Any
 
 import duckdb
 
-__all__ = ["PLACE", "guard", "guard_divisors"]
+__all__ = ["EXPLODES", "GUARD", "PLACE", "RAISES", "constant", "guard", "guard_divisors"]
 
 PLACE = "lakecommit_place"
 """Column of ``record`` with the place of a record in its block."""
 GUARD = "lakecommit_divisor"
 """Macro around a divisor."""
+RAISES = "error"
+"""A function by which SQL refuses a record; it is volatile for DuckDB, and always does the same."""
+EXPLODES = "unnest"
 _DIVIDING = frozenset({"/", "//", "%", "mod", "divide", "fdiv", "fmod"})
 
 
@@ -69,26 +72,27 @@ def _is_a_number_but_zero(value: Any) -> bool:
         return False
 
 
-def _keep_type(constant: dict[str, Any]) -> None:
+def _keep_type(node: dict[str, Any]) -> None:
     """The engine writes the tree as text, and reads a ``double`` or a decimal without digits behind its point as
     something else there: a cast keeps it.
     """
-    value, kind = constant["value"], constant["value"]["type"]
+    value, kind = node["value"], node["value"]["type"]
     if kind["id"] == "DOUBLE":
-        child = _constant("VARCHAR", repr(value["value"]))
+        child = constant("VARCHAR", repr(value["value"]))
     elif kind["id"] == "DECIMAL" and not kind["type_info"]["scale"]:
-        child = dict(constant, alias="")
+        child = dict(node, alias="")
     else:
         return
     cast = {"class": "CAST", "type": "OPERATOR_CAST", "child": child, "cast_type": kind, "try_cast": False}
-    alias = constant["alias"]
-    constant.clear()
-    constant.update(cast, alias=alias)
+    alias = node["alias"]
+    node.clear()
+    node.update(cast, alias=alias)
 
 
-def _constant(kind: str, value: Any) -> dict[str, Any]:
+def constant(kind: str, value: Any) -> dict[str, Any]:
+    """The node of a value."""
     stated = {"type": {"id": kind, "type_info": None}, "is_null": False, "value": value}
     return {"class": "CONSTANT", "type": "VALUE_CONSTANT", "alias": "", "value": stated}
 
 
-_ZERO = _constant("INTEGER", 0)
+_ZERO = constant("INTEGER", 0)

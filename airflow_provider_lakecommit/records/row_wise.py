@@ -18,15 +18,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import duckdb
 
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.records.guarded import PLACE, guard
+from airflow_provider_lakecommit.records.guarded import EXPLODES, PLACE, RAISES, guard
+from airflow_provider_lakecommit.records.suspects import suspects
 
-__all__ = ["row_wise"]
+__all__ = ["RowWise", "row_wise"]
 
 RECORD = "record"
 """The one table that a query reads."""
@@ -68,15 +70,22 @@ _DRAWS = "reservoir_quantile"
 """An aggregate that draws some of many values by chance."""
 MOST_LEVELS = 150
 """How deep expressions may be within each other. Python's own limit, less what any caller may have used of it."""
-RAISES = "error"
-"""A function by which SQL refuses a record; it is volatile for DuckDB, and always does the same."""
-EXPLODES = "unnest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowWise:
+    """The queries of a transform: ``sql`` gives its rows, with the place of their record in front, ``suspects`` the
+    places of records in which it probably fails (:mod:`~airflow_provider_lakecommit.records.suspects`).
+    """
+
+    sql: str
+    suspects: str
 
 
 def row_wise(
     connection: duckdb.DuckDBPyConnection, sql: str, columns: Collection[str], functions: Collection[str] = ()
-) -> str:
-    """The query that is run for a transform.
+) -> RowWise:
+    """The queries that are run for a transform.
 
     :param columns: of ``record``
     :param functions: further ones that the connection has
@@ -94,8 +103,16 @@ def row_wise(
     found.check(node["where_clause"])
     guard([node["select_list"], node["where_clause"]], {"", RECORD, node["from_table"]["alias"].lower()})
     place = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [PLACE]}
-    node["select_list"] = [place, *node["select_list"]]
-    return str(connection.execute("select json_deserialize_sql(?::json)", [json.dumps(told)]).fetchall()[0][0])
+    rows = {**node, "select_list": [place, *node["select_list"]]}
+    made = _text(connection, told, rows)
+    suspects(node)
+    return RowWise(sql=made, suspects=_text(connection, told, node))
+
+
+def _text(connection: duckdb.DuckDBPyConnection, told: Mapping[str, Any], node: Mapping[str, Any]) -> str:
+    """A statement with another node."""
+    tree = {**told, "statements": [{**told["statements"][0], "node": node}]}
+    return str(connection.execute("select json_deserialize_sql(?::json)", [json.dumps(tree)]).fetchall()[0][0])
 
 
 def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:

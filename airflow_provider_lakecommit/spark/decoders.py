@@ -102,7 +102,7 @@ def given_columns(landing: Landing, table: str, schema: Schema) -> pa.Schema:
     if (sql := landing.transform_of(table)) is None:
         raise KeyError(table)
     with _engine_of_sql():
-        from airflow_provider_lakecommit.records.transform import given_by
+        from airflow_provider_lakecommit.records.engine import given_by
     with closing(_unwrapped(landing, _read_schema(landing, table, schema), None)) as records:
         return given_by(sql, records.schema, landing.functions)
 

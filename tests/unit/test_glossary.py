@@ -65,7 +65,7 @@ PLAIN = """
     refused incompatible paths names one route router fit wise transform subject unwrap bundle bundled hash wrong
     default function overflow rounds
     garbage rarely collected
-    array decimal entries failing guarded joined null parents release taken wrapped
+    array decimal entries failing suspects guarded joined null parents release taken wrapped
 """
 
 

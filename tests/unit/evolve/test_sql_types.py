@@ -15,8 +15,8 @@ from airflow_provider_lakecommit.evolve.schema import evolved_schema
 from airflow_provider_lakecommit.evolve.sql_types import wanted_of_sql
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
+from airflow_provider_lakecommit.records.engine import given_by
 from airflow_provider_lakecommit.records.fit import misfit
-from airflow_provider_lakecommit.records.transform import given_by
 
 NOTHING = Schema()
 COLUMNS = (

@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.formats.decoder import Decoded, NothingHeld
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
+from airflow_provider_lakecommit.records import transform
 from airflow_provider_lakecommit.records.row_wise import row_wise
 from airflow_provider_lakecommit.records.transform import TransformDecoder
 from airflow_provider_lakecommit.spark.decoders import block_decoder, check_schema
@@ -283,7 +284,7 @@ def test_many_functions_are_looked_up_at_once() -> None:
     with duckdb.connect() as connection:
         counted = Counted(connection)
         columns = ", ".join(f"{name}(id) + {n} as c{n}" for n, name in enumerate(["abs", "sign", "ceil"] * 50))
-        assert "c149" in row_wise(cast(Any, counted), f"select {columns} from record", ["id"])
+        assert "c149" in row_wise(cast(Any, counted), f"select {columns} from record", ["id"]).sql
     assert counted.asked == 1
 
 
@@ -638,6 +639,106 @@ def test_a_block_is_as_its_records_one_by_one(records: list[dict[str, Any]]) -> 
             expected += [(i, (r["id"], it["sku"], None if it["n"] is None else 10 // it["n"])) for it in items]
     assert list(zip(made.records or (), rows(made, "id", "text", "n"), strict=True)) == expected
     assert ([r.index for r in made.rejects], made.filtered) == (rejected, filtered)
+
+
+FALLIBLE = [
+    "name::int",
+    "10 // n",
+    "n + 2147483645",
+    "case when n = 2 then error('two') else n end",
+    "doubled(n)::int",
+    "try(10 // n)",
+    "tags['a']::int",
+    "case when name = 'x' then 0 else name::int + 1 end",
+    "coalesce(n, name::int)",
+    "unnest(items).n",
+    "10 // unnest(items).n",
+    "unnest(items).sku::int",
+    "error(name)::int",
+    "columns(['n']) // n",
+]
+CONDITIONS = ["true", "n > 1", "name::int > 0", "10 // n > 1", "regexp_matches(name, '^[0-9]+$')", "doubled(n) <> 4"]
+MADE: list[Mapping[str, Any]] = [
+    *TABLE,
+    {"name": "price", "type": "decimal(5, 1)"},
+    {"name": "pairs", "type": "list<struct<a: int, b: string>>"},
+    {"name": "code", "type": "fixed[2]"},
+    {"name": "m", "type": "map<string, int>"},
+]
+FALLIBLE_SQL = st.builds(
+    "select {}, ({})::bigint * 100000000 as n, ({})::varchar as text, n * {} as price, {} from record where {}".format,
+    st.sampled_from(["id", "nullif(id, 7) as id", "10 // id as id"]),
+    st.sampled_from(FALLIBLE[:-1]),
+    st.sampled_from(FALLIBLE),
+    st.sampled_from([1, 9999]),
+    st.sampled_from(
+        ["[{'a': n * 1000000000::bigint, 'b': name}] as pairs", "name::blob as code", "map([name], [n]) as m"]
+    ),
+    st.sampled_from(CONDITIONS),
+)
+FALLIBLE_RECORDS = st.fixed_dictionaries(
+    {
+        "id": st.sampled_from([0, 1, 2, 7, 8]),
+        "name": st.sampled_from(["5", "5", "77", "x", "é", None]),
+        "n": st.sampled_from([5, 5, 6, 0, 2, 13, 100, None]),
+        "items": st.sampled_from([None, [], [{"sku": "5", "n": 5}], [{"sku": "a", "n": 0}, {"sku": "1", "n": None}]]),
+        "tags": st.sampled_from([None, {}, {"a": 1}, {"a": 2**40}]),
+    }
+)
+
+
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
+@given(FALLIBLE_SQL, st.lists(FALLIBLE_RECORDS, max_size=25))
+def test_rows_reasons_and_places_are_those_of_each_record_alone(sql: str, records: list[dict[str, Any]]) -> None:
+    of = landing(sql, functions={"doubled": f"{__name__}.doubled"})
+    decoder = block_decoder(of, {"s.t": schema_of(MADE)})
+    block = decoder.decode(values(*records))
+    (made,) = block.tables.values()
+    expected: list[Any] = []
+    for i, value in enumerate(values(*records)):
+        alone = decoder.decode([value])
+        expected += [(i, row) for row in alone.tables["s.t"].table.to_pylist()]
+        expected += [(i, r.kind, r.column, r.reason) for r in alone.rejects]
+        expected += [(i, "filtered") for _ in alone.filtered]
+    decoder.close()
+    told: list[Any] = list(zip(made.records or (), made.table.to_pylist(), strict=True))
+    told += [(r.index, r.kind, r.column, r.reason) for r in block.rejects]
+    told += [(i, "filtered") for i in block.filtered]
+    assert sorted(told, key=lambda each: each[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "bad", "queries"),
+    [
+        ("select id, name::int as n", {"name": "x"}, 3 + 50),
+        ("select id, 10 // (n - 3) as n", {"n": 3}, 3 + 50),
+        ("select id, case when n = 3 then error(name) else name end as text where name <> 'y'", {"n": 3}, 3 + 50),
+        ("select id, 10 // (unnest(items).n - 3) as n", {"items": [{"sku": "a", "n": 3}]}, 3 + 50),
+        ('select * exclude (amount, "at", items, tags, name) replace (n + name::int as n)', {"name": "x"}, 3 + 50),
+        ("select id, columns(['n']) // (n - 3)", {"n": 3}, 3 + 50),
+        ("select id, n * 1000000000::bigint as n", {"n": 3}, 1),
+        ("select id, name as text where name::int > 0", {"name": "x"}, 3 + 50),
+    ],
+)
+def test_records_that_fail_cost_a_query_each_and_values_that_do_not_fit_none(
+    sql: str, bad: Mapping[str, Any], queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def counted(connection: Any, query: str, table: pa.Table) -> pa.Table:
+        asked.append(query)
+        return run(connection, query, table)
+
+    run = transform.run
+    good = {"name": "1", "n": 1, "items": [{"sku": "a", "n": 1}]}
+    selected, _, condition = sql.partition(" where ")
+    of = landing(f"{selected} from record where {condition or 'true'}")
+    decoder = block_decoder(of, {"s.t": schema_of(TABLE)})
+    monkeypatch.setattr(transform, "run", counted)
+    block = decoder.decode(values(*({"id": i, **good, **(bad if i % 40 == 0 else {})} for i in range(2000))))
+    decoder.close()
+    assert [r.index for r in block.rejects] == list(range(0, 2000, 40))
+    assert len(asked) == queries
 
 
 def test_a_column_that_the_key_fills_may_be_named_as_one_of_the_record() -> None:
