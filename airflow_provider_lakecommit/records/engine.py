@@ -48,16 +48,17 @@ def given_by(sql: str, record: pa.Schema, functions: Mapping[str, str]) -> pa.Sc
     :param record: the columns of ``record``
     :raises TableError: it is not of one record each, or cannot be run
     """
-    with engine(functions) as connection:
+    with engine(functions, []) as connection:
         ready = row_wise(connection, sql, record.names, functions).sql
         given = columns_of(connection, ready, record)
         texts = _types(connection, ready, record, len(given))
         return pa.schema([_told(connection, f, text) for f, text in zip(given, texts, strict=True)])
 
 
-def engine(functions: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
+def engine(functions: Mapping[str, str], stopped: list[BaseException]) -> duckdb.DuckDBPyConnection:
     """One that has nothing but these functions.
 
+    :param stopped: gets what came from outside while one of them was at work
     :raises TableError: one of them cannot be imported
     """
     connection = duckdb.connect(":memory:", config=_ALONE)
@@ -71,7 +72,7 @@ def engine(functions: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
         guard_divisors(connection)
         add_suspecting(connection)
         for name, place in functions.items():
-            add_function(connection, name, place)
+            add_function(connection, name, place, stopped)
         connection.execute("set lock_configuration = true")
     except BaseException:
         connection.close()

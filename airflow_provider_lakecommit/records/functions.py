@@ -7,7 +7,9 @@ another type than the annotated one is refused: the engine would make of it what
 
 Failure story: what cannot be imported, is no function, is not annotated or has the name of one that SQL has, is a
 :class:`~airflow_provider_lakecommit.exceptions.TableError` before a record is read. What a function raises is the
-record's: the engine gives it on as an error of the block.
+record's: the engine gives it on as an error of the block. What is no ``Exception``, as ``KeyboardInterrupt``, or what a
+time limit raises, came from outside while a record was at work: it is kept for who asked the engine, which would make a
+record's error of it, and null within ``try(…)``. ``SystemExit`` is the record's: parsers of arguments raise it.
 """
 
 from __future__ import annotations
@@ -32,10 +34,11 @@ _ANSWERS: Mapping[Any, type] = {int: Integral, float: Real, str: str, bool: bool
 _TYPES = "bool, int, float, str, bytes, and lists and dicts of them,"
 
 
-def add_function(connection: duckdb.DuckDBPyConnection, name: str, place: str) -> None:
+def add_function(connection: duckdb.DuckDBPyConnection, name: str, place: str, stopped: list[BaseException]) -> None:
     """Have SQL know a function.
 
     :param place: as ``module.function``
+    :param stopped: gets what came from outside while the function was at work
     :raises TableError: it cannot be imported, its types are not annotated, or SQL has one of that name
     """
     module, _, function = place.rpartition(".")
@@ -49,7 +52,7 @@ def add_function(connection: duckdb.DuckDBPyConnection, name: str, place: str) -
     if known[0][0]:
         raise TableError(f"functions: SQL has a function {name} already, take another name")
     try:
-        connection.create_function(name, _answering(found), null_handling=FunctionNullHandling.SPECIAL)
+        connection.create_function(name, _answering(found, stopped), null_handling=FunctionNullHandling.SPECIAL)
     except (duckdb.Error, TypeError, NameError) as e:
         raise TableError(
             f"functions: {name} ({place}) cannot be used: {str(e).splitlines()[0]} (annotate arguments and answer: "
@@ -57,15 +60,21 @@ def add_function(connection: duckdb.DuckDBPyConnection, name: str, place: str) -
         ) from e
 
 
-def _answering(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its answers looked at, and not asked of nulls."""
+def _answering(function: Callable[..., Any], stopped: list[BaseException]) -> Callable[..., Any]:
+    """The function with its answers looked at, and not asked of nulls, nor after it was stopped."""
     stated = get_type_hints(function).get("return")
 
     @wraps(function)
     def asked(*args: Any) -> Any:
-        if None in args:
+        if None in args or stopped:
             return None
-        answer = function(*args)
+        try:
+            answer = function(*args)
+        except (Exception, SystemExit):
+            raise
+        except BaseException as e:
+            stopped.append(e)
+            raise
         if answer is not None and not _is(answer, stated):
             raise TypeError(f"it gave {_shown(answer)}, and is annotated with {stated}")
         return answer

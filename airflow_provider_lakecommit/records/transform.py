@@ -62,7 +62,9 @@ class TransformDecoder:
         self._records = records
         self._target = pa.schema([f for f in arrow_schema(schema) if f.name not in skip])
         self._functions = functions
-        self._connection = engine(functions)
+        # What came from outside while one of them was at work.
+        self._stopped: list[BaseException] = []
+        self._connection = engine(functions, self._stopped)
         try:
             queries = row_wise(self._connection, sql, records.schema.names, functions)
             self._sql, self._suspects = queries.sql, queries.suspects
@@ -155,12 +157,19 @@ class TransformDecoder:
     def _asked(self, sql: str, rows: pa.Table) -> pa.Table:
         """:raises Refusal: the SQL fails for one of the records, or for so many at once"""
         try:
+            return self._answered(sql, rows)
+        finally:
+            if self._stopped:
+                raise self._stopped.pop()
+
+    def _answered(self, sql: str, rows: pa.Table) -> pa.Table:
+        try:
             return run(self._connection, sql, rows)
         except duckdb.InterruptException:
             raise
         except _BROKEN as e:
             self._connection.close()
-            self._connection = engine(self._functions)
+            self._connection = engine(self._functions, self._stopped)
             raise Refusal(FAILED, None, said(e)) from e
         except _OF_MEANS as e:
             if rows.num_rows > 1:

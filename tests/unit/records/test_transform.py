@@ -358,6 +358,39 @@ def doubled(n: int) -> int:
     return 2 * n
 
 
+class TimeIsUp(BaseException):
+    """What a time limit raises, wherever a program is."""
+
+
+def stopped_once(n: int) -> int:
+    """For SQL; is interrupted at 13, the first time."""
+    if n == 13 and not STOPS:
+        STOPS.append(n)
+        raise TimeIsUp
+    if n == 14:
+        raise SystemExit(2)
+    return n
+
+
+STOPS: list[int] = []
+
+
+@pytest.mark.parametrize("sql", ["stopped_once(n)", "try(stopped_once(n))"])
+def test_what_stops_a_function_from_outside_is_no_fault_of_its_record(sql: str) -> None:
+    STOPS.clear()
+    of = landing(
+        f"select id, cast({sql} as int) as n from record", functions={"stopped_once": f"{__name__}.stopped_once"}
+    )
+    decoder = block_decoder(of, {"s.t": schema_of(TABLE)})
+    given = values({"id": 1, "n": 4}, {"id": 2, "n": 13}, {"id": 3, "n": 14})
+    with pytest.raises(TimeIsUp):
+        decoder.decode(given)
+    block = decoder.decode(given)
+    decoder.close()
+    assert block.tables["s.t"].table.column("n").to_pylist()[:2] == [4, 13]
+    assert [r.index for r in block.rejects] == ([2] if sql.startswith("stopped") else [])
+
+
 def test_functions_by_import_path_take_part_and_refuse_records_by_raising() -> None:
     made = transformed(
         "select id, cast(doubled(n) as int) as n from record",
