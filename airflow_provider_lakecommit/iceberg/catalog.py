@@ -134,7 +134,8 @@ class Tables:
         table = self.find(identifier)
         if table is None:
             raise TableError(
-                f"there is no table {identifier} in {self.called}: create it, or state `create` in the landing"
+                f"there is no table {identifier} in {self.called}: create it, or let a run of the landing do so: it "
+                "makes the tables that it states `create` for, and its dead-letter table"
             )
         return table
 
