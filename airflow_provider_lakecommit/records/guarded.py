@@ -14,7 +14,7 @@ from typing import Any
 
 import duckdb
 
-__all__ = ["EXPLODES", "GUARD", "PLACE", "RAISES", "constant", "guard", "guard_divisors"]
+__all__ = ["GUARD", "PLACE", "RAISES", "constant", "guard", "guard_divisors"]
 
 PLACE = "lakecommit_place"
 """Column of ``record`` with the place of a record in its block."""
@@ -22,7 +22,6 @@ GUARD = "lakecommit_divisor"
 """Macro around a divisor."""
 RAISES = "error"
 """A function by which SQL refuses a record; it is volatile for DuckDB, and always does the same."""
-EXPLODES = "unnest"
 _DIVIDING = frozenset({"/", "//", "%", "mod", "divide", "fdiv", "fmod"})
 
 

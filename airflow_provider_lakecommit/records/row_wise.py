@@ -25,7 +25,7 @@ from typing import Any
 import duckdb
 
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.records.guarded import EXPLODES, PLACE, RAISES, guard
+from airflow_provider_lakecommit.records.guarded import PLACE, RAISES, guard
 from airflow_provider_lakecommit.records.suspects import suspects
 
 __all__ = ["RowWise", "row_wise"]
@@ -68,6 +68,7 @@ _OF_A_LIST = frozenset({"aggregate", "array_aggr", "array_aggregate", "list_aggr
 """Functions that take the name of an aggregate for their list."""
 _DRAWS = "reservoir_quantile"
 """An aggregate that draws some of many values by chance."""
+EXPLODES = "unnest"
 MOST_LEVELS = 150
 """How deep expressions may be within each other. Python's own limit, less what any caller may have used of it."""
 

@@ -3,11 +3,11 @@
 
 Contract: :func:`suspects` makes of the guarded tree of a transform a query for the places of the records in which the
 SQL probably fails: what it selects of a record is made within ``try(…)``, where the SQL's own condition holds. It may
-name too many or too few, and may be one that cannot be run, as where ``unnest`` has options: who asks it tries each of
-them alone, and then the rest.
+name too many or too few, and is one that cannot be run where there is ``unnest``: who asks it tries each of them alone,
+and then the rest.
 
-``try`` takes no function that is volatile for the engine, as ``error`` is: a cast that fails stands for it. ``unnest``
-is an element of its list there, for each place of the longest one.
+``try`` takes no function that is volatile for the engine, as ``error`` is: a cast that fails stands for it. Nor does it
+take ``unnest``, and a function of lists in its place would make each list anew for each of its elements.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ from typing import Any
 
 import duckdb
 
-from airflow_provider_lakecommit.records.guarded import EXPLODES, GUARD, PLACE, RAISES, constant
+from airflow_provider_lakecommit.records.guarded import GUARD, PLACE, RAISES, constant
 
 __all__ = ["add_suspecting", "suspects"]
 
 Node = dict[str, Any]
 _FAILS, _DIVISOR, _FAILED = "lakecommit_fails", "lakecommit_tried_divisor", "lakecommit_failed"
 """Macros: what fails in every record; what fails for a divisor of zero; and whether something fails."""
-_NTH = "lakecommit_nth"
-"""A place in exploded lists."""
 
 
 def add_suspecting(connection: duckdb.DuckDBPyConnection) -> None:
@@ -38,35 +36,27 @@ def add_suspecting(connection: duckdb.DuckDBPyConnection) -> None:
 
 def suspects(node: Node) -> None:
     """Make the node of a transform, guarded and without the place, one that gives the places of suspects."""
-    lists = _tried([node["select_list"], node["where_clause"]])
+    _try([node["select_list"], node["where_clause"]])
     row = _call("row", _name(PLACE), *(part for each in node["select_list"] for part in _fallible(each)))
-    if lists:
-        longest = _call("greatest", *(_call("len", each) for each in lists))
-        each = {"class": "LAMBDA", "type": "LAMBDA", "alias": "", "lhs": _name(_NTH), "expr": row}
-        row = _call("list_transform", _call("generate_series", constant("INTEGER", 1), longest), each)
     wanted = node["where_clause"] or constant("BOOLEAN", True)
     node["select_list"] = [_name(PLACE)]
     node["where_clause"] = _call(_FAILED, wanted, row)
 
 
-def _tried(tree: Any) -> list[Node]:
-    """Put what may stand within ``try`` for what may not, and give the lists that are exploded."""
-    lists, pending = list[Node](), [tree]
+def _try(tree: Any) -> None:
+    """Put what may stand within ``try`` for what may not."""
+    pending = [tree]
     while pending:
         node = pending.pop()
         if isinstance(node, list):
             pending += node
         elif isinstance(node, dict):
             pending += node.values()
-            name, given = str(node.get("function_name")).lower(), node.get("children", [])
+            name = str(node.get("function_name")).lower()
             if name == RAISES:
                 node.update(_call(_FAILS, _name(PLACE)))
             elif name == GUARD:
-                node.update(_call(_DIVISOR, *given, _name(PLACE)))
-            elif name == EXPLODES and len(given) == 1:
-                lists += given
-                node.update(_call("list_extract", *given, _name(_NTH)))
-    return lists
+                node.update(_call(_DIVISOR, *node["children"], _name(PLACE)))
 
 
 def _fallible(expression: Node) -> Iterator[Node]:

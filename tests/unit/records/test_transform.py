@@ -746,7 +746,6 @@ def test_rows_reasons_and_places_are_those_of_each_record_alone(sql: str, record
         ("select id, name::int as n", {"name": "x"}, 3 + 50),
         ("select id, 10 // (n - 3) as n", {"n": 3}, 3 + 50),
         ("select id, case when n = 3 then error(name) else name end as text where name <> 'y'", {"n": 3}, 3 + 50),
-        ("select id, 10 // (unnest(items).n - 3) as n", {"items": [{"sku": "a", "n": 3}]}, 3 + 50),
         ('select * exclude (amount, "at", items, tags, name) replace (n + name::int as n)', {"name": "x"}, 3 + 50),
         ("select id, columns(['n']) // (n - 3)", {"n": 3}, 3 + 50),
         ("select id, n * 1000000000::bigint as n", {"n": 3}, 1),
