@@ -31,8 +31,11 @@ __all__ = ["DamagedBatch", "PartitionTail"]
 
 # Markers are stepped over inside the client without a word to us, so the position is looked at this often.
 POLL_SECONDS = 0.003
-STAYS_SECONDS = 0.5
-"""After which a client that met damage and gives nothing is moved on by one offset."""
+STAYS_SECONDS = 1.0
+"""After which a client that met damage and gives nothing is moved on by one offset, if the brokers answer at once: else
+it is they who are slow, and what comes next may be whole.
+"""
+AT_ONCE_SECONDS = 0.1
 ASK_SECONDS = 5.0
 """For which brokers that give nothing are asked whether they are there."""
 
@@ -96,7 +99,7 @@ class PartitionTail:
         if start != self._next:
             self._move(start)
         self._trouble.forget()
-        heard = time.monotonic()
+        heard = stays = time.monotonic()
         while self._next < end:
             before = self._next
             taken = self._take(end)
@@ -110,10 +113,9 @@ class PartitionTail:
                     self._damaged = None
                 yield taken
             if self._next > before:
-                heard = time.monotonic()
-            elif self._is_damaged and time.monotonic() - heard > STAYS_SECONDS:
-                self._step()
-                heard = time.monotonic()
+                heard = stays = time.monotonic()
+            elif self._is_damaged and time.monotonic() - stays > STAYS_SECONDS:
+                heard, stays = self._stepped(heard), time.monotonic()
             elif time.monotonic() - heard > self._timeout:
                 raise self._nothing_comes(end)
 
@@ -166,6 +168,18 @@ class PartitionTail:
     @property
     def _is_damaged(self) -> bool:
         return self._damaged is not None and self._damaged[1] > 1
+
+    def _stepped(self, heard: float) -> float:
+        """When brokers were last heard of: now, if they answer at once, and it is the damage that gives nothing."""
+        began, where = time.monotonic(), TopicPartition(self._topic, self._partition)
+        try:
+            self._consumer.get_watermark_offsets(where, ASK_SECONDS, cached=False)
+        except KafkaException:
+            return heard
+        if time.monotonic() - began >= AT_ONCE_SECONDS:
+            return heard
+        self._step()
+        return time.monotonic()
 
     def _step(self) -> None:
         """Try the next offset behind the damage."""
