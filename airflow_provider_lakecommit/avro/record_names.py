@@ -8,28 +8,20 @@ or names one that another schema defines, is told by that name alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
 
-from airflow_provider_lakecommit.formats.decoder import Reject
-from airflow_provider_lakecommit.formats.framed_values import FramedPart
-from airflow_provider_lakecommit.formats.schema_names import SchemaNames
+from airflow_provider_lakecommit.formats.schema_names import OneSchemaNames
 from airflow_provider_lakecommit.registry.schemas import AVRO, RegisteredSchema
 
 __all__ = ["RecordNames", "record_name"]
 
 
-class RecordNames(SchemaNames[str | None]):
+class RecordNames(OneSchemaNames):
     """Of Avro."""
 
     kind = AVRO
 
     def _made(self, schema: RegisteredSchema) -> str | None:
         return record_name(schema.text)
-
-    def _named(
-        self, values: Sequence[bytes], part: FramedPart[str | None], rejects: list[Reject]
-    ) -> Iterator[tuple[str | None, Sequence[int]]]:
-        yield part.made, part.places
 
 
 def record_name(text: str) -> str | None:

@@ -50,7 +50,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_lakecommit.evolve.changes import OF_SCHEMAS, LeftOut
+from airflow_provider_lakecommit.evolve.changes import MAX_DIGITS, OF_SCHEMAS, LeftOut
 from airflow_provider_lakecommit.evolve.wanted import Wanted
 
 __all__ = ["wanted_of_sql"]
@@ -133,7 +133,7 @@ class _Look:
 
 def _scalar(given: pa.DataType) -> PrimitiveType | None:
     if isinstance(given, pa.OpaqueType):
-        return DecimalType(38, 0) if given.type_name in ("hugeint", "uhugeint") else None
+        return DecimalType(MAX_DIGITS, 0) if given.type_name in ("hugeint", "uhugeint") else None
     if kinds.is_decimal128(given):
         return DecimalType(given.precision, given.scale)
     if kinds.is_timestamp(given):
@@ -152,6 +152,6 @@ def _wider(kind: IcebergType, given: pa.DataType) -> IcebergType:
         case DecimalType(), DecimalType():
             whole = max(kind.precision - kind.scale, found.precision - found.scale)
             # Digits behind the point that the column lacks are judged by their values.
-            return DecimalType(min(whole + kind.scale, 38), kind.scale)
+            return DecimalType(min(whole + kind.scale, MAX_DIGITS), kind.scale)
         case _:
             return kind

@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Nothin
 from airflow_provider_lakecommit.formats.framed_values import FramedPart, FramedReader
 from airflow_provider_lakecommit.registry.schemas import JSON, RegisteredSchema, SchemaSource
 
-__all__ = ["COLUMN", "JsonSchemaNames", "SchemaNames", "schema_names_for"]
+__all__ = ["COLUMN", "JsonSchemaNames", "OneSchemaNames", "SchemaNames", "schema_names_for"]
 
 COLUMN = "schema"
 _TABLE = pa.schema([pa.field(COLUMN, pa.string())])
@@ -74,7 +74,16 @@ class SchemaNames(NothingHeld, ABC, Generic[T]):
         """
 
 
-class JsonSchemaNames(SchemaNames[str | None]):
+class OneSchemaNames(SchemaNames[str | None]):
+    """Of formats whose schemas have one name each."""
+
+    def _named(
+        self, values: Sequence[bytes], part: FramedPart[str | None], rejects: list[Reject]
+    ) -> Iterator[tuple[str | None, Sequence[int]]]:
+        yield part.made, part.places
+
+
+class JsonSchemaNames(OneSchemaNames):
     """Of JSON Schema."""
 
     kind = JSON
@@ -86,11 +95,6 @@ class JsonSchemaNames(SchemaNames[str | None]):
             return None
         title = found.get("title") if isinstance(found, dict) else None
         return title if isinstance(title, str) else None
-
-    def _named(
-        self, values: Sequence[bytes], part: FramedPart[str | None], rejects: list[Reject]
-    ) -> Iterator[tuple[str | None, Sequence[int]]]:
-        yield part.made, part.places
 
 
 def schema_names_for(format: str, registry: SchemaSource | None) -> Decoder:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from uuid import UUID
 
+import certifi
 import pytest
 
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
@@ -173,7 +174,6 @@ def test_files_of_certificates_are_named_with_the_machine(tmp_path: Path) -> Non
 
 
 def test_files_of_certificates_are_read_anew_after_a_failure(tmp_path: Path) -> None:
-    certifi = pytest.importorskip("certifi")
     ca = tmp_path / "ca.pem"
     ca.write_bytes(Path(certifi.where()).read_bytes())
     registry = SchemaRegistry({"url": DEAD, "ssl.ca.location": str(ca), **QUICK})
