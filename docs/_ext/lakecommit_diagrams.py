@@ -23,10 +23,10 @@ from lakecommit_tables import TableDirective, code, table
 from sphinx.util.docutils import SphinxDirective
 
 LANES = {
-    "cycle.open": "plan",
+    "cycle.plan.open": "plan",
     "spark.report": "Spark tasks",
-    "cycle.close": "commit",
-    "cycle.publish": "commit",
+    "cycle.commit.close": "commit",
+    "cycle.commit.publish": "commit",
 }
 LOG, TABLE = "control topic", "table"
 FAILED = "failed"

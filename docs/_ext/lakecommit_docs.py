@@ -85,7 +85,7 @@ def described(env: BuildEnvironment) -> set[str]:
 def check_errors(app: Sphinx, env: BuildEnvironment) -> None:
     """Warn of an error class without a remedy."""
     for name in sorted(error_classes().keys() - described(env)):
-        logger.warning("docs/errors.rst says nothing of %s", name)
+        logger.warning("docs/reference/errors.rst has no entry for %s", name)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

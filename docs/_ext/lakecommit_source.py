@@ -164,36 +164,36 @@ class Message:
 
 
 def messages() -> list[Message]:
-    """The protocol, from the match table of ``wire.records`` and the calls of ``Sender``."""
+    """The protocol, from the match table of ``control.records`` and the calls of ``Sender``."""
     kinds = _kinds()
     out = []
     for method, kind in _kinds_of_methods().items():
         if kind not in kinds:
-            raise MissingError(f"Sender.{method} sends the kind {kind!r}, which wire.records does not read")
+            raise MissingError(f"Sender.{method} sends the kind {kind!r}, which control.records does not read")
         event, entry = kinds[kind]
         out.append(Message(event=event, kind=kind, entry=entry, method=method, senders=tuple(_callers(method))))
     if unsent := kinds.keys() - {m.kind for m in out}:
-        raise MissingError(f"wire.records reads the kinds {sorted(unsent)}, which Sender does not send")
+        raise MissingError(f"control.records reads the kinds {sorted(unsent)}, which Sender does not send")
     return out
 
 
 def _kinds() -> dict[str, tuple[str, str]]:
     """Header kind to event and entry class, from ``match (event, kind)``."""
     found: dict[str, tuple[str, str]] = {}
-    for case in (n for n in ast.walk(tree_of("wire.records")) if isinstance(n, ast.match_case)):
+    for case in (n for n in ast.walk(tree_of("control.records")) if isinstance(n, ast.match_case)):
         if isinstance(case.pattern, ast.MatchSequence):
             event, kind = (ast.unparse(p) for p in case.pattern.patterns)
             entry = next(n.value.func for n in case.body if isinstance(n, ast.Return) and isinstance(n.value, ast.Call))
             found[ast.literal_eval(kind)] = (event.rpartition(".")[2], ast.unparse(entry))
     if not found:
-        raise MissingError("the match table of wire.records is gone")
+        raise MissingError("the match table of control.records is gone")
     return found
 
 
 def _kinds_of_methods() -> dict[str, str]:
     """Method of ``Sender`` to the kind that it writes into the header."""
     out = {}
-    for name, method in methods_of(class_of("wire.records", "Sender")).items():
+    for name, method in methods_of(class_of("control.records", "Sender")).items():
         for node in ast.walk(method):
             if isinstance(node, ast.Dict):
                 pairs = {ast.unparse(k): v for k, v in zip(node.keys, node.values, strict=True) if k is not None}
@@ -202,9 +202,13 @@ def _kinds_of_methods() -> dict[str, str]:
     return out
 
 
+SENDING = ("cycle/plan", "cycle/commit", "cycle/session", "operations/maintenance", "operations/reset/unblock", "spark")
+"""Rooms and modules that may write to the control topic."""
+
+
 def _callers(method: str) -> Iterator[str]:
     """Modules that call a method of ``Sender``."""
-    for module in (m for room in ("cycle", "maintenance", "repair", "session", "spark") for m in modules_of(room)):
+    for module in (m for room in SENDING for m in modules_of(room)):
         calls = (n.func for n in ast.walk(tree_of(module)) if isinstance(n, ast.Call))
         if any(isinstance(f, ast.Attribute) and f.attr == method and not _is_self(f.value) for f in calls):
             yield module

@@ -23,12 +23,12 @@ from sphinx.util.docutils import SphinxDirective
 PARAMETER = re.compile(r":param (\w+): (.*?)(?=\n:|\Z)", re.DOTALL)
 ROLE = re.compile(r":[a-z]+:`([^`]+)`")
 SENT_BY = {
-    "cycle.open": "plan",
-    "cycle.close": "commit",
-    "cycle.publish": "commit",
-    "maintenance.lane_files": "``lakecommit sweep``",
-    "repair.unblock": "``lakecommit reset blocked``",
-    "session.early_end": "who is told to stop, or wants a window published now",
+    "cycle.plan.open": "plan",
+    "cycle.commit.close": "commit",
+    "cycle.commit.publish": "commit",
+    "operations.maintenance.lane_files": "``lakecommit maintain sweep``",
+    "operations.reset.unblock": "``lakecommit reset blocked``",
+    "cycle.session.early_end": "who is told to stop, or wants a window published now",
     "spark.report": "the Spark task of the slice",
 }
 """Who runs the modules that send messages."""
@@ -194,17 +194,27 @@ class SchemaDirective(TableDirective):
 
 
 class LandingDirective(TableDirective):
-    """The fields of a landing: type, default and meaning."""
+    """The options of a landing, those of each section below it: type, default and meaning."""
 
     def rst(self) -> Iterable[str]:
-        landing = load("landing:Landing")
-        said = {name: " ".join(text.split()) for name, text in PARAMETER.findall(inspect.getdoc(landing) or "")}
-        fields = dataclasses.fields(landing)
-        if different := {f.name for f in fields} ^ said.keys():
-            raise MissingError(f"fields and docstring of Landing differ in {sorted(different)}")
-        for f in fields:
-            yield from (f"{code(f.name)}", f"    {prose(said[f.name])}", "")
-            yield from (f"    {code(f.type)}, {_default(f)}.", "")
+        sections = load("landing.sections:SECTIONS")
+        for f, text in _fields(load("landing:Landing")):
+            yield from (f"{code(f.name)}", f"    {prose(text)}", "")
+            if f.name in sections:
+                for key, said in _fields(sections[f.name]):
+                    yield from (f"    {code(f'{f.name}.{key.name}')}", f"        {prose(said)}", "")
+                    yield from (f"        {code(key.type)}, {_default(key)}.", "")
+            else:
+                yield from (f"    {code(f.type)}, {_default(f)}.", "")
+
+
+def _fields(declared: type) -> Iterable[tuple[dataclasses.Field[Any], str]]:
+    """The fields of a dataclass, each with its text in the docstring."""
+    said = {name: " ".join(text.split()) for name, text in PARAMETER.findall(inspect.getdoc(declared) or "")}
+    fields = dataclasses.fields(declared)
+    if different := {f.name for f in fields} ^ said.keys():
+        raise MissingError(f"fields and docstring of {declared.__name__} differ in {sorted(different)}")
+    return [(f, said[f.name]) for f in fields]
 
 
 def _default(f: dataclasses.Field[Any]) -> str:
