@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["Declared", "asset_of", "hourly_asset_of", "table_assets_of"]
 
 
+class Connected(Protocol):
+    """The connections of a landing that its asset is named by."""
+
+    @property
+    def iceberg(self) -> str: ...
+
+
 class Declared(Protocol):
     """What of a landing names its asset."""
 
@@ -30,7 +37,7 @@ class Declared(Protocol):
     @property
     def branch(self) -> str: ...
     @property
-    def iceberg_conn_id(self) -> str: ...
+    def connections(self) -> Connected: ...
 
 
 def asset_of(landing: Declared) -> Asset:
@@ -65,7 +72,7 @@ def table_assets_of(landing: Declared) -> dict[str, Asset]:
 
 
 def _place(landing: Declared) -> str:
-    return "/".join(quote(part, safe="") for part in (landing.iceberg_conn_id, landing.table, landing.name))
+    return "/".join(quote(part, safe="") for part in (landing.connections.iceberg, landing.table, landing.name))
 
 
 def _asset(landing: Declared, which: str) -> Asset:

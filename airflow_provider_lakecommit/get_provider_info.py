@@ -34,17 +34,12 @@ _INFO: dict[str, Any] = {
                 "airflow_provider_lakecommit.operators.outcome",
                 "airflow_provider_lakecommit.operators.land",
                 "airflow_provider_lakecommit.operators.backfill",
-                "airflow_provider_lakecommit.operators.suspend",
-                "airflow_provider_lakecommit.operators.kafka_connect",
-                "airflow_provider_lakecommit.operators.rescue",
-                "airflow_provider_lakecommit.operators.reset",
-                "airflow_provider_lakecommit.operators.publish_now",
+                "airflow_provider_lakecommit.operators.replay",
+                "airflow_provider_lakecommit.operators.pause",
+                "airflow_provider_lakecommit.operators.landing_operation",
                 "airflow_provider_lakecommit.operators.maintenance",
-                "airflow_provider_lakecommit.operators.dead_letters",
                 "airflow_provider_lakecommit.operators.verify",
-                "airflow_provider_lakecommit.operators.set_plan",
-                "airflow_provider_lakecommit.operators.set_write",
-                "airflow_provider_lakecommit.operators.set_commit",
+                "airflow_provider_lakecommit.operators.kafka_connect",
             ],
         },
     ],
@@ -69,6 +64,7 @@ _INFO: dict[str, Any] = {
             "integration-name": "Lakecommit",
             "python-modules": [
                 "airflow_provider_lakecommit.triggers.stalled_commits",
+                "airflow_provider_lakecommit.triggers.ended_by_worker",
                 "airflow_provider_lakecommit.triggers.commit_state",
                 "airflow_provider_lakecommit.triggers.backlog",
             ],
@@ -118,37 +114,14 @@ _INFO: dict[str, Any] = {
                 "page_actions": {
                     "description": (
                         "Has the page Lake commits offer what can be done about a landing: to pause and unpause its "
-                        "DAGs, and to run DAGs that have a PublishNowOperator, a ResetBlockedOperator or a "
-                        "VerifyOperator for it. Airflow's own API does it, with the rights of the user, and logs who "
-                        "it was."
+                        "DAGs, and to run DAGs that have a VerifyOperator for it, or a LandingOperationOperator that "
+                        "publishes now or retries blocked ranges. Airflow's own API does it, with the rights of the "
+                        "user, and logs who it was."
                     ),
                     "version_added": "0.1.0",
                     "type": "boolean",
                     "example": None,
                     "default": "False",
-                },
-                "page_history": {
-                    "description": (
-                        "Folder in which API servers keep what the page Lake commits has read, so that a restart goes "
-                        "on from there; of this user alone, relative to Airflow's home. `none` keeps nothing: topics "
-                        "are then read from their beginning after each restart. By default `lakecommit-page`."
-                    ),
-                    "version_added": "0.1.0",
-                    "type": "string",
-                    "example": "/var/lib/airflow/lakecommit-page",
-                    "default": "",
-                },
-                "page_tables": {
-                    "description": (
-                        "What API servers read of the tables of landings, now and then and in a process of its own, "
-                        "for the page Lake commits, by the `iceberg` connections that DAGs declare: `files`: how many "
-                        "files there are, and how many of them are small; `samples`: also the newest dead letters with "
-                        "their keys and values, for those who may read the task logs of the landing's DAG; `none`."
-                    ),
-                    "version_added": "0.1.0",
-                    "type": "string",
-                    "example": "samples",
-                    "default": "files",
                 },
                 "location_providers": {
                     "description": (

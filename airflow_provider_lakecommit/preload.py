@@ -22,12 +22,12 @@ MODULES = (
     "pyiceberg.catalog.rest",
     "pyiceberg.catalog.sql",
     "pyiceberg.io.fsspec",
-    "airflow_provider_lakecommit.cycle.close",
-    "airflow_provider_lakecommit.cycle.loop",
-    "airflow_provider_lakecommit.cycle.open",
-    "airflow_provider_lakecommit.cycle.write",
-    "airflow_provider_lakecommit.engines.connect",
-    "airflow_provider_lakecommit.engines.connect_task",
+    "airflow_provider_lakecommit.cycle.commit.close",
+    "airflow_provider_lakecommit.cycle.run.loop",
+    "airflow_provider_lakecommit.cycle.plan.open",
+    "airflow_provider_lakecommit.cycle.write.write",
+    "airflow_provider_lakecommit.spark.launch.connect",
+    "airflow_provider_lakecommit.spark.launch.connect_task",
 )
 """What the tasks of a landing import, and all that those import."""
 

@@ -76,7 +76,8 @@ _BASIC = re.compile(r"\s*basic\s+([\w+/=-]+)\s*", re.IGNORECASE)
 _PASSWORDS = tuple(map(re.compile, (r"//[^/@:\s]*:([^@\s]+)@", r"//[^/@:\s]*:([^/?#\s]+)@", r"//[^/@:\s]*:(\S+)@")))
 """Of addresses; the three differ where a password holds characters that should have been encoded."""
 _OF_HOSTS = re.compile(r"(?:(?<=//)|(?<=,)|^)[^/@:,\s]*:(?!//)([^@,\s]+)@")
-_OF_ORACLE = re.compile(r"(jdbc:oracle:\w+:[^/@\s]*/)([^@\s]+)@", re.IGNORECASE)
+_OF_ORACLE = re.compile(r"(jdbc:oracle:\w{1,20}:[^/@\s]{0,128}/)([^@\s]{1,1024})@", re.IGNORECASE)
+"""As long as Oracle lets names and passwords be. Without bounds, each address of a long text is read to its end."""
 _SOLE_USER = re.compile(r"https?://([^/@:\s]+)@")
 _USER_INFO = re.compile(
     r"(?<=://)[^/@:\s]*:[^/\s]*@|(?<=http://)[^/@\s]*@|(?<=https://)[^/@\s]*@"

@@ -2,10 +2,10 @@
 """`python -m bench.beside`: a day is landed anew beside a live stream that is followed.
 
 Contract: a past is landed first. Then `lakecommit land --follow` lands a steady producer's records, and after a while
-`lakecommit replay` lands all of the past again, beside it and in a process of its own. Told is how old the newest
-record of the table was before the replay and during it, and the ratio of the two; the goal is the ratio that is kept.
-At the end every record must be in the table exactly once, else the exit code is 1. Ages count on a quiet machine only:
-the load stands beside them.
+`lakecommit backfill --replace` lands all of the past again, beside it and in a process of its own. Told is how old the
+newest record of the table was before the replay and during it, and the ratio of the two; the goal is the ratio that is
+kept. At the end every record must be in the table exactly once, else the exit code is 1. Ages count on a quiet machine
+only: the load stands beside them.
 """
 
 from __future__ import annotations
@@ -114,7 +114,17 @@ def _replay(spec: Path, past: int, options: argparse.Namespace) -> list[str]:
     each = [(past - n + options.partitions - 1) // options.partitions for n in range(options.partitions)]
     ranges = [word for n, end in enumerate(each) for word in ("--range", f"{TOPIC}:{n}=0-{end}")]
     yields = ["--yield-to-live", options.yield_to_live] if options.yield_to_live else []
-    return [*COMMAND, "replay", str(spec), *ranges, "--yes", "--max-records", str(options.max_records), *yields]
+    return [
+        *COMMAND,
+        "backfill",
+        str(spec),
+        "--replace",
+        *ranges,
+        "--yes",
+        "--max-records",
+        str(options.max_records),
+        *yields,
+    ]
 
 
 def _tell(ages: Sequence[tuple[float, float]], began: float, ended: float, past: int) -> None:

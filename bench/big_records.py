@@ -103,7 +103,7 @@ class Shape:
 SHAPES = {
     "text": Shape(make=_long_text),
     "deep": Shape(make=_deep, type=_deep_type()),
-    "binary": Shape(make=_binary, type="binary", landing={"encodings": {"body": "base64"}}),
+    "binary": Shape(make=_binary, type="binary", landing={"decoding": {"encodings": {"body": "base64"}}}),
     "mixed": Shape(make=_mixed, share=1 / BIG_EVERY),
     "10MB": Shape(make=_long_text, size=10 * MB),
 }
@@ -156,7 +156,7 @@ def _land(folder: Path, broker: Broker, name: str, shape: Shape, records: int, *
         # What this program holds itself is taken off: it is no part of a landing.
         own = psutil.Process().memory_info().rss / MB
         done = subprocess.run(
-            [sys.executable, "-m", "airflow_provider_lakecommit.cli.main", "land", str(path)],
+            [sys.executable, "-m", "airflow_provider_lakecommit.cli.main", "land", str(path), "--json"],
             stdout=subprocess.PIPE,
             stderr=None if verbose else subprocess.PIPE,
             text=True,

@@ -17,7 +17,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 from pyiceberg.catalog import load_catalog
@@ -97,7 +96,7 @@ def _turn(place: Place, cluster: StandaloneCluster, workers: int) -> Cost | None
     }
     log: Callable[[str], None] = _whisper if place.options.verbose else _silence
     with Product(place.kafka, place.settings, log, {"master": cluster.url, "conf": conf}) as product:
-        product.run_landing(replace(place.landing(FIRST), slice_records=WARM_UP // WARM_UP_PARTITIONS))
+        product.run_landing(place.landing(FIRST).changed(window={"slice_records": WARM_UP // WARM_UP_PARTITIONS}))
         landing = place.landing(TOPIC)
         with measured(without={place.broker.pid} if place.broker.pid else ()) as cost:
             product.run_landing(landing)

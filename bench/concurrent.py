@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,13 +26,13 @@ from uuid import uuid4
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.open import open_cycle
+from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import CycleTicket
-from airflow_provider_lakecommit.cycle.write import group_job
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
-from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.cycle.write.write import group_job
+from airflow_provider_lakecommit.landing import Connections, Landing
 from airflow_provider_lakecommit.spark.job import Secrets
 from airflow_provider_lakecommit.spark.task import run_task
 from bench.turns import HangingTables
@@ -64,23 +66,19 @@ def _round(landings: list[Landing], kafka: dict[str, str], lake: dict[str, str],
     hanging = {landing.table for landing in landings[len(landings) // 2 :][:stuck]}
     done: dict[str, float] = {}
 
-    def made() -> HangingTables:
-        tables = HangingTables(lake)
-        tables.hanging, tables.seconds = hanging, seconds
-        return tables
+    tables = HangingTables(lake)
+    tables.hanging, tables.seconds = hanging, seconds
 
     def close(concurrent: ConcurrentLandings, landing: Landing) -> None:
-        connect = partial(
-            LandingSession.connect, landing, kafka, {}, log=_silent, tables=concurrent.tables("lake", made)
-        )
-        with concurrent.session(connect) as session:
+        own = LandingSession.connect(landing, kafka, lake, log=_silent)
+        with concurrent.session(lambda: replace(own, tables=tables, lent=True)) as session:
             closed = close_cycle(session, run_identity, tickets[landing.name], executor=concurrent.executor)
         if closed.rows != RECORDS:
             raise RuntimeError(f"{landing.name}: {closed}")
         done[landing.table] = time.monotonic() - began
 
     began = time.monotonic()
-    with ConcurrentLandings() as concurrent:
+    with closing(tables), ConcurrentLandings() as concurrent:
         works: dict[str, Callable[[], None]] = {each.name: partial(close, concurrent, each) for each in landings}
         for outcome in concurrent.run(works).values():
             if isinstance(outcome, BaseException):
@@ -94,7 +92,13 @@ def _round(landings: list[Landing], kafka: dict[str, str], lake: dict[str, str],
 def _landings(kafka: dict[str, str], count: int) -> list[Landing]:
     create = {"schema": [{"name": "id", "type": "long", "required": True}]}
     landings = [
-        Landing(name=f"l{n}", topics=f"bench-{n}", table=f"bench.t{n}", create=create, control_topic="bench-control")
+        Landing(
+            name=f"l{n}",
+            topics=f"bench-{n}",
+            table=f"bench.t{n}",
+            create=create,
+            connections=Connections(control_topic="bench-control"),
+        )
         for n in range(count)
     ]
     admin = AdminClient(kafka)
@@ -115,7 +119,7 @@ def _written(landing: Landing, kafka: dict[str, str], lake: dict[str, str], run_
         for ticket in opened.groups:
             job: Any = group_job(landing, session.control, ticket, session.tables.name)
             for index in range(len(job.places)):
-                run_task(job, Secrets(kafka=kafka, io={}), index)
+                run_task(job, Secrets(kafka=kafka, io=session.tables.io_properties()), index)
     return opened.ticket
 
 

@@ -31,7 +31,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from airflow_provider_lakecommit.protobuf.descriptors import file_of, message_named
+from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
 from bench.orders import BASE_MS, BLOCK, SPREAD_MS, mixed
 
 __all__ = ["NARROW", "WIDE", "FlatRows"]

@@ -35,24 +35,7 @@ from pyiceberg.types import LongType, NestedField
 from airflow_provider_lakecommit.committer.append import AppendRequest, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger_updates import join_table
-from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.identity import window_id
-from airflow_provider_lakecommit.core.log import Directives, Entry
-from airflow_provider_lakecommit.core.model import LIVE, Counts, Cycle, Plan, SliceReport, SpanReport
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.settle import chunks, settle
-from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, TableLedger
-from airflow_provider_lakecommit.exceptions import CatalogError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg, to_wire
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.planning.admission import Admit, Refuse, Terms, admit, catalog_away
-from airflow_provider_lakecommit.planning.missing import Watermark, WindowLimits, choose, find_missing
-from airflow_provider_lakecommit.planning.pressure import only_holes, pressure_of
-from airflow_provider_lakecommit.planning.slicing import cut, window_of
-from airflow_provider_lakecommit.session.targets import target_of
-from airflow_provider_lakecommit.spark.report import report_records
-from airflow_provider_lakecommit.wire.events import (
+from airflow_provider_lakecommit.control.events import (
     DataComplete,
     DataWritten,
     Event,
@@ -62,8 +45,25 @@ from airflow_provider_lakecommit.wire.events import (
     decode,
     encode,
 )
-from airflow_provider_lakecommit.wire.plan import MAX_SLICES
-from airflow_provider_lakecommit.wire.records import Outgoing, Sender, read_entry, table_reference
+from airflow_provider_lakecommit.control.plan import MAX_SLICES
+from airflow_provider_lakecommit.control.records import Outgoing, Sender, read_entry, table_reference
+from airflow_provider_lakecommit.core.fold import fold
+from airflow_provider_lakecommit.core.identity import window_id
+from airflow_provider_lakecommit.core.log import Directives, Entry
+from airflow_provider_lakecommit.core.model import LIVE, Counts, Cycle, Plan, SliceReport, SpanReport
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning.admission import Admit, Refuse, Terms, admit, catalog_away
+from airflow_provider_lakecommit.core.planning.missing import Watermark, WindowLimits, choose, find_missing
+from airflow_provider_lakecommit.core.planning.pressure import only_holes, pressure_of
+from airflow_provider_lakecommit.core.planning.slicing import cut, window_of
+from airflow_provider_lakecommit.core.settle import chunks, settle
+from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, TableLedger
+from airflow_provider_lakecommit.cycle.session.targets import target_of
+from airflow_provider_lakecommit.exceptions import CatalogError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg, to_wire
+from airflow_provider_lakecommit.landing import Landing, Window
+from airflow_provider_lakecommit.spark.report import report_records
 from bench.entries import data_file, section
 
 RECORDS = 1000
@@ -138,7 +138,9 @@ class Fleet:
     ends: int = 0
 
     def __post_init__(self) -> None:
-        self.landing = Landing(name=self.name, topics="orders", table=f"bench.{self.name}", slice_records=RECORDS)
+        self.landing = Landing(
+            name=self.name, topics="orders", table=f"bench.{self.name}", window=Window(slice_records=RECORDS)
+        )
         self.places = [SourcePartition("orders", n, "b3JkZXJzLXRvcGljLWlkLQ") for n in range(self.writers)]
         self.table: Table = self.tables.create(self.landing.table, SCHEMA)
         own = section(self.name, self.places)
@@ -197,7 +199,7 @@ class Fleet:
         landing_state = self._view()
         missing = find_missing(landing_state, marks, landing_state.claims(self._now))
         holes = only_holes(missing, landing_state)
-        terms = Terms(budget=self.landing.pending_budget, stalled_cycles=self.landing.stalled_cycles)
+        terms = Terms(budget=self.landing.pending_budget, stalled_cycles=self.landing.backpressure.stalled_cycles)
         decision = admit(pressure_of(landing_state, self._now, record_bytes=100, holes=len(holes)), terms)
         if isinstance(decision, Refuse):
             return self._plan(decision)
@@ -243,7 +245,7 @@ class Fleet:
         while ready := chunks(
             settle(landing_state.accepted[self.landing.table], self.ledger.section),
             self.landing.table,
-            self.landing.commit_files,
+            self.landing.backpressure.commit_files,
         ):
             staged = tuple(self._staged(a) for a in ready[0])
             request = AppendRequest(
@@ -297,7 +299,7 @@ class Fleet:
     def _view(self) -> LandingState:
         """Read what is new, and fold all."""
         self.entries += self._read(len(self.entries))
-        return fold(self.entries, [self.ledger], self.landing.completion_timeout)
+        return fold(self.entries, [self.ledger], self.landing.window.completion_timeout)
 
 
 def _most(decision: Admit) -> int:

@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic(TOPIC, options.partitions, 1)])[TOPIC].result()
         command = [sys.executable, "-m", "airflow_provider_lakecommit.cli.main", "land", str(spec), "--follow"]
-        command += ["--window-age", options.window_age, "--tell-every", "10s"]
+        command += ["--json", "--window-age", options.window_age, "--log-interval", "10s"]
         with (Path(folder) / "cycles.jsonl").open("w") as cycles:
             process = subprocess.Popen(command, stdout=cycles)
             try:
@@ -107,7 +107,7 @@ def spec_of(folder: Path, bootstrap: str, catalog: dict[str, str], options: argp
         "topics": TOPIC,
         "table": TABLE,
         "create": {"schema": [{"name": name, "type": kind} for name, kind in columns]},
-        "groups": options.groups,
+        "window": {"groups": options.groups},
         "kafka": {"bootstrap.servers": bootstrap},
         "catalog": {"name": "lake", **catalog},
         "spark": {"master": "local[2]"},

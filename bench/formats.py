@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.registry.settings import with_registry
+from airflow_provider_lakecommit.landing.registry import with_registry
 from bench.measure import Cost, measured
 from bench.orders import produce
 from bench.peer_connect import run_connect

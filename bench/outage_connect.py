@@ -27,12 +27,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_lakecommit.connector.judge import Fate
-from airflow_provider_lakecommit.connector.rescue import RescueReport, read_rescue
-from airflow_provider_lakecommit.connector.rest import ConnectRest
+from airflow_provider_lakecommit.control.control_watch import ControlWatch
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.kafka.control_watch import ControlWatch
+from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport, read_rescue
+from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.stall.events import seen_of
 from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, judge, observe
 from dev.paths import run_dir

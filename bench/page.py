@@ -2,8 +2,7 @@
 """`python -m bench.page`: the page "Lake commits" with many landings, in a real API server beside a real broker.
 
 Contract: a control topic holds so many cycles of so many landings. Told are the seconds until all of them are on the
-page, and until they are again when the API server was ended and started, the memory that this takes beyond the API
-server's own, answer times of the list at so many requests a second
+page, the memory that this takes beyond the API server's own, answer times of the list at so many requests a second
 beside Airflow's own `/api/v2/version`, and the share of a processor that a steady stream of control records takes. With
 a Chromium on the machine also the time from opening the page to its first paint and to its rows. Answers that are wrong
 make the exit code 1. Times count on a quiet machine only.
@@ -30,6 +29,7 @@ import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from airflow_provider_lakecommit.control.records import Outgoing, Sender, table_reference
 from airflow_provider_lakecommit.core.identity import cycle_id, slice_id, window_id
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.model import (
@@ -44,7 +44,6 @@ from airflow_provider_lakecommit.core.model import (
     TableTarget,
 )
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
-from airflow_provider_lakecommit.wire.records import Outgoing, Sender, table_reference
 from dev import page
 from dev.airflow_stack import Airflow
 from dev.browser import Browser, BrowserError
@@ -142,10 +141,7 @@ def main(arguments: Sequence[str]) -> int:
             _tell(producer, landings)
             producer.flush(60)
         with _airflow(Path(folder), broker.bootstrap, options.workers) as (airflow, process):
-            code = _measure(airflow, process, options, lambda: _steady(producer, landings, options))
-        with _airflow(Path(folder), broker.bootstrap, options.workers) as (airflow, _):
-            print(f"all landings are there {_shown(_client(airflow), options):.1f} s after a restart")
-        return code
+            return _measure(airflow, process, options, lambda: _steady(producer, landings, options))
 
 
 def _measure(airflow: Airflow, process: psutil.Process, options: argparse.Namespace, feed: Callable[[], None]) -> int:

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from pyiceberg.catalog import Catalog, load_catalog
 
-from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing import Landing, Window
 from bench.orders import BY_DAY_AND_BUCKET
 from bench.shapes import ORDERS, Shape
 from dev.paths import run_dir
@@ -53,8 +53,7 @@ class Place:
             table=f"bench.{name}",
             dead_letter_table=f"bench.{name}_dead",
             timestamps=dict.fromkeys(shape.times, "epoch_millis"),
-            slice_records=self.options.slice_records,
-            groups=self.options.groups,
+            window=Window(slice_records=self.options.slice_records, groups=self.options.groups),
         )
 
 

@@ -17,8 +17,8 @@ from pyiceberg.manifest import DataFile
 
 from airflow_provider_lakecommit.core.model import Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
+from airflow_provider_lakecommit.cycle.session.targets import target_of
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.session.targets import target_of
 from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
 
 __all__ = ["run_plain"]
@@ -32,10 +32,10 @@ def run_plain(landing: Landing, kafka: Mapping[str, Any], catalog: Mapping[str, 
     table = load_catalog("lakecommit", **catalog).load_table(landing.table)
     target = target_of(landing.table, table, uuid4())
     files: list[DataFile] = []
-    for spans in _packed(_spans(landing, kafka), landing.slice_records):
+    for spans in _packed(_spans(landing, kafka), landing.window.slice_records):
         work = Slice(slice_id=uuid4(), group=0, spans=spans, tables=(landing.table,))
         outcome = run_slice(
-            SliceWork(landing=landing, slice=work, targets=(target,), attempt=uuid4()), kafka, lambda _: {}
+            SliceWork(landing=landing, slice=work, targets=(target,), attempt=uuid4()), kafka, lambda _: catalog
         )
         if outcome.blocked:
             raise RuntimeError(outcome.blocked)
@@ -52,8 +52,8 @@ def _spans(landing: Landing, kafka: Mapping[str, Any]) -> list[Span]:
     for topic in landing.topic_names:
         for partition in sorted(consumer.list_topics(topic, 30).topics[topic].partitions):
             low, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), 30)
-            for start in range(low, end, landing.slice_records):
-                cut = OffsetRange(start, min(start + landing.slice_records, end))
+            for start in range(low, end, landing.window.slice_records):
+                cut = OffsetRange(start, min(start + landing.window.slice_records, end))
                 spans.append(Span(SourcePartition(topic, partition), cut))
     consumer.close()
     return spans

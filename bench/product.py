@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-from airflow_provider_lakecommit.cycle.loop import LandingRunner
-from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection
+from airflow_provider_lakecommit.cli.runs.process import identity
+from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.runs.process import identity
-from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.spark.launch.local import LocalSpark, SparkSection
 
 __all__ = ["Product"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from google.protobuf.message_factory import GetMessageClass
 
-from airflow_provider_lakecommit.protobuf.descriptors import file_of, message_named
+from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
 from bench.orders import BLOCK, numbers, tails
 
 __all__ = ["PROTO", "values"]

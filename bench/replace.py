@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -37,13 +37,13 @@ from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.committer.ledger_updates import join_table
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.targets import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.parquet.layout import Layout
-from airflow_provider_lakecommit.parquet.write import FanoutWriter
-from airflow_provider_lakecommit.replace.replace import replace as take_out
-from airflow_provider_lakecommit.session.landing_session import LandingSession
-from airflow_provider_lakecommit.session.targets import target_of
+from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
+from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.landing import Columns, Landing
+from airflow_provider_lakecommit.operations.backfill.replace import replace as take_out
 from bench.entries import section, whole_slice
 from bench.measure import Cost, measured
 from dev.servers.engine import Engine
@@ -58,7 +58,10 @@ SCHEMA = Schema(
     NestedField(5, "kafka_topic", StringType()),
     NestedField(6, "kafka_partition", IntegerType()),
     NestedField(7, "kafka_offset", LongType()),
+    NestedField(8, "kafka_generation", LongType()),
 )
+READING = 1
+MARKS = (5, 6, 8, 7)
 ROWS = f"lake.{TABLE}"
 DAY_MICROS = 86_400_000_000
 BEGIN = 20_454 * DAY_MICROS
@@ -82,10 +85,9 @@ class Story:
 
     @property
     def session(self) -> LandingSession:
-        landing = Landing(name="orders", topics="orders", table=TABLE, metadata_columns=True)
-        return LandingSession.connect(
-            landing, {"bootstrap.servers": "none:1"}, self.catalog, log=print, tables=self.tables
-        )
+        landing = Landing(name="orders", topics="orders", table=TABLE, columns=Columns(metadata=True))
+        own = LandingSession.connect(landing, {"bootstrap.servers": "none:1"}, self.catalog, log=print)
+        return replace(own, tables=self.tables, lent=True)
 
     @property
     def taken(self) -> OffsetRange:
@@ -99,7 +101,9 @@ class Story:
         join_table(self.tables, TABLE, own, table_uuid=table.metadata.table_uuid)
         whole = OffsetRange(0, self.days * self.per_day)
         files = list(self._compacted(whole) if self.layout == "compacted" else self._landed(whole))
-        slice_ = whole_slice(own, [Span(p, whole) for p in PARTITIONS], files)
+        slice_ = replace(
+            whole_slice(own, [Span(p, whole) for p in PARTITIONS], files), generation=READING, columns=MARKS
+        )
         request = AppendRequest(
             table=TABLE, table_uuid=table.metadata.table_uuid, landing="orders", commit_id=uuid4(), slices=(slice_,)
         )
@@ -140,6 +144,7 @@ class Story:
                 "kafka_topic": pa.repeat(pa.scalar("orders"), len(offsets)),
                 "kafka_partition": pa.array(np.full(len(offsets), partition, np.int32)),
                 "kafka_offset": offsets,
+                "kafka_generation": pa.repeat(pa.scalar(READING), len(offsets)),
             }
         )
 

@@ -87,7 +87,7 @@ class ProtobufRows:
             # Not in `__init__`: a parser of Rust cannot be sent to another process.
             from ptars import HandlerPool
 
-            from airflow_provider_lakecommit.protobuf.descriptors import file_of, message_named
+            from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
 
             message = message_named(file_of(self._proto), self._message)
             self._handler = HandlerPool([message.file]).get_for_message(message)

@@ -13,9 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from airflow_provider_lakecommit.stall.events import seen_of
-from airflow_provider_lakecommit.stall.verdict import EventKind, StallRules, State, judge, observe
-from airflow_provider_lakecommit.wire.events import (
+from airflow_provider_lakecommit.control.events import (
     CommitComplete,
     CommitToTable,
     DataComplete,
@@ -28,6 +26,8 @@ from airflow_provider_lakecommit.wire.events import (
     TopicPartitionOffset,
     encode,
 )
+from airflow_provider_lakecommit.stall.events import seen_of
+from airflow_provider_lakecommit.stall.verdict import EventKind, StallRules, State, judge, observe
 
 GROUP = "connect-orders"
 TASKS, CYCLES, ROUNDS, PASSES = 20, 60, 7, 10

@@ -23,16 +23,16 @@ import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.open import open_cycle
+from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed
+from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, found_landings
+from airflow_provider_lakecommit.cycle.sets.plans import plans_of
+from airflow_provider_lakecommit.cycle.sets.steps import CLIENTS, for_all
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.landing_set import LandingSet
-from airflow_provider_lakecommit.many.connections import SetConnections, found_landings
-from airflow_provider_lakecommit.many.plans import plans_of
-from airflow_provider_lakecommit.many.steps import AT_ONCE, CLIENTS, MOST, for_all
-from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
-from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.landing import LandingSet
 from dev.servers.kafka import Broker
 
 RECORDS = 20
@@ -70,7 +70,7 @@ def _plans(
     declared = LandingSet(
         name=f"set-{uuid4().hex[:6]}",
         missing_table="create",
-        defaults={"create": CREATE, "control_topic": f"control-{uuid4().hex[:6]}"},
+        defaults={"create": CREATE, "connections": {"control_topic": f"control-{uuid4().hex[:6]}"}},
         **fields,  # type: ignore[arg-type]
     )
     # While nothing is in the topics a cycle is whole without a write.
@@ -99,7 +99,7 @@ def _plan(
         threads = process.num_threads()
         if close:
             tickets = {name: opened.ticket for name, opened in plans.opened.items()}
-            with ConcurrentLandings(threads=AT_ONCE, most=MOST) as concurrent:
+            with ConcurrentLandings() as concurrent:
 
                 def closed(session: LandingSession) -> Closed:
                     return close_cycle(session, run, tickets[session.landing.name], executor=concurrent.executor)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from dataclasses import replace
 
 from airflow_provider_lakecommit.landing import Landing
 from bench.measure import Cost, measured
@@ -33,7 +32,7 @@ def main(arguments: list[str]) -> int:
         with Product(place.kafka, place.settings, _whisper if options.verbose else silence) as product:
             for turn in range(options.rounds + 1):
                 for name, limit in shapes.items():
-                    landing = replace(place.landing(TOPIC), max_records=limit)
+                    landing = place.landing(TOPIC).changed(window={"max_records": limit})
                     if (cost := turn_of(place, product, landing)) is None:
                         return 1
                     if turn:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranges of a topic that are landed beside the live stream.
 
-Airflow's own Backfill of the first DAG lands the days that it goes over, each in a lane of its own; a day that is in
-the table already is skipped. That of the second one replays the days: what the table has of them is read again and
-replaced. The third one suspends the landing, has what it has read published, and lets it go on.
+Airflow's own Backfill of the first DAG lands the days that it goes over, each in a backfill of its own; a day that is
+in the table already is skipped. That of the second DAG replays the days: their rows in the table are read again and
+replaced. The third DAG pauses the landing, publishes what it has read, and resumes it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from datetime import datetime
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 
-from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing import Columns, Landing
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
+from airflow_provider_lakecommit.operators.pause import PauseLandingOperator
 from airflow_provider_lakecommit.operators.replay import ReplayOperator
-from airflow_provider_lakecommit.operators.suspend import DrainOperator, ResumeOperator
 
 START = datetime(2026, 1, 1)
 TAGS = ["example", "lakecommit"]
@@ -47,7 +47,7 @@ with DAG(
     tags=TAGS,
 ):
     # Its Backfill goes over the days that were landed by a wrong spec; paused, it does nothing by itself.
-    prices = Landing(name="prices", topics="prices", table="shop.prices", metadata_columns=True)
+    prices = Landing(name="prices", topics="prices", table="shop.prices", columns=Columns(metadata=True))
     ReplayOperator(task_id="replay", landing=prices, reason="the spec was wrong", max_records=500_000)
 # [END howto_operator_replay]
 
@@ -60,8 +60,8 @@ with DAG(
     tags=TAGS,
     params={"reason": Param("", type="string", description="Kept in the table's history.")},
 ):
-    drain = DrainOperator(task_id="drain", landing=orders, reason="{{ params.reason }}")
-    go_on = ResumeOperator(task_id="go_on", landing=orders, reason="{{ params.reason }}")
-    # What needs a landing that writes nothing stands between the two.
-    drain >> go_on
+    drain = PauseLandingOperator(task_id="drain", landing=orders, action="drain", reason="{{ params.reason }}")
+    resume = PauseLandingOperator(task_id="resume", landing=orders, action="resume", reason="{{ params.reason }}")
+    # Work that needs a landing that writes nothing goes between the two.
+    drain >> resume
 # [END howto_operator_drain]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What needs a person's word, decided in Airflow: a task shows what would be done, a person approves it under *Required
-Actions*, and a task does just that.
+"""Operations that a user approves in Airflow: a task previews the change, a user approves it under *Required Actions*,
+and a task does just that.
 
-Nobody's word, no change: a rejected or expired request leaves everything as it is. Who decided, in which run and why is
-kept in the tables' history. The last two DAGs ask nobody: one has what running windows have read published now, the
-other checks the tables every night. All need `kafka_default` and `iceberg_default`.
+Without an approval nothing changes: a rejected or expired request leaves everything as it is. The user, the run and the
+reason are kept in the tables' history. The last two DAGs need no approval: one publishes what open windows have read,
+the other checks the tables every night. All need `kafka_default` and `iceberg_default`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param
 
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.dead_letters import ReplayDeadLettersOperator
-from airflow_provider_lakecommit.operators.publish_now import PublishNowOperator
-from airflow_provider_lakecommit.operators.reset import (
-    ResetAttestOperator,
-    ResetBlockedOperator,
-    ResetHardOperator,
-    ResetOffsetsOperator,
-)
+from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
 from airflow_provider_lakecommit.operators.verify import VerifyOperator
 
 START = datetime(2026, 1, 1)
@@ -45,7 +38,7 @@ with DAG(
     },
 ):
     how = {"how": "{{ params.how }}", "budget": "{{ params.budget }}"}
-    look = ResetBlockedOperator(task_id="look", landing=orders, **how)
+    look = LandingOperationOperator(task_id="look", landing=orders, operation="reset blocked", arguments=how)
     approve = ApprovalOperator(
         task_id="approve",
         subject="Unblock ranges of orders",
@@ -53,8 +46,13 @@ with DAG(
         params={"reason": Param("", type="string", description="Kept in the tables' history.")},
         response_timeout=timedelta(days=1),
     )
-    unblock = ResetBlockedOperator(
-        task_id="unblock", landing=orders, **how, agreed=look.output, decided_by=approve.output
+    unblock = LandingOperationOperator(
+        task_id="unblock",
+        landing=orders,
+        operation="reset blocked",
+        arguments=how,
+        agreed=look.output,
+        decided_by=approve.output,
     )
     look >> approve >> unblock
 # [END howto_operator_reset_blocked]
@@ -68,12 +66,14 @@ with DAG(
     tags=TAGS,
     params={"from": Param("latest", type="string", description="earliest, latest, or orders:0=1500,orders:1=0")},
 ):
-    look = ResetOffsetsOperator(task_id="look", landing=orders, start="{{ params['from'] }}")
-    approve = ApprovalOperator(task_id="approve", subject="Where the ledger of orders goes on", body=ASK)
-    begin = ResetOffsetsOperator(
+    start = {"start": "{{ params['from'] }}"}
+    look = LandingOperationOperator(task_id="look", landing=orders, operation="reset offsets", arguments=start)
+    approve = ApprovalOperator(task_id="approve", subject="Where the ledger of orders continues", body=ASK)
+    begin = LandingOperationOperator(
         task_id="begin",
         landing=orders,
-        start="{{ params['from'] }}",
+        operation="reset offsets",
+        arguments=start,
         agreed=look.output,
         decided_by=approve.output,
         reason="{{ dag_run.note or '' }}",
@@ -90,12 +90,14 @@ with DAG(
     tags=TAGS,
     params={"snapshot": Param("", type="string", description="The snapshot whose ledger is right.")},
 ):
-    look = ResetAttestOperator(task_id="look", landing=orders, snapshot_id="{{ params.snapshot }}")
+    snapshot = {"snapshot_id": "{{ params.snapshot }}"}
+    look = LandingOperationOperator(task_id="look", landing=orders, operation="reset assert", arguments=snapshot)
     approve = ApprovalOperator(task_id="approve", subject="What the tables of orders hold", body=ASK)
-    attest = ResetAttestOperator(
+    attest = LandingOperationOperator(
         task_id="attest",
         landing=orders,
-        snapshot_id="{{ params.snapshot }}",
+        operation="reset assert",
+        arguments=snapshot,
         agreed=look.output,
         decided_by=approve.output,
     )
@@ -111,14 +113,15 @@ with DAG(
     tags=TAGS,
     params={"from": Param("", type="string", description="orders:3=1500, or a time: rows from there on go.")},
 ):
-    # The tables of this landing have metadata columns, which tell of each row of which record it is.
-    look = ResetOffsetsOperator(task_id="look", landing=orders, start="{{ params['from'] }}", delete=True)
+    # The tables of this landing have metadata columns, which tell for each row which record it is of.
+    back = {"start": "{{ params['from'] }}", "delete": True}
+    look = LandingOperationOperator(task_id="look", landing=orders, operation="reset offsets", arguments=back)
     approve = ApprovalOperator(task_id="approve", subject="Delete rows of orders, and read them again", body=ASK)
-    delete = ResetOffsetsOperator(
+    delete = LandingOperationOperator(
         task_id="delete",
         landing=orders,
-        start="{{ params['from'] }}",
-        delete=True,
+        operation="reset offsets",
+        arguments=back,
         agreed=look.output,
         decided_by=approve.output,
         reason="{{ dag_run.note or '' }}",
@@ -128,7 +131,7 @@ with DAG(
 
 # [START howto_operator_reset_hard]
 with DAG("example_lakecommit_reset_hard", schedule=None, start_date=START, doc_md=__doc__, tags=TAGS):
-    look = ResetHardOperator(task_id="look", landing=orders)
+    look = LandingOperationOperator(task_id="look", landing=orders, operation="reset hard")
     approve = ApprovalOperator(
         task_id="approve",
         subject="Delete all rows of orders, and begin anew",
@@ -136,7 +139,9 @@ with DAG("example_lakecommit_reset_hard", schedule=None, start_date=START, doc_m
         params={"reason": Param("", type="string", description="Kept in the tables' history.")},
         response_timeout=timedelta(days=1),
     )
-    reset = ResetHardOperator(task_id="reset", landing=orders, agreed=look.output, decided_by=approve.output)
+    reset = LandingOperationOperator(
+        task_id="reset", landing=orders, operation="reset hard", agreed=look.output, decided_by=approve.output
+    )
     look >> approve >> reset
 # [END howto_operator_reset_hard]
 
@@ -149,24 +154,29 @@ with DAG(
     tags=TAGS,
     params={"kinds": Param("", type="string", description="Only these, as wrong_value:id; all if empty.")},
 ):
-    meant = {"kinds": "{{ params.kinds }}"}
-    look = ReplayDeadLettersOperator(task_id="look", landing=orders, **meant)
+    kinds = {"kinds": "{{ params.kinds }}"}
+    look = LandingOperationOperator(task_id="look", landing=orders, operation="dead-letters", arguments=kinds)
     approve = ApprovalOperator(
         task_id="approve",
-        subject="Make rows of dead letters of orders",
+        subject="Replay dead letters of orders",
         body=ASK,
         params={"reason": Param("", type="string", description="Kept in the table's history.")},
         response_timeout=timedelta(days=1),
     )
-    replay = ReplayDeadLettersOperator(
-        task_id="replay", landing=orders, **meant, agreed=look.output, decided_by=approve.output
+    replay = LandingOperationOperator(
+        task_id="replay",
+        landing=orders,
+        operation="dead-letters",
+        arguments=kinds,
+        agreed=look.output,
+        decided_by=approve.output,
     )
     look >> approve >> replay
 # [END howto_operator_replay_dead_letters]
 
 # [START howto_operator_publish_now]
 with DAG("example_lakecommit_publish_now", schedule=None, start_date=START, tags=TAGS):
-    PublishNowOperator(task_id="publish_now", landing=orders)
+    LandingOperationOperator(task_id="publish_now", landing=orders, operation="publish-now")
 # [END howto_operator_publish_now]
 
 # [START howto_operator_verify]

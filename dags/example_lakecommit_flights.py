@@ -12,7 +12,7 @@ from datetime import datetime
 
 from airflow.sdk import DAG, Param
 
-from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing import Columns, Landing, Window
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 
 NAMESPACE = os.environ.get("LAKECOMMIT_FLIGHTS_NAMESPACE", "nyc")
@@ -50,9 +50,9 @@ flights = Landing(
         ],
         "partition_by": ["month(time_hour)"],
     },
-    metadata_columns=True,
+    columns=Columns(metadata=True),
     # Small on purpose: a slice is what a killed job loses at most, per core.
-    slice_records=12_000,
+    window=Window(slice_records=12_000),
 )
 # [END howto_landing_create]
 

@@ -17,6 +17,7 @@ from airflow.sdk import DAG, Asset, AssetWatcher, task
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.notifications.commits import CommitsRecoveredNotifier, CommitsStalledNotifier
 from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSensor
+from airflow_provider_lakecommit.stall.policy import StallPolicy
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 from airflow_provider_lakecommit.triggers.backlog import BacklogTrigger
 from airflow_provider_lakecommit.triggers.commit_state import CommitStateTrigger
@@ -37,7 +38,7 @@ with DAG("example_lakecommit_guard_report", schedule=timedelta(hours=1), start_d
         task_id="fresh",
         landing=orders,
         on_stall="wait",
-        max_valid_through_age=timedelta(minutes=30),
+        policy=StallPolicy(max_valid_through_age=timedelta(minutes=30)),
         timeout=timedelta(hours=2),
     )
 
@@ -55,7 +56,7 @@ with DAG("example_lakecommit_guard_load", schedule=timedelta(minutes=10), start_
         connector="payments-sink",
         kafka_connect_conn_id="kafka_connect_default",
         on_stall="skip",
-        fail_after=timedelta(hours=1),
+        policy=StallPolicy(fail_after=timedelta(hours=1)),
         on_skipped_callback=CommitsStalledNotifier(page),
         on_failure_callback=CommitsStalledNotifier(page),
         on_success_callback=CommitsRecoveredNotifier(page),

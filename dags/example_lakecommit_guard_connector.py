@@ -15,12 +15,9 @@ from typing import Any
 # [START howto_guard_a_connector]
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 
-from airflow_provider_lakecommit.operators.kafka_connect import (
-    PauseConnectorOperator,
-    RestartConnectorOperator,
-    ResumeConnectorOperator,
-)
+from airflow_provider_lakecommit.operators.kafka_connect import KafkaConnectOperator
 from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSensor
+from airflow_provider_lakecommit.stall.policy import StallPolicy
 from airflow_provider_lakecommit.triggers.commit_state import CommitStateTrigger
 
 CONNECTOR, INTERVAL = "payments-sink", timedelta(minutes=5)
@@ -62,28 +59,30 @@ with DAG(
         print(f"{told['group']} is {told['state']}: {told['reason']}")
         return {"stalled": "pause", "dead": "restart"}.get(told["state"])
 
-    pause = PauseConnectorOperator(task_id="pause", connector=CONNECTOR)
+    pause = KafkaConnectOperator(task_id="pause", connector=CONNECTOR, action="pause")
     wait = StalledCommitSensor(
         task_id="wait",
         connector=CONNECTOR,
         on_stall="wait",
         # Not on "dead": tasks that are started anew while they are paused, as when a worker goes, sleep until they are
         # resumed, and no commit would come however long it waits.
-        hold_on=["stalled"],
+        policy=StallPolicy(hold_on=["stalled"]),
         timeout=timedelta(hours=6).total_seconds(),
     )
-    resume = ResumeConnectorOperator(
+    resume = KafkaConnectOperator(
         task_id="resume",
         connector=CONNECTOR,
-        jitter=timedelta(minutes=2),
+        action="resume",
+        arguments={"jitter": "2m"},
         # Also when the wait has timed out: a topic's retention does not wait. Not when nothing was paused.
         trigger_rule="none_skipped",
     )
-    restart = RestartConnectorOperator(
+    restart = KafkaConnectOperator(
         task_id="restart",
         connector=CONNECTOR,
+        action="restart",
         # A coordinator that finds the catalog still away dies with its first commit.
-        stays=INTERVAL + timedelta(minutes=1),
+        arguments={"stays": (INTERVAL + timedelta(minutes=1)).total_seconds()},
         retries=100,
         retry_delay=timedelta(minutes=2),
     )

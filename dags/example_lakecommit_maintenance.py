@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps the tables of a landing small, beside the runs that land: old snapshots are expired, then the files that
-nothing needs any more are removed, then the tables are checked.
+"""Keep the tables of a landing small, beside the runs that land: expire old snapshots, remove the files that nothing
+needs any more, then check the tables.
 
 It needs `kafka_default` and `iceberg_default`.
 """
@@ -12,7 +12,7 @@ from datetime import datetime
 from airflow.sdk import DAG
 
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.maintenance import ExpireSnapshotsOperator, SweepOperator
+from airflow_provider_lakecommit.operators.maintenance import MaintainTableOperator
 from airflow_provider_lakecommit.operators.verify import VerifyOperator
 
 orders = Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")
@@ -26,8 +26,9 @@ with DAG(
     doc_md=__doc__,
     tags=["example", "lakecommit"],
 ):
-    expire = ExpireSnapshotsOperator(task_id="expire", landing=orders, older_than="30d", keep=100)
-    sweep = SweepOperator(task_id="sweep", landing=orders, older_than="3d")
+    maintain = MaintainTableOperator(
+        task_id="maintain", landing=orders, snapshots_older_than="30d", keep_snapshots=100, files_older_than="3d"
+    )
     verify = VerifyOperator(task_id="verify", landing=orders)
-    expire >> sweep >> verify
+    maintain >> verify
 # [END howto_operator_maintenance]

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 # [START howto_task_group_landing_set]
 from airflow.sdk import DAG
 
-from airflow_provider_lakecommit.landing_set import LandingSet
-from airflow_provider_lakecommit.task_groups.landing_set import LandingSetTaskGroup
+from airflow_provider_lakecommit.landing import LandingSet
+from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 
 shop = LandingSet(
     name="shop",
@@ -33,5 +33,5 @@ with DAG(
     doc_md=__doc__,
     tags=["example", "lakecommit"],
 ):
-    LandingSetTaskGroup("land", landing_set=shop, tasks=4)  # plan -> write (by load) -> commit -> outcome
+    KafkaToIcebergTaskGroup("land", landing=shop, tasks=4)  # plan -> write (by load) -> commit -> outcome
 # [END howto_task_group_landing_set]

@@ -6,8 +6,8 @@ through the commands of `lakecommit`, and stops in the middle of it: a window wh
 failed, a range over its budget. It writes to FOLDER
 
 * `lake.tar.xz`: the broker's data, catalog, warehouse and specs, byte for byte,
-* `control.jsonl.gz`: the records of the control topic with what `control-log` told of each,
-* `told.json`: which code that was, and what `status`, `plan`, `ledger show` and `verify` told at the end.
+* `control.jsonl.gz`: the records of the control topic with what `history --control-topic` told of each,
+* `told.json`: which code that was, and what `status`, `plan`, `history --ledger` and `verify` told at the end.
 
 The package is the one that the interpreter has installed, whatever checkout this module is of. Nothing in the bytes
 says where they were recorded: the tables are below :data:`~dev.recorded_lake.HERE`, which every process takes for its
@@ -65,8 +65,8 @@ def tell(lake: Lake) -> dict[str, Any]:
     lake.send("orders", 0, [*BAD * 3, *orders(20)])
     lake.send("orders", 1, [*BAD * 4, *orders(20)])
     lake.run("land", "orders", code=1)
-    (skipped,) = lake.run("unblock", "orders", "--skip", "--partition", "orders:0", "--json")
-    lake.run("unblock", "orders", "--raise", "10", "--json")
+    (skipped,) = lake.run("reset blocked", "orders", "--skip", "--partition", "orders:0", "--yes", "--json")
+    lake.run("reset blocked", "orders", "--raise", "10", "--yes", "--json")
     lake.run("land", "orders")
 
     for partition in range(2):
@@ -77,7 +77,7 @@ def tell(lake: Lake) -> dict[str, Any]:
     lake.run("land", "orders-in-windows")
 
     lake.send("visits", 0, orders(40))
-    lake.run("ledger init", "visits", "--from", "visits:0=10")
+    lake.run("reset offsets", "visits", "--from", "visits:0=10", "--yes")
     lake.run("land", "visits-before")
     lake.send("visits", 0, orders(300))
     lake.kill_a_landing("visits-before", after=2)
@@ -111,7 +111,7 @@ def _of_connectors() -> Iterator[bytes]:
 def ask(lake: Lake) -> dict[str, Any]:
     """What the commands that only read tell of it, once no claim holds any more."""
     until(lambda: not any(c["live"] for c in lake.run("status", "orders", "--json", code=None)[0]["cycles"]))
-    verbs = {"status": "status", "plan": "plan", "ledger": "ledger show", "verify": "verify"}
+    verbs = {"status": "status", "plan": "plan", "ledger": "history --ledger", "verify": "verify"}
     return {
         landing: {key: lake.run(verb, landing, "--json", code=None) for key, verb in verbs.items()}
         for landing in ("orders", "returns", "visits")
@@ -120,10 +120,10 @@ def ask(lake: Lake) -> dict[str, Any]:
 
 def control_log(lake: Lake) -> list[dict[str, Any]]:
     """Records of the control topic, each with its bytes and with what was told of it."""
-    told = {(t["partition"], t["offset"]): t for t in lake.run("control-log", "orders", "--json")}
+    told = {(t["partition"], t["offset"]): t for t in lake.run("history", "orders", "--control-topic", "--json")}
     raw = [{**record, "told": told.pop((record["partition"], record["offset"]))} for record in lake.control_records()]
     if told or not raw:
-        raise RuntimeError(f"control-log told of records that are not there: {list(told)}")
+        raise RuntimeError(f"the control topic told of records that are not there: {list(told)}")
     return raw
 
 

@@ -30,7 +30,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from dev.servers.kafka import Broker
 from dev.servers.kafka_connect import ConnectWorker, iceberg_sink
 

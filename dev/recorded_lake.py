@@ -34,6 +34,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public all 
     ResourceType,
 )
 
+from airflow_provider_lakecommit.landing.sections import merged
 from dev.servers.kafka import Broker
 
 HERE = "file:///proc/self/cwd"
@@ -55,29 +56,30 @@ ORDERS: dict[str, Any] = {
     "table": "shop.orders",
     "create": {"schema": SCHEMA, "partition_by": ["bucket(2, id)"], "sort_order": ["id"]},
     "dead_letter_table": "shop.orders_dead",
-    "dead_letter_max_records": 5,
-    "metadata_columns": True,
-    "slice_records": 100,
-    "groups": 2,
+    "dead_letters": {"max_records": 5},
+    "columns": {"metadata": True},
+    "window": {"slice_records": 100, "groups": 2},
 }
-RETURNS = {**ORDERS, "name": "returns", "topics": "returns", "control_events": "1.10"}
+RETURNS = {**ORDERS, "name": "returns", "topics": "returns", "connections": {"control_events": "1.10"}}
 VISITS: dict[str, Any] = {
     "name": "visits",
     "topics": "visits",
     "table": "shop.visits",
     "create": {"schema": SCHEMA},
-    "metadata_columns": True,
+    "columns": {"metadata": True},
     "timestamps": {"at": "iso8601"},
-    "on_spec_change": "void",
+    "window": {"on_spec_change": "void"},
 }
 SPECS = {
     "orders": ORDERS,
     "returns": RETURNS,
     "visits": VISITS,
     # The same landings with other settings, for one step of the story.
-    "orders-in-windows": {**ORDERS, "max_records": 70},
-    "orders-in-small-slices": {**ORDERS, "slice_records": 10},
-    "visits-before": {key: value for key, value in VISITS.items() if key != "timestamps"} | {"slice_records": 10},
+    "orders-in-windows": merged(ORDERS, {"window": {"max_records": 70}}),
+    "orders-in-small-slices": merged(ORDERS, {"window": {"slice_records": 10}}),
+    "visits-before": merged(
+        {key: value for key, value in VISITS.items() if key != "timestamps"}, {"window": {"slice_records": 10}}
+    ),
 }
 TOPICS = {"orders": 3, "returns": 2, "visits": 1}
 
@@ -169,12 +171,13 @@ class Lake:
 
     def run(self, verb: str, spec: str, *more: str, code: int | None = 0) -> list[Any]:
         """A command to its end, which must be *code*, if one is named; the JSON lines that it told."""
+        more = (*more, "--json") if verb == "land" else more
         command = self._command(*verb.split(), f"{spec}.yaml", *more)
         print(f"  {' '.join(command[3:])}", file=sys.stderr, flush=True)
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
         if code is not None and done.returncode != code:
             raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}, not {code}:\n{done.stderr[-4000:]}")
-        return [json.loads(line) for line in done.stdout.splitlines()] if "--json" in more or verb == "land" else []
+        return [json.loads(line) for line in done.stdout.splitlines()] if "--json" in more else []
 
     def kill_a_landing(self, spec: str, after: int) -> None:
         """Kill a landing with all its processes once so many of its slices are reported."""
@@ -205,10 +208,9 @@ class Lake:
 
 
 def _spec(landing: dict[str, Any], bootstrap: str) -> dict[str, Any]:
-    return landing | {
-        # What is open when the recording ends claims nothing any more when it is read.
-        "completion_timeout": 60,
-        "control_topic": CONTROL,
+    # What is open when the recording ends claims nothing any more when it is read.
+    options = {"window": {"completion_timeout": 60}, "connections": {"control_topic": CONTROL}}
+    return merged(landing, options) | {
         "kafka": {"bootstrap.servers": bootstrap},
         "catalog": {"name": "lake", "type": "sql", "uri": "sqlite:///catalog.db", "warehouse": f"{HERE}/warehouse"},
         "spark": {"master": "local[2]"},

@@ -58,7 +58,7 @@ PICTURES = (
 )
 
 
-SEEN_BY_TESTS = {"page": "walk-stalled", "page_samples": "walk-samples", "page_action": "actions-asked"}
+SEEN_BY_TESTS = {"page": "walk-stalled", "page_action": "actions-asked"}
 """By the name of the picture, what tests of :data:`TESTS` call it."""
 TESTS = (
     "tests/airflow/test_page_walked.py",

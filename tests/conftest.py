@@ -7,6 +7,7 @@ topics, groups and transactional ids are unique, so that tests need no cleaning 
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -45,6 +46,7 @@ pytest_plugins = (
     "tests.fixtures.world",
     "tests.fixtures.shop",
     "tests.fixtures.sharing",
+    "tests.fixtures.leftovers",
 )
 
 
@@ -74,5 +76,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.own_markers.remove(mark)
 
 
+def pytest_collection_finish() -> None:
+    """What was imported stays, and need not be looked through each time that garbage is collected."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(AIRFLOW_HOME, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cycles that one test leaves open are not abandoned by this process, as far as the next test sees."""
+    monkeypatch.setattr("airflow_provider_lakecommit.cycle.write.open_window._abandoned", {})

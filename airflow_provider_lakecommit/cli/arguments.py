@@ -1,92 +1,190 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command is, and what the texts of its arguments are turned into.
+"""What a command is, the rule by which it shows before it acts, and what the texts of its arguments are turned into.
 
-Contract: a text that is not what its argument needs is argparse's error, with an example of what is; a file that is not
-is a :class:`SpecError`. Nothing is imported for a command. The secrets of a file's settings are known to the output
-before anything else can speak of them.
+Contract: a command reads, acts or gives something up (:class:`Effect`), and has the options that follow from that:
+one that acts does so at once and has ``--dry-run``; one that deletes, skips or goes backwards only shows what would
+happen, and ends with :data:`Exit.UNCONFIRMED`, until it is given ``--yes``. A text that is not what its argument needs
+is argparse's error, with an example of what is; a file that is not is a :class:`SpecError`. Nothing is imported for a
+command before it runs. The secrets of a file's settings are known to the output before anything else can speak of them.
 """
 
 from __future__ import annotations
 
 import argparse
-from abc import abstractmethod
-from collections.abc import Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any, ClassVar
+from enum import Enum
+from importlib import import_module
+from typing import Any
 
+from airflow_provider_lakecommit.cli.from_airflow import add_airflow, load
+from airflow_provider_lakecommit.cli.terminal.output import Output, results_only
 from airflow_provider_lakecommit.core.budgets import parse_budget
-from airflow_provider_lakecommit.declared.times import EXAMPLES, duration_of
-from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.terminal.output import Output
+from airflow_provider_lakecommit.landing.times import EXAMPLES, duration_of
 
 __all__ = [
     "Command",
-    "add_confirmation",
+    "Effect",
+    "add_brokers",
+    "add_connect",
     "add_every",
-    "add_others",
+    "add_ranges",
+    "add_selection_times",
     "budget",
     "duration",
     "factor",
     "moment",
     "natural",
+    "on_session",
+    "on_spec",
     "positive",
     "source",
-    "spec_files",
 ]
 
+Run = Callable[[Namespace, Output], int]
 
+
+class Effect(Enum):
+    """What a command does to anything but itself."""
+
+    READS = "reads"
+    ACTS = "acts"
+    """At once; with ``--dry-run`` it shows what it would do."""
+    GIVES_UP = "gives up"
+    """Deletes, skips or goes backwards: with ``--yes``, else it shows what it would do."""
+    BY_OPTION = "by option"
+    """Acts; with :attr:`Command.yes_with` gives up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command. ``says`` is its line of help, ``spec`` how many specs it takes: required, many, optional or none;
-    ``runs_spark`` says whether it needs an engine. ``examples`` are command lines without the program's name.
+    """One command.
+
+    :param says: its line of help, an imperative of at most ten words
+    :param examples: command lines without the program's name
+    :param run: does it; returns the exit code
+    :param arguments: adds its own to the parser
+    :param spec: whether it takes a spec: required, optional or none
+    :param runs_spark: whether it needs an engine
+    :param effect: what it does to anything but itself
+    :param yes_with: the options with which a command :attr:`Effect.BY_OPTION` needs ``--yes``
+    :param reason: whether it records why
     """
 
     says: str
     examples: tuple[str, ...]
-    spec: ClassVar[str] = "required"
-    runs_spark: ClassVar[bool] = False
+    run: Run
+    arguments: Callable[[ArgumentParser], None] = lambda _: None
+    spec: str = "required"
+    runs_spark: bool = False
+    effect: Effect = Effect.READS
+    yes_with: tuple[str, ...] = ()
+    reason: bool = False
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Beside the spec, `--json` and `--verbose`."""
-
-    @abstractmethod
-    def run(self, options: argparse.Namespace, output: Output) -> int:
-        """Do it; the exit code."""
-
-
-def add_every(parser: argparse.ArgumentParser) -> None:
-    """Of commands that ask how long the source keeps its records."""
-    parser.add_argument(
-        "--every", type=duration, metavar="TIME", help="how often the landing runs, as in 30s, 5m, 2h or 1d"
-    )
-
-
-def add_confirmation(parser: argparse.ArgumentParser) -> None:
-    """Of commands that may give something up."""
-    parser.add_argument("--yes", action="store_true", help="do it, whatever it gives up")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="kept in the tables' history, with who and where")
-
-
-def add_others(parser: argparse.ArgumentParser) -> None:
-    """Of commands that set a ledger."""
-    rows = "where a table's ledger is lost: whether rows of other landings are in it"
-    parser.add_argument("--others", choices=["there", "gone"], help=rows)
+    def add_to(self, parser: ArgumentParser) -> None:
+        """Add all arguments of the command."""
+        parser.set_defaults(run=self.run, usage_error=parser.error, needs_landing=self.spec == "required")
+        add = parser.add_argument
+        if self.spec != "none":
+            add("spec", metavar="SPEC", nargs="?", help="YAML file: a landing, kafka, catalog, spark")
+        self.arguments(parser)
+        if self.effect in (Effect.ACTS, Effect.BY_OPTION):
+            add("--dry-run", action="store_true", help="show what would happen; write nothing")
+        if self.effect in (Effect.GIVES_UP, Effect.BY_OPTION):
+            does = f"do {' or '.join(self.yes_with) or 'it'}"
+            add("--yes", action="store_true", help=f"{does}; without this, only show it")
+        if self.reason:
+            add("--reason", default="", metavar="TEXT", help="record why in the tables' history")
+        add("--json", action="store_true", help="print results and errors as JSON on standard output")
+        add("--verbose", action="store_true", help="log more on standard error")
+        if self.spec == "required":
+            add_airflow(parser, spark=self.runs_spark)
 
 
-def spec_files(given: Sequence[str]) -> list[str]:
-    """Files as they are, and of a folder all that are YAML, by name."""
-    found: list[str] = []
-    for path in map(Path, given):
-        inside = sorted(p for p in path.iterdir() if p.suffix in (".yaml", ".yml")) if path.is_dir() else [path]
-        if not inside:
-            raise SpecError(f"there is no spec (*.yaml, *.yml) in folder {path}")
-        found += [str(p) for p in inside]
+def on_spec(function: str, *, results: bool = False) -> Run:
+    """Return what loads the landing of a command and passes it on.
+
+    :param function: that takes the spec, the options and the output, as ``module:name`` within the command line
+    :param results: keep standard output for results, also from Java and its children
+    """
+
+    def run(options: Namespace, output: Output) -> int:
+        spec = load(options, output)
+        with ExitStack() as stack:
+            if results:
+                stack.enter_context(results_only(output))
+            return int(_function(function)(spec, options, output))
+
+    return run
+
+
+def on_session(function: str) -> Run:
+    """Return what loads the landing of a command, connects it and passes the session on.
+
+    :param function: that takes the session, the options and the output, as ``module:name`` within the command line
+    """
+
+    def run(options: Namespace, output: Output) -> int:
+        spec = load(options, output)
+        from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+
+        call = _function(function)
+        with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
+            return int(call(session, options, output))
+
+    return run
+
+
+def _function(path: str) -> Callable[..., int]:
+    module, _, name = path.partition(":")
+    found: Callable[..., int] = getattr(import_module(f"airflow_provider_lakecommit.cli.{module}"), name)
     return found
 
 
+def add_every(parser: ArgumentParser) -> None:
+    """Of commands that ask how long the source keeps its records."""
+    parser.add_argument("--every", type=duration, metavar="TIME", help="how often the landing runs: 30s, 5m, 2h or 1d")
+
+
+def add_ranges(parser: ArgumentParser) -> None:
+    """Of commands that take offsets by name."""
+    parser.add_argument(
+        "--range", action="append", metavar="TOPIC:PARTITION=FROM-TO", help="take only these offsets; repeatable"
+    )
+
+
+def add_selection_times(parser: ArgumentParser) -> None:
+    """Of commands that take records by their time."""
+    add = parser.add_argument
+    add("--since", metavar="TIME", help="begin at this time, as 2026-03-01T12:00Z (default: the earliest)")
+    add("--until", metavar="TIME", help="end before this time (default: no end)")
+
+
+def add_brokers(parser: ArgumentParser) -> None:
+    """Of commands that need brokers and no landing."""
+    add = parser.add_argument
+    add("--bootstrap", metavar="HOST:PORT", help="connect to these brokers, in place of a spec's")
+    add("--kafka-config", metavar="FILE", help="read librdkafka settings from this YAML mapping")
+
+
+def add_connect(parser: ArgumentParser) -> None:
+    """Of commands about a connector."""
+    add = parser.add_argument
+    add("--connector", required=True, metavar="NAME", help="name the sink connector")
+    add("--control-topic", metavar="TOPIC", help="its control topic (default control-iceberg)")
+    add("--group", metavar="GROUP_ID", help="its group in control events (default connect-NAME)")
+    add = parser.add_mutually_exclusive_group().add_argument
+    add("--connect", metavar="URL|FILE", help="reach Kafka Connect: a worker's URL, or YAML with logins")
+    add("--connector-is-gone", action="store_true", help="state that it is gone, and Kafka Connect too")
+    add("--kafka-connect-conn-id", metavar="ID", help="reach Kafka Connect by this Airflow connection")
+
+
 def source(
-    options: argparse.Namespace, output: Output, topic: str | None, spec: LandingSpec | None = None
+    options: Namespace, output: Output, topic: str | None, spec: LandingSpec | None = None
 ) -> tuple[dict[str, Any], str]:
     """Brokers and control topic, where a spec is not needed to name them."""
     from airflow_provider_lakecommit.cli.control_log import source_of

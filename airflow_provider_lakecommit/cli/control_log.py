@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit control-log`: every record of a control topic, decoded in full, ours and any connector's.
+"""`lakecommit history --control-topic`: every record of a control topic, decoded in full, ours and any connector's.
 
 Contract: all committed records there are, in order of time over all partitions, each with its partition, offset,
 timestamp, key, headers and the whole event. Needs brokers only: no table, no catalog, no landing.
@@ -20,23 +20,23 @@ from typing import Any
 
 import yaml
 
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output, plain
+from airflow_provider_lakecommit.control import headers as our_headers
+from airflow_provider_lakecommit.control.control_log import ControlRecord
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
+from airflow_provider_lakecommit.control.events import ControlEventError, decode, head
+from airflow_provider_lakecommit.control.quarantine import entry_of
 from airflow_provider_lakecommit.core.accounting import report_problem
 from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.log import SliceReported, Unreadable
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.declared.spec_file import yaml_values
-from airflow_provider_lakecommit.declared.variables import from_environment
 from airflow_provider_lakecommit.exceptions import SpecError, WireError
-from airflow_provider_lakecommit.kafka.control_log import ControlRecord
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec
+from airflow_provider_lakecommit.landing.spec_file import yaml_values
+from airflow_provider_lakecommit.landing.variables import from_environment
 from airflow_provider_lakecommit.redaction import yaml_trouble
-from airflow_provider_lakecommit.terminal.output import Exit, Output, plain
-from airflow_provider_lakecommit.wire import headers as our_headers
-from airflow_provider_lakecommit.wire.events import ControlEventError, decode, head
-from airflow_provider_lakecommit.wire.quarantine import entry_of
 
-__all__ = ["control_log", "source_of", "to_dict"]
+__all__ = ["control_log", "source_of", "to_dict", "yaml_of"]
 
 _OURS = frozenset({our_headers.HEADER, our_headers.DAMAGED_HEADERS, our_headers.DAMAGED_BATCH})
 """Headers of records that the readers of a landing have something to say of."""
@@ -66,14 +66,22 @@ def source_of(
 
 
 def _settings(path: str) -> dict[str, Any]:
-    try:
-        values = yaml_values(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
-        raise SpecError(f"--kafka-config {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
+    values = yaml_of(path, "--kafka-config")
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise SpecError(f"--kafka-config {path}: a mapping of librdkafka settings is needed")
     settings: dict[str, Any] = from_environment(values, f"--kafka-config {path}")
     return settings
+
+
+def yaml_of(path: str, option: str) -> Any:
+    """Return what a file that an option names holds.
+
+    :raises SpecError: it cannot be read
+    """
+    try:
+        return yaml_values(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
+        raise SpecError(f"{option} {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
 
 
 def control_log(kafka: Mapping[str, Any], topic: str, output: Output, *, group: str | None) -> int:
@@ -86,10 +94,7 @@ def control_log(kafka: Mapping[str, Any], topic: str, output: Output, *, group: 
             shown = to_dict(record)
             if group is not None and shown.get("event", {}).get("group_id") != group:
                 continue
-            if output.as_json:
-                output.result(shown)
-            else:
-                output.lines(_text(shown))
+            output.answer(shown, _text(shown))
     return Exit.DONE
 
 

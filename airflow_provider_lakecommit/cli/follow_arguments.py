@@ -8,22 +8,22 @@ from datetime import timedelta
 from typing import Any
 
 from airflow_provider_lakecommit.cli.arguments import duration
-from airflow_provider_lakecommit.follow.options import FollowOptions
+from airflow_provider_lakecommit.cycle.run.options import FollowOptions
 
 __all__ = ["add_follow", "follow_of"]
 
-_ONLY = ("window_age", "keep_snapshots", "tell_every")
+_ONLY = ("window_age", "keep_snapshots", "log_interval")
 
 
 def add_follow(parser: ArgumentParser) -> None:
     """``--follow`` and what goes with it."""
     add = parser.add_argument_group("as records come").add_argument
-    add("--follow", action="store_true", help="go on when caught up, until told to stop")
-    add("--follow-for", type=duration, metavar="TIME", help="the same, for so long")
-    add("--window-age", type=duration, metavar="TIME", help="open a window for a record so old (default 2s)")
-    keep = "expire snapshots of this landing that are older (default 1h)"
+    add("--follow", action="store_true", help="continue when caught up, until stopped")
+    add("--follow-for", type=duration, metavar="TIME", help="continue for this time")
+    add("--window-age", type=duration, metavar="TIME", help="open a window for records this old (default 2s)")
+    keep = "expire older snapshots of this landing (default 1h)"
     add("--keep-snapshots", type=_kept, metavar="TIME|all", help=keep)
-    add("--tell-every", type=duration, metavar="TIME", help="say a line so often (default 60s)")
+    add("--log-interval", type=duration, metavar="TIME", help="log progress this often (default 60s)")
 
 
 def follow_of(options: Namespace) -> FollowOptions | None:
@@ -35,7 +35,7 @@ def follow_of(options: Namespace) -> FollowOptions | None:
         return None
     if options.cycles is not None:
         options.usage_error("--cycles goes without --follow")
-    names = {"tell_every": "interval"}
+    names = {"log_interval": "interval"}
     chosen: dict[str, Any] = {names.get(name, name): None if value == "all" else value for name, value in given.items()}
     return FollowOptions(lifetime=options.follow_for, **chosen)
 

@@ -12,15 +12,13 @@ import os
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from airflow_provider_lakecommit.cli.terminal.output import Output, results_only, start_logging
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import Landing, LandingSpec, load_spec
-from airflow_provider_lakecommit.landing_set import LandingSetSpec, declares_set, load_set
-from airflow_provider_lakecommit.registry.settings import registry_settings, with_registry
-from airflow_provider_lakecommit.terminal.output import Output, results_only, start_logging
+from airflow_provider_lakecommit.landing import Landing, LandingSetSpec, LandingSpec, declares_set, load_set, load_spec
+from airflow_provider_lakecommit.landing.registry import registry_settings, with_registry
 
 __all__ = [
     "add_airflow",
@@ -28,6 +26,7 @@ __all__ = [
     "catalog_connection",
     "connect_connection",
     "kafka_connection",
+    "landing_or_none",
     "load",
     "load_dag",
     "load_file",
@@ -44,15 +43,15 @@ def add_airflow(
     """Options of a command that takes its landing, or its connections, from an Airflow deployment."""
     group = parser.add_argument_group("in an Airflow deployment")
     if dag:
-        group.add_argument("--dag", metavar="DAG", help="the landing that this DAG declares, in place of a spec")
-        group.add_argument("--task-group", metavar="GROUP", help="of the DAG: only landings with tasks in there")
-        group.add_argument("--landing", metavar="NAME", help="of the DAG, or of a set: only the landing of this name")
+        group.add_argument("--dag", metavar="DAG", help="take the landing that this DAG declares")
+        group.add_argument("--task-group", metavar="GROUP", help="take only landings with tasks in this group")
+        group.add_argument("--landing", metavar="NAME", help="take only this landing of the DAG or set")
     add = group.add_argument
-    add("--kafka-conn-id", metavar="ID", help="brokers by this Airflow connection")
+    add("--kafka-conn-id", metavar="ID", help="take brokers from this Airflow connection")
     if iceberg:
-        add("--iceberg-conn-id", metavar="ID", help="catalog by this Airflow connection")
+        add("--iceberg-conn-id", metavar="ID", help="take the catalog from this Airflow connection")
     if spark:
-        add("--spark-conn-id", metavar="ID", help="Spark by this Airflow connection")
+        add("--spark-conn-id", metavar="ID", help="take Spark from this Airflow connection")
     parser.set_defaults(wants_spark=spark, wants_catalog=iceberg)
 
 
@@ -63,7 +62,7 @@ def load(options: Namespace, output: Output) -> LandingSpec:
     """
     if options.dag:
         if (of_set := load_dag_set(options, output)) is not None:
-            from airflow_provider_lakecommit.runs.land_set import landing_of
+            from airflow_provider_lakecommit.cli.runs.land_set import landing_of
 
             return landing_of(of_set, options.landing)
         specs = load_dag(options, output)
@@ -89,13 +88,13 @@ def load_file(path: str, options: Namespace, output: Output) -> LandingSpec:
             raise SpecError(f"spec {path} is of one landing: --landing NAME is for a set of them")
         spec = load_spec(path, elsewhere=connection_ids(options))
         landing = spec.landing
-        found = _completed(spec, landing.registry_conn_id, path, options, output)
+        found = _completed(spec, landing.connections.registry, path, options, output)
         if connection_ids(options):
             with opened(options, output) as airflow:
                 landing = airflow.complete(landing)
         return LandingSpec(landing=landing, **found, variables=spec.variables)
     declared = _set_file(path, options, output)
-    from airflow_provider_lakecommit.runs.land_set import landing_of
+    from airflow_provider_lakecommit.cli.runs.land_set import landing_of
 
     return landing_of(declared, name)
 
@@ -104,14 +103,14 @@ def load_set_file(options: Namespace, output: Output) -> LandingSetSpec | None:
     """The set that a command is given, if it is given one, and all of it."""
     if options.dag:
         return None if options.landing else load_dag_set(options, output)
-    given = [options.spec] if isinstance(options.spec, str) else list(options.spec or ())
-    alone = len(given) == 1 and not Path(given[0]).is_dir() and not options.landing
-    return _set_file(given[0], options, output) if alone and declares_set(given[0]) else None
+    if options.landing or not declares_set(options.spec):
+        return None
+    return _set_file(options.spec, options, output)
 
 
 def _set_file(path: str, options: Namespace, output: Output) -> LandingSetSpec:
     spec = load_set(path, elsewhere=connection_ids(options))
-    found = _completed(spec, spec.landing_set.defaults.get("registry_conn_id"), path, options, output)
+    found = _completed(spec, spec.landing_set.with_defaults("all").connections.registry, path, options, output)
     return LandingSetSpec(landing_set=spec.landing_set, **found, variables=spec.variables)
 
 
@@ -167,11 +166,11 @@ def _connected(
 ) -> dict[str, Any]:
     """The sections of a spec, by the connections that a landing, or those of its set, name."""
     given = connection_ids(options)
-    named = {"kafka": given.get("kafka") or landing.kafka_config_id}
+    named = {"kafka": given.get("kafka") or landing.connections.kafka}
     if options.wants_catalog:
-        named["catalog"] = given.get("catalog") or landing.iceberg_conn_id
+        named["catalog"] = given.get("catalog") or landing.connections.iceberg
     found = _sections(airflow, named, output)
-    found["kafka"] = _with_registry(airflow, landing.registry_conn_id, found["kafka"], output)
+    found["kafka"] = _with_registry(airflow, landing.connections.registry, found["kafka"], output)
     if options.wants_spark and getattr(options, "spark", True):
         spark = airflow.spark_of(given.get("spark") or declared.spark_conn_id, declared.spark_conf)
         output.keep(spark)
@@ -185,6 +184,26 @@ def airflow_landing(options: Namespace, output: Output) -> LandingSpec | None:
     :raises SpecError: there is no such DAG, or it is not clear which landing is meant
     """
     return load(options, output) if options.dag else None
+
+
+def landing_or_none(options: Namespace, output: Output) -> LandingSpec | None:
+    """The landing that a DAG or a spec names, if one is named; for commands that need no catalog.
+
+    :raises SpecError: it cannot be used, or it is not clear which is meant
+    """
+    if (found := airflow_landing(options, output)) is not None or not options.spec:
+        return found
+    elsewhere = ("catalog", "spark", *(("kafka",) if options.kafka_conn_id else ()))
+    if declares_set(options.spec):
+        of_set = load_set(options.spec, elsewhere=elsewhere)
+        if not options.landing:
+            raise SpecError(f"{options.spec} is a set of landings: say which by --landing NAME")
+        output.keep(of_set.variables, of_set.kafka)
+        # Its name is all that the control topic knows it by.
+        return of_set.of(of_set.landing_set.with_defaults(options.landing))
+    spec = load_spec(options.spec, elsewhere=elsewhere)
+    output.keep(spec.variables, spec.kafka)
+    return spec
 
 
 def kafka_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
@@ -214,12 +233,12 @@ def connection_ids(options: Namespace) -> dict[str, str]:
 
 @contextmanager
 def opened(options: Namespace, output: Output) -> Iterator[ModuleType]:
-    """Airflow, as :mod:`~airflow_provider_lakecommit.deployment` gives it."""
+    """Airflow, as :mod:`~airflow_provider_lakecommit.cli.deployment` gives it."""
     if not options.verbose:
         os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
     with results_only(output):
         try:
-            from airflow_provider_lakecommit import deployment
+            from airflow_provider_lakecommit.cli import deployment
 
             yield deployment
         finally:

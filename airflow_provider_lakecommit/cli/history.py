@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit history`: the windows of a landing, its spec versions, epochs, columns, and what persons decided.
+"""`lakecommit history`: windows, spec versions, epochs, columns and decisions of a landing; with `--ledger` what its
+tables hold, by their ledgers.
 
 Contract: only reads. The tables tell it; the newest part of the control log, where it can be read, says which runs the
-windows were of.
+windows were of. A ledger is shown with the entries of all landings and lanes.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
+from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.log import CycleOpened
-from airflow_provider_lakecommit.core.model import Cycle
-from airflow_provider_lakecommit.engines.process import CLI
+from airflow_provider_lakecommit.core.model import Cycle, LedgerSection
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.inspect.landing_history import table_history
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.session.landing_session import LandingSession
-from airflow_provider_lakecommit.terminal.output import Exit, Output
+from airflow_provider_lakecommit.spark.launch.process import CLI
+from airflow_provider_lakecommit.status.landing_history import table_history
 
-__all__ = ["history"]
+__all__ = ["history", "ledgers"]
 
 
 def history(spec: LandingSpec, output: Output) -> int:
@@ -39,11 +42,8 @@ def history(spec: LandingSpec, output: Output) -> int:
                 output.log(f"{name}: there is no such table")
                 continue
             found.append(table_history(name, table.metadata, landing.branch, landing.name, runs, said))
-    if output.as_json:
-        output.result({"landing": landing.name, "spec_version": landing.spec_version, "tables": found})
-    else:
-        for told in found:
-            output.lines(_text(told))
+    values = {"landing": landing.name, "spec_version": landing.spec_version, "tables": found}
+    output.answer(values, (line for told in found for line in _text(told)))
     return Exit.DONE
 
 
@@ -118,3 +118,69 @@ def _spec(s: Mapping[str, Any]) -> str:
 
 def _shown(value: Any) -> str:
     return "default" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def ledgers(spec: LandingSpec, output: Output) -> int:
+    """The ledger of each table, of all landings and lanes in it.
+
+    :raises CatalogError: the catalog is away
+    :raises WireError: a ledger is damaged
+    """
+    tables = Tables(spec.catalog)
+    for name in spec.landing.tables:
+        table = tables.find(name)
+        state = None if table is None else read_ledger(table.metadata, spec.landing.branch)
+        output.answer(_ledger_to_dict(name, state), _ledger_text(name, state))
+    return Exit.DONE
+
+
+def _ledger_to_dict(name: str, state: LedgerState | None) -> dict[str, Any]:
+    if state is None:
+        return {"table": name, "condition": "missing"}
+    return {
+        "table": name,
+        "uuid": str(state.table_uuid),
+        "branch": state.branch,
+        "condition": str(state.condition),
+        "reason": state.reason,
+        "snapshot_id": state.snapshot_id,
+        "head_id": state.head_id,
+        "tag_id": state.tag_id,
+        "foreign_since": state.foreign_since,
+        "sections": [_section_to_dict(s) for s in state.sections],
+    }
+
+
+def _section_to_dict(s: LedgerSection) -> dict[str, Any]:
+    return {
+        "landing": s.landing,
+        "lane": s.lane,
+        "cluster_id": s.cluster_id,
+        "epoch": str(s.epoch),
+        "spec_version": s.spec_version,
+        "topic_ids": {p.topic: p.topic_id for p in sorted(s.starts)},
+        "starts": {str(p): start for p, start in sorted(s.starts.items())},
+        "covered": s.covered.to_dict(),
+        "control": {
+            "cluster_id": s.control.cluster_id,
+            "topic": s.control.topic,
+            "topic_id": s.control.topic_id,
+            "partition": s.control.partition,
+            "read_from": s.control.read_from,
+            "low": s.control.low,
+        },
+    }
+
+
+def _ledger_text(name: str, state: LedgerState | None) -> Iterable[str]:
+    if state is None:
+        yield f"{name}: there is no such table"
+        return
+    reason = f" ({state.reason})" if state.reason else ""
+    yield f"{name}: ledger {state.condition}{reason}, in snapshot {state.snapshot_id}, head {state.head_id}"
+    for s in state.sections:
+        yield f"  landing {s.landing}, lane {s.lane}, spec {s.spec_version}, epoch {s.epoch}"
+        for p in sorted({*s.starts, *s.covered.parts}):
+            yield f"    {p}: from {s.starts.get(p, 0)}, landed {s.covered[p]}, next {s.end(p)}"
+        c = s.control
+        yield f"    control {c.topic}[{c.partition}] from offset {c.read_from}, lowest needed {c.low}"

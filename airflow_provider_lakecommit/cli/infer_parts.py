@@ -17,11 +17,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_lakecommit.core.routing import Route
-from airflow_provider_lakecommit.declared.unwrap import ENVELOPE_ROOTS, PAYLOAD
 from airflow_provider_lakecommit.formats.infer import InferredColumn
 from airflow_provider_lakecommit.formats.sampled import Node, SampledValues
 from airflow_provider_lakecommit.formats.wrapped import is_wrapper
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing.unwrap import ENVELOPE_ROOTS, PAYLOAD
 
 __all__ = ["parts_of", "row_columns", "row_values", "told_by_envelope", "told_of_wrapping"]
 
@@ -38,7 +38,7 @@ def parts_of(landing: Landing, taken: Sample) -> tuple[dict[str, list[tuple[str,
     for place, value in taken:
         table = landing.table
         if (route := landing.routing) is not None and not route.by_schema and value is not None:
-            text = _text(value, route, unwraps=landing.unwrap is not None)
+            text = _text(value, route, unwraps=landing.transform.unwrap is not None)
             table = route.tables.get(text, route.other_table or "") if text is not None else route.other_table or ""
         if table:
             parts[table].append((place, value))
@@ -65,7 +65,7 @@ def _text(value: bytes, route: Route, *, unwraps: bool) -> str | None:
 
 def row_values(landing: Landing, found: SampledValues) -> SampledValues:
     """The rows of what was sampled, with what was refused of it."""
-    if landing.unwrap is None:
+    if landing.transform.unwrap is None:
         return found
     envelopes = [found.root, *(n for n in [found.root.fields.get(PAYLOAD)] if n is not None)]
     images = [n for envelope in envelopes for name in _IMAGES if (n := envelope.fields.get(name)) is not None]
@@ -76,7 +76,7 @@ def row_values(landing: Landing, found: SampledValues) -> SampledValues:
 
 def told_by_envelope(landing: Landing, columns: Sequence[InferredColumn]) -> list[InferredColumn]:
     """With what happened to a row, whether it is gone, and when that was."""
-    if landing.unwrap is None or not columns:
+    if landing.transform.unwrap is None or not columns:
         return list(columns)
     there = {c.name for c in columns}
     told = (("_op", "string", True), ("_is_deleted", "boolean", True), ("_source_time", "timestamptz", False))
@@ -86,7 +86,7 @@ def told_by_envelope(landing: Landing, columns: Sequence[InferredColumn]) -> lis
 
 def row_columns(landing: Landing | None, columns: Sequence[InferredColumn]) -> list[InferredColumn]:
     """Of columns by a schema those of the rows, where the landing has envelopes of them."""
-    if landing is None or landing.unwrap is None:
+    if landing is None or landing.transform.unwrap is None:
         return list(columns)
     image = next(
         (c for name in reversed(_IMAGES) for c in columns if c.name == name and isinstance(c.type, dict)), None
@@ -115,11 +115,11 @@ def told_of_wrapping(landing: Landing | None, found: SampledValues, names: Colle
 
     :param names: of the columns that were found
     """
-    if landing is not None and landing.unwrap is not None:
+    if landing is not None and landing.transform.unwrap is not None:
         return
     inner = found.root.fields.get(PAYLOAD) if is_wrapper(names) else None
     if set(names) >= _ENVELOPE or (inner is not None and inner.fields.keys() >= _ENVELOPE):
-        yield "the records are change envelopes: put `unwrap: debezium` into this spec, and have infer-schema"
+        yield "the records are change envelopes: put `transform: {unwrap: debezium}` into this spec, have infer-schema"
         yield "look with it, for the columns of the rows in them; as it is here, rows that were deleted may have no key"
     elif inner is not None:
         yield "the records have their schema beside them: set value.converter.schemas.enable=false of the converter"

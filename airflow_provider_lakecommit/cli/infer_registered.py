@@ -12,15 +12,15 @@ from confluent_kafka import Message
 
 from airflow_provider_lakecommit.cli.infer_parts import row_columns
 from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, infer_schema, output_of, rejected, unread
+from airflow_provider_lakecommit.cli.terminal.output import Output
 from airflow_provider_lakecommit.core.formats import WITH_REGISTRY, FormatOptions
-from airflow_provider_lakecommit.evolve.records import framed_value
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.formats.evolution.columns import newest, registered_columns, subjects_of
+from airflow_provider_lakecommit.formats.evolution.records import framed_value
+from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry, needed, registry_of
+from airflow_provider_lakecommit.formats.registry.framing import framed
+from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema, told
 from airflow_provider_lakecommit.kafka.sample import sample
-from airflow_provider_lakecommit.registry.client import SchemaRegistry, needed, registry_of
-from airflow_provider_lakecommit.registry.framing import framed
-from airflow_provider_lakecommit.registry.schemas import JSON, RegisteredSchema, told
-from airflow_provider_lakecommit.subjects.columns import newest, registered_columns, subjects_of
-from airflow_provider_lakecommit.terminal.output import Output
 
 __all__ = ["infer_registered"]
 
@@ -41,16 +41,21 @@ def infer_registered(asked: Question, output: Output, *, subject: str | None = N
         unframed = [(place, _unframed(value)) for place, value in taken]
         return infer_schema(asked, output, taken=unframed, format=formats[JSON])
     landing = asked.landing
-    message = landing.message if landing else ""
+    message = landing.decoding.message if landing else ""
     columns = row_columns(landing, registered_columns(found, subject, message))
-    schema = str(landing.schema) if landing else ""
+    schema = str(landing.decoding.schema) if landing else ""
     options = FormatOptions(format=formats[found.kind], schema=schema, message=message)
     inferred = Inferred(
         asked=asked,
         found=unread(taken),
         columns=columns,
         wrong=rejected(
-            taken, columns, options, registry, examples=asked.examples, unwrap=landing.unwrap if landing else None
+            taken,
+            columns,
+            options,
+            registry,
+            examples=asked.examples,
+            unwrap=landing.transform.unwrap if landing else None,
         ),
         format=formats[found.kind],
         source=f"from subject {subject}, {told(found.key)}" if registry else "from the stated schema",
@@ -61,8 +66,8 @@ def infer_registered(asked: Question, output: Output, *, subject: str | None = N
 def _schema(asked: Question, subject: str | None) -> tuple[SchemaRegistry | None, RegisteredSchema, str]:
     """The schema, with the registry and the subject that it is of, unless the landing states it."""
     landing = asked.landing
-    if landing and landing.schema:
-        stated = RegisteredSchema(key=0, kind=WITH_REGISTRY[landing.format], text=str(landing.schema))
+    if landing and landing.decoding.schema:
+        stated = RegisteredSchema(key=0, kind=WITH_REGISTRY[landing.format], text=str(landing.decoding.schema))
         return None, stated, f"of landing {landing.name}"
     name, format = (landing.name, landing.format) if landing else (asked.topics[0], "avro")
     registry = needed(registry_of(asked.kafka), name, format)

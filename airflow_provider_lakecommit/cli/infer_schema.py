@@ -20,20 +20,20 @@ from typing import Any
 
 from airflow_provider_lakecommit.cli.infer_parts import parts_of, row_values, told_by_envelope, told_of_wrapping
 from airflow_provider_lakecommit.cli.infer_sql import SqlColumns, given_by_sql
+from airflow_provider_lakecommit.cli.infer_texts import csv_as_json, raw_columns
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.core.routing import NOT_ROUTED, Route
-from airflow_provider_lakecommit.declared.unwrap import columns_of_unwrap
 from airflow_provider_lakecommit.formats.decoder import Decoder, decoder_for
 from airflow_provider_lakecommit.formats.infer import InferredColumn, infer, schema_of
-from airflow_provider_lakecommit.formats.infer_texts import csv_as_json, raw_columns
+from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry
 from airflow_provider_lakecommit.formats.sampled import MAX_PLACES, Node, SampledValues, sample_values
+from airflow_provider_lakecommit.formats.transforms.unwrap import UnwrapDecoder
 from airflow_provider_lakecommit.kafka.sample import sample
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.records.unwrap import UnwrapDecoder
+from airflow_provider_lakecommit.landing import Landing, Transform
+from airflow_provider_lakecommit.landing.registry import PREFIX, registry_settings
+from airflow_provider_lakecommit.landing.unwrap import columns_of_unwrap
 from airflow_provider_lakecommit.redaction import secrets_in
-from airflow_provider_lakecommit.registry.client import SchemaRegistry
-from airflow_provider_lakecommit.registry.settings import PREFIX, registry_settings
-from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["Inferred", "Question", "infer_schema", "output_of", "rejected", "sections_yaml", "to_yaml", "unread"]
 
@@ -85,7 +85,11 @@ def infer_schema(asked: Question, output: Output, *, taken: Sample | None = None
     taken = sample(asked.kafka, asked.topics, asked.records) if taken is None else taken
     options = FormatOptions() if format or not asked.landing else asked.landing.format_options
     # By what is in the records: of the names of their schemas they do not tell.
-    if options.format == "json" and asked.landing and (asked.landing.unwrap or _by_field(asked.landing.routing)):
+    if (
+        options.format == "json"
+        and asked.landing
+        and (asked.landing.transform.unwrap or _by_field(asked.landing.routing))
+    ):
         return output_of(_of_landing(asked, asked.landing, taken, format or options.format), output)
     if options.format == "raw":
         found, columns = unread(taken), raw_columns(taken)
@@ -113,7 +117,9 @@ def _of_landing(asked: Question, landing: Landing, taken: Sample, format: str) -
     for table, part in parts.items():
         inferred = infer(row_values(landing, sample_values(part)), examples=asked.examples)
         columns[table] = told_by_envelope(landing, inferred)
-        wrong += rejected(part, columns[table], FormatOptions(), examples=asked.examples, unwrap=landing.unwrap)
+        wrong += rejected(
+            part, columns[table], FormatOptions(), examples=asked.examples, unwrap=landing.transform.unwrap
+        )
     if none:
         wrong.append((f"{NOT_ROUTED.replace('_', ' ')}: no table is named for them", len(none), none[:MAX_PLACES]))
     found, leading = sample_values(taken), columns.pop(landing.table)
@@ -157,7 +163,7 @@ def _created(columns: Sequence[InferredColumn], given: SqlColumns | None) -> dic
     """The columns of the table, or of ``record`` where SQL makes the table's of them."""
     if given is None:
         return {"create": _schema(columns)}
-    return {"record_schema": _schema(columns)["schema"], "create": _schema(given.columns)}
+    return {"transform": {"record_schema": _schema(columns)["schema"]}, "create": _schema(given.columns)}
 
 
 def _routed(beside: Mapping[str, Sequence[InferredColumn]]) -> dict[str, Any]:
@@ -229,9 +235,8 @@ def to_yaml(inferred: Inferred, given: SqlColumns | None = None) -> Iterable[str
     if rules := {c.name: c.rule for c in typed if c.rule is not None}:
         yield _comment("how times are written in the records, for columns that are times after all:")
         yield f"# timestamps: {_flow(rules)}"
-    yield from _table(columns) if given is None else _by_sql(columns, given, landing.functions if landing else {})
-    if landing and landing.unwrap:
-        yield f"unwrap: {_flow(landing.unwrap)}"
+    yield from _transform(columns, given, landing.transform if landing else Transform())
+    yield from _table(columns if given is None else given.columns)
     if landing and landing.routing:
         yield from _route(landing.routing, inferred.beside)
 
@@ -243,15 +248,19 @@ def _table(columns: Sequence[InferredColumn]) -> Iterable[str]:
     yield from _columns(columns, "    ")
 
 
-def _by_sql(columns: Sequence[InferredColumn], given: SqlColumns, functions: Mapping[str, str]) -> Iterable[str]:
-    yield "record_schema:"
-    yield from _columns(columns, "  ")
-    yield "transform: |"
-    yield from (f"  {line}".rstrip() for line in given.sql.strip().splitlines())
-    if functions:
-        yield f"functions: {_flow(dict(functions))}"
-    yield from (_comment(why) for why in given.wrong)
-    yield from _table(given.columns)
+def _transform(columns: Sequence[InferredColumn], given: SqlColumns | None, stated: Transform) -> Iterable[str]:
+    if given is not None or stated.unwrap:
+        yield "transform:"
+    if stated.unwrap:
+        yield f"  unwrap: {_flow(stated.unwrap)}"
+    if given is not None:
+        yield "  record_schema:"
+        yield from _columns(columns, "    ")
+        yield "  sql: |"
+        yield from (f"    {line}".rstrip() for line in given.sql.strip().splitlines())
+        if stated.functions:
+            yield f"  functions: {_flow(dict(stated.functions))}"
+        yield from (_comment(why) for why in given.wrong)
 
 
 def _columns(columns: Iterable[InferredColumn], indent: str) -> Iterable[str]:
@@ -285,13 +294,14 @@ def _format(inferred: Inferred) -> Iterable[str]:
     if inferred.format != "json":
         yield f"format: {inferred.format}"
     landing = inferred.asked.landing
-    for key in ("schema", "reader_schema"):
-        if stated := getattr(landing, key, ""):
-            yield f"{key}: {json.dumps(stated)}"
-    if landing and landing.message:
-        yield f"message: {_scalar(landing.message)}"
-    if landing and landing.csv:
-        yield f"csv: {_flow(dict(landing.csv))}"
+    if landing is None:
+        return
+    of = landing.decoding
+    schemas = (f"  {k}: {json.dumps(v)}" for k, v in (("schema", of.schema), ("reader_schema", of.reader_schema)) if v)
+    message = [f"  message: {_scalar(of.message)}"] if of.message else []
+    csv = [f"  csv: {_flow(dict(of.csv))}"] if of.csv else []
+    if stated := [*schemas, *message, *csv]:
+        yield from ("decoding:", *stated)
 
 
 def sections_yaml(sections: Mapping[str, Mapping[str, Any]], *, own: bool) -> Iterable[str]:

@@ -12,13 +12,13 @@ inferred as if there were none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.evolve.paths import plain
-from airflow_provider_lakecommit.evolve.sql_types import wanted_of_sql
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.evolution.paths import plain
+from airflow_provider_lakecommit.formats.evolution.sql_types import wanted_of_sql
 from airflow_provider_lakecommit.formats.infer import InferredColumn
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.decoders import given_columns
@@ -43,7 +43,9 @@ def given_by_sql(landing: Landing | None, columns: Sequence[InferredColumn]) -> 
     if not record:
         return SqlColumns(sql=sql)
     # Rules are for the columns that the spec has now.
-    asked = replace(landing, record_schema=record, timestamps={}, encodings={}, evolve="none")
+    asked = landing.changed(
+        transform={"record_schema": record}, timestamps={}, decoding={"encodings": {}}, evolve="none"
+    )
     try:
         found = wanted_of_sql(Schema(), given_columns(asked, landing.table, Schema()), widen=False)
     except TableError as e:

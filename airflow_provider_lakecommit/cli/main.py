@@ -21,11 +21,11 @@ from typing import Any
 
 from airflow_provider_lakecommit import __version__
 from airflow_provider_lakecommit.cli.arguments import Command
-from airflow_provider_lakecommit.cli.commands import COMMANDS
-from airflow_provider_lakecommit.cli.from_airflow import add_airflow
-from airflow_provider_lakecommit.declared.names import meant
+from airflow_provider_lakecommit.cli.commands import COMMANDS, GROUPS, HEADINGS
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output, start_logging
+from airflow_provider_lakecommit.core.commands import PROGRAM, spoken
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
-from airflow_provider_lakecommit.terminal.output import Exit, Output, start_logging
+from airflow_provider_lakecommit.landing.names import meant
 
 __all__ = ["main"]
 
@@ -35,18 +35,12 @@ examples:
   lakecommit land orders.yaml
   lakecommit status --dag land_orders
 
+What deletes, skips or goes backwards shows what would happen, and does it with --yes; all other commands that write
+do so at once, and have --dry-run. Output is text; --json makes it JSON.
+
 Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec, 3 needs --yes; of `status` also 4 blocked,
 5 stalled, 6 behind. --help behind a command shows its options and examples.
 """
-
-_GROUPS = {
-    "ledger": "show or set the ledger of the tables",
-    "lanes": "the ranges that are landed beside the live stream",
-    "reset": "say where a landing goes on, what its tables hold, how it passes blocked ranges",
-    "dead-letters": "records that were rejected: what there is, and making rows of them",
-    "env": "what executors of a cluster need",
-}
-"""Help for commands that have actions."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,35 +96,66 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         given = sys.argv[1:] if args is None else list(args)
-        # A shell that asks what may come next has not been told the first word yet.
-        if not given and self._subparsers is not None and "_ARGCOMPLETE" not in os.environ:
-            self.print_help(sys.stderr)
-            self.exit(Exit.USAGE)
+        if self._subparsers is not None and "_ARGCOMPLETE" not in os.environ:
+            # A shell that asks what may come next has not been told the first word yet.
+            if not given:
+                self.print_help(sys.stderr)
+                self.exit(Exit.USAGE)
+            self._check_command(given)
         found, left = super().parse_known_args(given, namespace)
         if left and self._subparsers is None:
             near = meant(left[0].partition("=")[0], self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(left)}{near}")
         return found, left
 
+    def _check_command(self, given: list[str]) -> None:
+        """End with the nearest command for a word that is none."""
+        if given[0].startswith("-"):
+            return
+        before = spoken(self.prog).split() if self.prog != PROGRAM else []
+        words = [*before, *(word for word in given if not word.startswith("-"))]
+        name = words[: len(before) + 1]
+        if name not in [each.split()[: len(name)] for each in COMMANDS]:
+            self.error(f"there is no command {' '.join(name)!r}{_nearest(name)}")
+
+
+def _nearest(name: Sequence[str]) -> str:
+    """The command, group or action that a word may mean."""
+    if near := meant(" ".join(name), [*COMMANDS, *GROUPS]):
+        return near
+    actions = {each.split()[-1]: each for each in COMMANDS}
+    near = meant(name[-1], actions)
+    for word, each in actions.items():
+        near = near.replace(repr(word), repr(each))
+    return near
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="lakecommit",
-        description="Land Kafka topics in Iceberg tables in batch windows, exactly once.",
+        prog=PROGRAM,
+        description=f"Land Kafka topics in Iceberg tables in batch windows, exactly once.\n\n{_listed()}",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"lakecommit {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, prog=PROGRAM, help=argparse.SUPPRESS)
+    groups: dict[str, Any] = {}
     for name, command in COMMANDS.items():
-        if isinstance(command, Command):
-            _add(commands, name, command)
-        else:
-            group = commands.add_parser(name, help=_GROUPS[name])
-            actions = group.add_subparsers(metavar="ACTION", required=True)
-            for action, each in command.items():
-                _add(actions, action, each)
+        first, _, action = name.partition(" ")
+        if action and first not in groups:
+            group = commands.add_parser(first, description=_sentence(GROUPS[first]))
+            groups[first] = group.add_subparsers(metavar="ACTION", required=True)
+        _add(groups[first] if action else commands, action or first, command)
     return parser
+
+
+def _listed() -> str:
+    """The commands under their headings."""
+    width = max(map(len, COMMANDS))
+    lines = []
+    for heading, commands in HEADINGS.items():
+        lines += [f"{heading}:", *(f"  {spoken(name):<{width}}  {c.says}" for name, c in commands.items()), ""]
+    return "\n".join(lines).rstrip()
 
 
 def _mistake(options: argparse.Namespace) -> str | None:
@@ -148,23 +173,18 @@ def _mistake(options: argparse.Namespace) -> str | None:
 
 
 def _add(commands: Any, name: str, command: Command) -> None:
-    says, spec = command.says, command.spec
     parser = commands.add_parser(
         name,
-        help=says,
-        description=f"{says[0].upper()}{says[1:]}.",
-        epilog="\n".join(["examples:", *(f"  lakecommit {line}" for line in command.examples)]),
+        help=command.says,
+        description=_sentence(command.says),
+        epilog="\n".join(["examples:", *(f"  {PROGRAM} {line}" for line in command.examples)]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(run=command.run, usage_error=parser.error, needs_landing=spec in ("required", "many"))
-    if spec != "none":
-        files = "YAML file: a landing, kafka, catalog, spark" + ("; or a folder of them" if spec == "many" else "")
-        parser.add_argument("spec", metavar="SPEC", nargs="*" if spec == "many" else "?", help=files)
-    if spec in ("required", "many"):
-        add_airflow(parser, spark=command.runs_spark)
-    parser.add_argument("--json", action="store_true", help="results, and errors too, as JSON on standard output")
-    parser.add_argument("--verbose", action="store_true", help="more of what happens, on standard error")
-    command.add_arguments(parser)
+    command.add_to(parser)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 if __name__ == "__main__":

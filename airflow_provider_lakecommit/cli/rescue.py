@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit rescue`: what became of the files that a connector announced, and, with `--commit`, their commit.
+"""`lakecommit connect rescue`: the files that a connector announced and never committed are committed.
 
-Contract: without `--commit` nothing is written, and the connector may be running. With it the connector must be stopped
-or gone. Needs the brokers, the catalog and the storage; no landing, no Spark.
+Contract: the connector must be stopped or gone. With `--dry-run` nothing is written, and it may be running. Needs the
+brokers, the catalog and the storage; no landing, no Spark.
 
 Ends with 1 if a table refuses, or if files are gone or their table is: somebody has to look at it.
 """
@@ -11,23 +11,23 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from airflow_provider_lakecommit.connector.judge import Fate
-from airflow_provider_lakecommit.connector.rescue import RescueReport
-from airflow_provider_lakecommit.connector.rescue import rescue as of_tables
-from airflow_provider_lakecommit.connector.rest import ConnectRest
-from airflow_provider_lakecommit.connector.stopped import check_stopped
-from airflow_provider_lakecommit.declared.spec_file import yaml_values
-from airflow_provider_lakecommit.declared.variables import from_environment
+from airflow_provider_lakecommit.cli.arguments import source
+from airflow_provider_lakecommit.cli.control_log import yaml_of
+from airflow_provider_lakecommit.cli.from_airflow import catalog_connection, connect_connection
+from airflow_provider_lakecommit.cli.terminal.confirm import decision_of
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
+from airflow_provider_lakecommit.core.commands import CONNECT_RESCUE, spoken
 from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
 from airflow_provider_lakecommit.iceberg.settings import as_text
-from airflow_provider_lakecommit.redaction import yaml_trouble
-from airflow_provider_lakecommit.terminal.confirm import decision_of
-from airflow_provider_lakecommit.terminal.output import Exit, Output
+from airflow_provider_lakecommit.landing.variables import from_environment
+from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import rescue as of_tables
+from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
+from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC
+from airflow_provider_lakecommit.operations.kafka_connect.stopped import check_stopped
 
 __all__ = ["catalog_of", "connect_of", "rescue"]
 
@@ -41,87 +41,73 @@ def catalog_of(path: str | None) -> dict[str, str]:
     """
     if path is None:
         raise SpecError("give --catalog FILE, or --iceberg-conn-id of an Airflow connection")
-    try:
-        values = yaml_values(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
-        raise SpecError(f"--catalog {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
+    values = yaml_of(path, "--catalog")
     found = values.get("catalog", values) if isinstance(values, Mapping) else None
     if not isinstance(found, Mapping) or not found:
         raise SpecError(f"--catalog {path}: a mapping of pyiceberg's catalog properties is needed")
     return as_text({str(key): value for key, value in from_environment(found, f"--catalog {path}").items()})
 
 
-def connect_of(url: str | None, path: str | None) -> dict[str, Any] | None:
-    """How Kafka Connect is reached, as :class:`ConnectRest` takes it: its address, and a login from a YAML file.
+def connect_of(where: str | None) -> dict[str, Any] | None:
+    """How Kafka Connect is reached, as :class:`ConnectRest` takes it: by its address, or a YAML file that has a login.
 
-    :raises SpecError: the file cannot be read, says something else, or no address is given
+    :raises SpecError: the file cannot be read, says something else, or gives no address
     """
-    if path is None:
-        return None if url is None else {"url": url}
-    try:
-        values = yaml_values(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
-        raise SpecError(f"--connect-config {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
+    if where is None or "://" in where:
+        return None if where is None else {"url": where}
+    values = yaml_of(where, "--connect")
     if not isinstance(values, Mapping) or (wrong := sorted(map(str, set(values) - set(CONNECT_KEYS)))):
         named = f"unknown key {wrong[0]!r}; " if isinstance(values, Mapping) else ""
-        raise SpecError(f"--connect-config {path}: {named}a mapping of {', '.join(CONNECT_KEYS)} is needed")
-    found = {**from_environment(values, f"--connect-config {path}"), **({} if url is None else {"url": url})}
+        raise SpecError(f"--connect {where}: {named}a mapping of {', '.join(CONNECT_KEYS)} is needed")
+    found = from_environment(values, f"--connect {where}")
     if not isinstance(found.get("url"), str):
-        raise SpecError(f"--connect-config {path}: give the address of a Kafka Connect worker, here or by --connect")
+        raise SpecError(f"--connect {where}: give the `url` of a Kafka Connect worker")
     headers = found.get("headers", {})
     if not isinstance(headers, Mapping) or not isinstance(found.get("verify", True), bool | str):
-        raise SpecError(f"--connect-config {path}: `headers` is a mapping, `verify` true, false or a file")
+        raise SpecError(f"--connect {where}: `headers` is a mapping, `verify` true, false or a file")
     texts = {key: str(found[key]) for key in ("url", "login", "password") if found.get(key) is not None}
     return {**texts, "headers": {str(k): str(v) for k, v in headers.items()}, "verify": found.get("verify", True)}
 
 
-def rescue(
-    kafka: Mapping[str, Any],
-    catalog: Mapping[str, str],
-    output: Output,
-    request: Namespace,
-    connect: Mapping[str, Any] | None = None,
-) -> int:
-    """Look, and commit if that is asked for.
+def rescue(options: Namespace, output: Output) -> int:
+    """Commit the files that wait, or show what became of each.
 
-    :param request: the arguments of the command
-    :param connect: how to ask Kafka Connect, as :func:`connect_of` has it
-
-    :raises ConnectorError: `--commit` while the connector is at work
+    :raises ConnectorError: the connector is at work, and this is no dry run
     :raises LakecommitError: a part that is needed is away, or refuses
     """
-    rest = None if connect is None else ConnectRest(**connect)
-    at_work = _at_work(kafka, request, rest)
+    topic, commits = options.control_topic or CONTROL_TOPIC, not options.dry_run
+    kafka, _ = source(options, output, topic)
+    catalog = catalog_connection(options, output) or catalog_of(options.catalog)
+    connect = connect_connection(options, output) or connect_of(options.connect)
+    output.keep(catalog, {"connect": connect or {}})
+    at_work = _at_work(kafka, options, None if connect is None else ConnectRest(**connect))
     reports = of_tables(
         kafka,
         catalog,
-        control_topic=request.control_topic,
-        connector=request.connector,
-        group=request.group,
-        branch=request.branch,
-        names=request.table,
-        commit=request.commit,
-        by=decision_of("rescue --commit", request.connector, request.reason).by,
+        control_topic=topic,
+        connector=options.connector,
+        group=options.group,
+        branch=options.branch,
+        names=options.table,
+        commit=commits,
+        by=decision_of(spoken(CONNECT_RESCUE), options.connector, options.reason).by,
     )
     for report in reports:
-        if output.as_json:
-            output.result({**report.to_dict(), "written": request.commit, "files": list(_files(report))})
-        else:
-            output.lines(_text(report, written=request.commit))
-    if not reports and not output.as_json:
-        output.lines([f"{request.control_topic} holds no announced files of {request.connector}"])
-    if at_work and not output.as_json:
-        output.lines([f"nothing could be committed now: {at_work}"])
+        values = {**report.to_dict(), "written": commits, "files": list(_files(report))}
+        output.answer(values, _text(report, written=commits))
+    if not output.as_json:
+        output.lines([] if reports else [f"{topic} holds no announced files of {options.connector}"])
+        output.lines([f"nothing could be committed now: {at_work}"] if at_work else [])
     return Exit.REFUSED if any(_needs_a_hand(report) for report in reports) else Exit.DONE
 
 
 def _at_work(kafka: Mapping[str, Any], request: Namespace, rest: ConnectRest | None) -> str | None:
     """Why nothing may be committed now; for a look that is no hindrance."""
     try:
-        gone = request.connector_is_gone or not request.commit
+        gone = request.connector_is_gone or request.dry_run
         check_stopped(kafka, request.connector, rest, group=request.group, stated_gone=gone)
     except ConnectorError as e:
-        if request.commit:
+        if not request.dry_run:
             raise
         return str(e)
     return None
@@ -166,4 +152,4 @@ def _text(report: RescueReport, *, written: bool) -> Iterable[str]:
         ids = ", ".join(map(str, report.snapshot_ids))
         yield f"  {len(report.committed)} files committed, in snapshot {ids}"
     elif waiting and not written:
-        yield "  nothing is written: the same with --commit commits those that wait"
+        yield "  nothing is written: the same without --dry-run commits those that wait"

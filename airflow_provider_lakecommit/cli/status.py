@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit status`: how far the tables are, what waits, what is open, what needs a hand. Writes nothing.
 
-Contract: the exit code is 0 only when all is well (:mod:`~airflow_provider_lakecommit.inspect.status_rules`); the first
+Contract: the exit code is 0 only when all is well (:mod:`~airflow_provider_lakecommit.status.status_rules`); the first
 line then says so, else why not.
 """
 
@@ -10,21 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from airflow_provider_lakecommit.cli.runs.process import is_dead
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
+from airflow_provider_lakecommit.core.commands import BACKFILL, DOCTOR, LAND, RESET_BLOCKED
+from airflow_provider_lakecommit.core.planning.admission import resumed_by
 from airflow_provider_lakecommit.core.state import CycleState
-from airflow_provider_lakecommit.inspect.partition_status import PartitionStatus
-from airflow_provider_lakecommit.inspect.status import (
-    Status,
-    TableStatus,
-    read_status,
-    to_dict,
-)
-from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.planning.admission import resumed_by
-from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
-from airflow_provider_lakecommit.runs.process import is_dead
-from airflow_provider_lakecommit.session.landing_session import LandingSession
-from airflow_provider_lakecommit.terminal.output import Exit, Output
+from airflow_provider_lakecommit.status.partition_status import PartitionStatus
+from airflow_provider_lakecommit.status.status import Status, TableStatus, read_status, to_dict
+from airflow_provider_lakecommit.status.status_rules import StatusLimits, StatusVerdict, status_verdict
 
 __all__ = ["status"]
 
@@ -55,11 +50,8 @@ def status(
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         found = read_status(session, every, count_files=files)
     standing, why = status_verdict(found, allowed or StatusLimits())
-    if output.as_json:
-        output.result({**to_dict(found), "standing": standing.value, "why": why or None})
-    else:
-        output.lines([f"{found.landing} is {standing.upper()}: {why}" if why else f"{found.landing}: all is well"])
-        output.lines(_text(found))
+    head = f"{found.landing} is {standing.upper()}: {why}" if why else f"{found.landing}: all is well"
+    output.answer({**to_dict(found), "standing": standing.value, "why": why or None}, [head, *_text(found)])
     return CODES[standing]
 
 
@@ -73,7 +65,7 @@ def _text(found: Status) -> Iterable[str]:
     yield from (f"  topic {topic} does not exist" for topic in found.missing_topics)
     if found.suspended:
         yield f"  SUSPENDED by {found.suspended}; {resumed_by(found.suspended)}, has it go on"
-    yield from (f"  {lane}: `lakecommit lanes list`" for lane in found.lanes)
+    yield from (f"  {lane}: `{BACKFILL} --list`" for lane in found.lanes)
     for table in found.tables:
         yield from _table(table)
     if found.partitions:
@@ -88,7 +80,7 @@ def _text(found: Status) -> Iterable[str]:
     if found.redundant:
         yield f"  {found.redundant} reports in the control log were redundant: replicas, or attempts that were given up"
     if not found.signed:
-        yield "  WARNING: control records are not signed; `lakecommit doctor` says what helps"
+        yield f"  WARNING: control records are not signed; `{DOCTOR}` says what helps"
     if found.quarantined_count:
         yield f"  WARNING: {found.quarantined_count} records of the control topic are passed over, the newest are"
     yield from (f"    {q}" for q in found.quarantined)
@@ -125,6 +117,6 @@ def _cycle(state: CycleState, now: datetime) -> str:
     live = state.live(now)
     claim = f"claims {state.claim} until {state.ends(now).isoformat()}" if live else "its claim has ended"
     if live and is_dead(state.cycle):
-        claim = "its process is gone, the next `lakecommit land` on this host ends its claim"
+        claim = f"its process is gone, the next `{LAND}` on this host ends its claim"
     failed = f"; {len(state.failed)} commit attempts failed: {list(state.failed.values())[-1]}" if state.failed else ""
     return f"  open cycle {state.cycle.commit_id} of {state.cycle.dag} run {state.cycle.run}: {claim}{failed}"

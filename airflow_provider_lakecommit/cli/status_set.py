@@ -3,7 +3,8 @@
 
 Contract: that of :mod:`~airflow_provider_lakecommit.cli.status` for each landing, on connections that all share. The
 exit code is that of the worst: 1 where one cannot be looked at or topics have no landing, else what `status` ends with
-for the landing that is worst off; 0 only when all is well. A topic that never had a record, and whose table is made
+for the landing that is worst off, 6 where a landing that the set no longer has is not finished; 0 only when all is
+well. A topic that never had a record, and whose table is made
 with the first, is well.
 """
 
@@ -14,17 +15,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from airflow_provider_lakecommit.cli.runs.opened_set import opened_set
 from airflow_provider_lakecommit.cli.status import CODES
-from airflow_provider_lakecommit.inspect.status import Status, read_status, to_dict
-from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
-from airflow_provider_lakecommit.landing_set import LandingSetSpec
-from airflow_provider_lakecommit.many.expansion import Expansion
-from airflow_provider_lakecommit.many.gone import GoneLanding
-from airflow_provider_lakecommit.many.plans import has_no_record, without_records
-from airflow_provider_lakecommit.many.steps import for_all
-from airflow_provider_lakecommit.runs.opened_set import opened_set
-from airflow_provider_lakecommit.session.landing_session import LandingSession
-from airflow_provider_lakecommit.terminal.output import Exit, Output
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
+from airflow_provider_lakecommit.cycle.sets.former import format_former
+from airflow_provider_lakecommit.cycle.sets.former_look import Formers, former_landings
+from airflow_provider_lakecommit.cycle.sets.plans import has_no_record, without_records
+from airflow_provider_lakecommit.cycle.sets.steps import for_all
+from airflow_provider_lakecommit.landing import LandingSetSpec
+from airflow_provider_lakecommit.status.status import Status, read_status, to_dict
+from airflow_provider_lakecommit.status.status_rules import StatusLimits, StatusVerdict, status_verdict
 
 __all__ = ["status_set"]
 
@@ -58,22 +60,26 @@ def status_set(
             return _Standing(verdict=verdict, why=why, found=found)
 
         ended = for_all(connections, expansion.landings, step, output.log)
-        gone = connections.gone()
+        former = former_landings(spec.landing_set, connections, output.log)
+    ended = {**former.failed, **ended}
     order = list(StatusVerdict)
     seen = {name: each for name, each in ended.items() if isinstance(each, _Standing)}
     seen = dict(sorted(seen.items(), key=lambda item: order.index(item[1].verdict)))
     failed = {name: str(each) for name, each in ended.items() if isinstance(each, BaseException)}
-    if output.as_json:
-        output.result(_as_dict(spec, expansion, seen, failed))
-    else:
-        output.lines(_lines(expansion, seen, failed, gone))
+    output.answer(_as_dict(spec, expansion, seen, failed, former), _lines(expansion, seen, failed, former))
     if failed or expansion.troubles:
         return Exit.REFUSED
-    return CODES[next((each.verdict for each in seen.values()), StatusVerdict.WELL)]
+    worst = [each.verdict for each in seen.values()][:1]
+    worst += [StatusVerdict.BEHIND for each in former.found if each.is_open]
+    return CODES[min(worst, key=order.index, default=StatusVerdict.WELL)]
 
 
 def _as_dict(
-    spec: LandingSetSpec, expansion: Expansion, seen: Mapping[str, _Standing], failed: Mapping[str, str]
+    spec: LandingSetSpec,
+    expansion: Expansion,
+    seen: Mapping[str, _Standing],
+    failed: Mapping[str, str],
+    former: Formers,
 ) -> dict[str, object]:
     return {
         "landing_set": spec.landing_set.name,
@@ -82,16 +88,17 @@ def _as_dict(
             for name, each in seen.items()
         ],
         "failed": dict(failed),
+        "former": [each.to_dict() for each in former.found],
         **expansion.left_out,
     }
 
 
 def _lines(
-    expansion: Expansion, seen: Mapping[str, _Standing], failed: Mapping[str, str], gone: tuple[GoneLanding, ...]
+    expansion: Expansion, seen: Mapping[str, _Standing], failed: Mapping[str, str], former: Formers
 ) -> Iterator[str]:
     yield from (f"FAILED {name}: {why}" for name, why in failed.items())
     yield from (f"NO LANDING {trouble}" for trouble in expansion.troubles)
-    yield from (f"GONE {each}" for each in gone)
+    yield from map(format_former, former.found)
     for name, each in seen.items():
         behind = f"; {each.found.lag} offsets behind" if each.found and each.found.lag else ""
         is_so = "all is well" if each.verdict is StatusVerdict.WELL else each.verdict.upper()

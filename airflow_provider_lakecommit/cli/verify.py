@@ -7,35 +7,34 @@ Reads the tables only; neither source nor control topic is asked.
 
 from __future__ import annotations
 
+from argparse import Namespace
+
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.inspect.history import read_history
-from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
-from airflow_provider_lakecommit.inspect.wording import verified_text, verified_to_dict
 from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.terminal.output import Exit, Output
+from airflow_provider_lakecommit.status.history import read_history
+from airflow_provider_lakecommit.status.verify import Severity, check_landing
+from airflow_provider_lakecommit.status.wording import verified_text, verified_to_dict
 
 __all__ = ["verify"]
 
 
-def verify(spec: LandingSpec, output: Output, *, files: bool | None, rows: bool = False) -> int:
-    """Check and report.
+def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
+    """Check and report. Without ``--files`` or ``--no-files`` files are looked for where they are on a local disk.
 
-    :param files: look whether each file exists; None does so where they are on a local disk
-    :param rows: read of each row which record it is of
     :raises CatalogError: the catalog is away
     """
     landing, tables = spec.landing, Tables(spec.catalog)
-    histories = [read_history(tables, t, landing.branch, files=files, progress=output.log) for t in landing.tables]
+    histories = [
+        read_history(tables, t, landing.branch, files=options.files, progress=output.log) for t in landing.tables
+    ]
     findings = check_landing(landing, histories)
-    if rows:
-        from airflow_provider_lakecommit.inspect.record_rows import check_rows
+    if options.rows:
+        from airflow_provider_lakecommit.status.record_rows import check_rows
 
         findings += check_rows(landing, histories, tables, output.log)
     wrong = [f for f in findings if f.level is Severity.WRONG]
-    if output.as_json:
-        output.result(verified_to_dict(landing, histories, findings))
-    else:
-        output.lines(verified_text(landing, histories, findings))
+    output.answer(verified_to_dict(landing, histories, findings), verified_text(landing, histories, findings))
     if wrong:
         output.log(f"lakecommit: {landing.name}: {len(wrong)} things are off")
     return Exit.REFUSED if wrong else Exit.DONE

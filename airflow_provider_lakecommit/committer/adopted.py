@@ -12,16 +12,28 @@ was handed back is not landed in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState, ancestry
+from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT
 from airflow_provider_lakecommit.core.model import AdoptedSink, LedgerSection
+from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.exceptions import LedgerError
 
-__all__ = ["ADOPTED_FROM", "check_adopted", "sink_commits", "sink_commits_text"]
+__all__ = [
+    "ADOPTED_FROM",
+    "SinkTurn",
+    "check_adopted",
+    "check_turn",
+    "sink_commits",
+    "sink_commits_text",
+    "sink_turn",
+    "turn_is_over",
+]
 
 ADOPTED_FROM = "lakecommit.adopted-from"
 """Summary key of the snapshot that tells a sink that it is done up to here: its group."""
@@ -34,17 +46,38 @@ def check_adopted(metadata: TableMetadata, state: LedgerState, landing: str, nam
 
     :raises LedgerError: the table was handed back to its connector, or that has committed to it since it was adopted
     """
+    check_turn(state, landing, name)
     for section in state.sections:
         sink = section.sink
         if section.landing != landing or sink is None:
             continue
-        if sink.lands:
-            raise LedgerError(
-                f"{name} was handed back to connector {sink.connector}, which lands on from "
-                f"{_ends(section)}; `lakecommit adopt SPEC --connector NAME --connect URL` takes it over again"
-            )
         if found := list(sink_commits(metadata, state.branch, sink)):
             raise LedgerError(f"{name}: {sink_commits_text(sink, found)}")
+
+
+def check_turn(state: LedgerState, landing: str, name: str, there: Collection[SourcePartition] = ()) -> None:
+    """Refuse what a landing must not do while the table is the sink's: its ledger says where that one goes on.
+
+    :param there: partitions of the source; a turn in none of them has ended, as its topics were made anew
+    :raises LedgerError: the table was handed back to its connector
+    """
+    for section in state.sections:
+        if section.landing == landing and section.sink is not None and section.sink.lands:
+            if there and turn_is_over(section, there):
+                continue
+            ends = _ends(state.whole(section))
+            raise LedgerError(
+                f"{name} was handed back to connector {section.sink.connector}, which lands on from {ends}; "
+                f"`{CONNECT_ADOPT} SPEC --connector NAME --connect URL` takes it over again"
+            )
+
+
+def turn_is_over(section: LedgerSection, there: Collection[SourcePartition]) -> bool:
+    """Return True if a section was handed to a sink, and every topic that this read was made anew.
+
+    :param there: partitions of the source
+    """
+    return section.sink is not None and section.sink.lands and section.starts.keys().isdisjoint(there)
 
 
 def sink_commits(metadata: TableMetadata, branch: str, sink: AdoptedSink) -> Iterator[Snapshot]:
@@ -61,6 +94,54 @@ def _is_of(snapshot: Snapshot, group: str) -> bool:
     return _CYCLE in told and any(k.startswith(_POSITION) and k.endswith(f".{group}") for k in told)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkTurn:
+    """What the metadata show of a sink's turn in a table that was handed back to it.
+
+    :param landed: its snapshots on the branch, newest first
+    :param rolled_back: its snapshots that are not on the branch, newest first
+    :param before: the snapshot of the branch at which the turn began; ``None``: it has expired, or was rolled back
+    :param forward: the newest of ``rolled_back``, if it was made after all that the branch has
+    """
+
+    landed: tuple[Snapshot, ...] = ()
+    rolled_back: tuple[Snapshot, ...] = ()
+    before: int | None = None
+    forward: int | None = None
+
+    @property
+    def is_untouched(self) -> bool:
+        """Return True if it is sure that the branch has nothing that the sink has landed in its turn."""
+        return not self.landed and self.before is not None
+
+
+def sink_turn(metadata: TableMetadata, branch: str, sink: AdoptedSink) -> SinkTurn:
+    """Return what the metadata show of the present turn of a sink."""
+    line = list(ancestry(metadata, branch))
+    # The ledger says whose turn it is from the snapshot on that comes after number ``sequence``; the sink is stopped.
+    began = (s.snapshot_id for s in line if (s.sequence_number or 0) <= sink.sequence + 1)
+    on_branch = {s.snapshot_id for s in line}
+    its = [s for s in metadata.snapshots if (s.sequence_number or 0) > sink.sequence and _is_of(s, sink.group)]
+    its.sort(key=lambda s: s.sequence_number or 0, reverse=True)
+    rolled_back = tuple(s for s in its if s.snapshot_id not in on_branch)
+    newest = rolled_back[0].snapshot_id if rolled_back else None
+    return SinkTurn(
+        landed=tuple(s for s in its if s.snapshot_id in on_branch),
+        rolled_back=rolled_back,
+        before=next(began, None),
+        forward=newest if line and newest and _is_after(metadata, newest, line[0].snapshot_id) else None,
+    )
+
+
+def _is_after(metadata: TableMetadata, newer: int, older: int) -> bool:
+    """Return True if one snapshot was made on top of another, as far as the metadata show."""
+    at: int | None = newer
+    while at is not None and at != older:
+        found = metadata.snapshot_by_id(at)
+        at = None if found is None else found.parent_snapshot_id
+    return at == older
+
+
 def sink_commits_text(sink: AdoptedSink, found: list[Snapshot]) -> str:
     """What that means, and how to go on."""
     rows = sum(int(s.summary.additional_properties.get("added-records", 0)) for s in found if s.summary)
@@ -68,7 +149,7 @@ def sink_commits_text(sink: AdoptedSink, found: list[Snapshot]) -> str:
     return (
         f"connector {sink.connector} has committed {len(found)} snapshots with {rows} rows since the table was "
         f"adopted, the first one being {found[-1].snapshot_id}: these records may be landed too. Nothing is landed "
-        f"until it is stopped and its rows are accounted for: `lakecommit adopt SPEC --connector NAME --connect URL` "
+        f"until it is stopped and its rows are accounted for: `{CONNECT_ADOPT} SPEC --connector NAME --connect URL` "
         f"stops it, and goes on behind what it has landed where nothing is in twice; else roll the branch back to "
         f"snapshot {before}, which takes out all that came after"
     )

@@ -28,15 +28,16 @@ from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core.accounting import Account
+from airflow_provider_lakecommit.core.commands import RESET_ASSERT, RESET_OFFSETS
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.identity import token
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.planning.truncation import newest_positions
+from airflow_provider_lakecommit.core.provenance import added
 from airflow_provider_lakecommit.core.rules import merged
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.planning.truncation import newest_positions
-from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_OFFSETS
 
 __all__ = ["AppendRequest", "PublishOutcome", "publish"]
 
@@ -120,7 +121,7 @@ def _section(request: AppendRequest, metadata: TableMetadata, state: LedgerState
     if metadata.table_uuid != request.table_uuid:
         raise LedgerError(
             f"{request.table} is table {metadata.table_uuid} now, its slices were written for {request.table_uuid}: it "
-            f"was dropped and made anew. If it holds what was landed: `{RESET_ATTEST} SPEC --from-log`; if not, state "
+            f"was dropped and made anew. If it holds what was landed: `{RESET_ASSERT} SPEC --from-log`; if not, state "
             f"where it goes on with `{RESET_OFFSETS} SPEC --from OFFSETS`"
         )
     require_ledger(state, request.table)
@@ -141,7 +142,7 @@ def _change(
     judgement: AppendDecision,
 ) -> Change[AppendDecision]:
     chosen = judgement.accepted
-    added = Coverage.union(s.coverage for s in chosen)
+    ranges = Coverage.union(s.coverage for s in chosen)
     record = SnapshotRecord(
         kind=SnapshotKind.APPEND,
         branch=request.branch,
@@ -151,7 +152,7 @@ def _change(
         commit_id=request.commit_id,
         slices=len(chosen),
         windows=tuple(dict.fromkeys(s.window_id for s in chosen)),
-        ranges=added,
+        ranges=ranges,
         accounting=Account.of(r for s in chosen for r in s.spans),
         rows=sum(s.rows for s in chosen),
         spec_version=request.spec_version or section.spec_version,
@@ -176,6 +177,7 @@ def _next(
         section,
         covered=section.covered | Coverage.union(s.coverage for s in chosen),
         judged=merged(section.judged, ((s.rules, s.coverage) for s in chosen)),
+        provenance=added(section.provenance, (e for s in chosen for e in s.provenance)),
         positions=newest_positions((*section.positions.items(), *_read(chosen))),
         control=request.control if request.control and whole else section.control,
         record_bytes=section.record_bytes if request.record_bytes is None else request.record_bytes,

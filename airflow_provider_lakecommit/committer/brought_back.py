@@ -9,7 +9,7 @@ lacks. Then the manifests of both are read, and files are known by their paths.
 Failure story: files that were copied under other names look like any other writer's; files of a snapshot that has
 expired are nobody's; what another writer added before the newest landing snapshot, or is adding while a commit request
 is under way, and what cannot be read, is left to `verify`
-(:mod:`~airflow_provider_lakecommit.inspect.brought_back`).
+(:mod:`~airflow_provider_lakecommit.status.brought_back`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState, ancestry
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord, record_of
+from airflow_provider_lakecommit.core.commands import RESET_ASSERT
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.places import attempt_of
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.places import attempt_of
-from airflow_provider_lakecommit.reset_commands import RESET_ATTEST
 
 __all__ = ["check_not_brought_back"]
 
@@ -87,7 +87,6 @@ def _text(name: str, record: SnapshotRecord, back: Collection[DataFile], state: 
         f"{name}: another writer brought back {len(back)} files with {sum(f.record_count for f in back)} rows of "
         f"snapshot {record.snapshot_id} (landing {record.landing}, {record.lane}), which was rolled back: no ledger "
         f"counts them, and {_again(record, state)} would be read again, so that these rows were in the table twice. "
-        "Nothing is landed until they are taken out of the table, or a person says that they are there: "
-        f"`{RESET_ATTEST} SPEC --table {name} --snapshot {record.snapshot_id}`, where they are all that its ledger "
-        "has, else `--at TOPIC:PARTITION=OFFSET,…`"
+        "Nothing is landed until they are taken out of the table, or you state that they are there: "
+        f"`{RESET_ASSERT} SPEC --table {name} --at TOPIC:PARTITION=OFFSET,…`"
     )

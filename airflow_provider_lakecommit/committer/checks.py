@@ -13,7 +13,7 @@ source does not have any more is *kept*: it may be appended under its own spec, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.core.accounting import rows_problem, spans_problem
 from airflow_provider_lakecommit.core.model import LedgerSection, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.provenance import Provenance
 from airflow_provider_lakecommit.core.settle import holes
 
 __all__ = ["AppendDecision", "Grounds", "Refused", "StagedSlice", "judge"]
@@ -36,7 +37,7 @@ __all__ = ["AppendDecision", "Grounds", "Refused", "StagedSlice", "judge"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedSlice:
     """A reported slice with its files for one table, written there under ``schema_id`` and ``spec_id``, and judged by
-    ``rules``.
+    ``rules``. ``generation`` and ``columns`` are those of its report and of the table's share in that.
     """
 
     slice_id: UUID
@@ -49,6 +50,8 @@ class StagedSlice:
     schema_id: int
     spec_id: int
     rules: str = ""
+    generation: int | None = None
+    columns: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, report: SliceReport, table: str, files: Iterable[DataFile]) -> StagedSlice:
@@ -70,11 +73,29 @@ class StagedSlice:
             schema_id=share.schema_id,
             spec_id=share.spec_id,
             rules=report.rules,
+            generation=report.generation,
+            columns=share.columns,
         )
 
     @property
     def coverage(self) -> Coverage:
         return Coverage.of((s.span.partition, s.span.range) for s in self.spans)
+
+    @property
+    def provenance(self) -> Iterator[Provenance]:
+        """Yield what a ledger says of its rows: by span, where its counts tell them apart, else of all together.
+        Reports of earlier releases give nothing.
+        """
+        if self.generation is None:
+            return
+        by_count = [[getattr(s.counts, name) for s in self.spans] for name in ("landed", "rejected")]
+        fitting = [rows for rows in by_count if sum(rows) == self.rows]
+        if self.rows and len(fitting) != 1:
+            yield Provenance.counted(self.generation, self.coverage, self.rows, self.columns)
+            return
+        for s, rows in zip(self.spans, fitting[0] if self.rows else [0] * len(self.spans), strict=True):
+            ranges = Coverage.of([(s.span.partition, s.span.range)])
+            yield Provenance.counted(self.generation, ranges, rows, self.columns)
 
 
 class Grounds(StrEnum):

@@ -16,7 +16,7 @@ rolled back: nothing tells any more that it is the newest, so pending slices are
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
@@ -35,11 +35,11 @@ from airflow_provider_lakecommit.committer.summary import (
     record_of,
     sections_of,
 )
+from airflow_provider_lakecommit.core.commands import MAINTAIN_SWEEP, RESET_ASSERT, RESET_OFFSETS
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.model import LedgerSection, is_filled
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
-from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_OFFSETS
 
 __all__ = [
     "Condition",
@@ -112,7 +112,7 @@ class LedgerState:
             return None
         return (
             f"its ledger takes {self.share:.0%} of the room there is for one: nothing is landed when it is full; drop "
-            "what is gone (`lakecommit ledger prune`), or land fewer partitions or landings into this table"
+            f"what is gone (`{MAINTAIN_SWEEP} --ledger`), or land fewer partitions or landings into this table"
         )
 
     def section(self, landing: str, lane: str) -> LedgerSection | None:
@@ -121,6 +121,14 @@ class LedgerState:
     def covered(self, *, exclude: tuple[str, str] | None = None) -> Coverage:
         """What all landings and lanes have in the table, but for one."""
         return Coverage.union(s.covered for s in self.sections if s.key != exclude)
+
+    def whole(self, section: LedgerSection) -> LedgerSection:
+        """Return a section with what closed lanes of its landing have: where that ends, the live lane goes on."""
+        return replace(section, covered=section.covered | self.closed(section.landing))
+
+    def closed(self, landing: str) -> Coverage:
+        """Return what closed lanes of a landing have."""
+        return Coverage.union(s.covered for s in self.sections if s.landing == landing and is_filled(s.lane))
 
 
 def tag_name(branch: str) -> str:
@@ -180,12 +188,12 @@ def require_ledger(state: LedgerState, table: str) -> None:
     :raises LedgerError: naming what happened and the command that repairs it
     """
     if state.condition in (Condition.LOST, Condition.CUT, Condition.PICKED):
+        cut = f"if it is what that ledger says, `{RESET_ASSERT} SPEC --snapshot {state.tag_id or 'ID'}`; if not, "
         raise LedgerError(
             f"the ledger of {table} (branch {state.branch}) is {state.condition}: {state.reason}. Nothing is landed "
-            f"until a person says what the table holds: if it is what that ledger says, `{RESET_ATTEST} SPEC "
-            f"--snapshot {state.picked_id or state.tag_id or 'ID'}`; if not, the offsets to go on from, "
-            f"`{RESET_OFFSETS} SPEC --from OFFSETS`; or roll the branch to snapshot {state.tag_id or 'ID'}, which "
-            "holds the ledger"
+            f"until you state what the table holds: {cut if state.condition is Condition.CUT else ''}what it holds, "
+            f"`{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`, or the offsets to go on from, `{RESET_OFFSETS} SPEC "
+            f"--from OFFSETS`; or roll the branch to snapshot {state.tag_id or 'ID'}, which holds the ledger"
         )
 
 

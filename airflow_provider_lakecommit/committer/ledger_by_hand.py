@@ -22,12 +22,12 @@ from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.summary_extras import HAD, PRUNED, had_to_text
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.model import LedgerSection, is_filled
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 
 __all__ = ["OtherSections", "attest_section", "prune_sections", "set_section"]
 
@@ -56,6 +56,8 @@ def set_section(
     keep: Collection[UUID] = (),
     decision: Decision | None = None,
     beside: Callable[[], Iterable[LedgerSection]] = tuple,
+    again: Callable[[], Coverage] = Coverage,
+    rehearse: bool = False,
 ) -> LedgerState:
     """Set a landing's section as a person decided, also where the ledger is gone; other sections get a new epoch if the
     table was rolled back. Where the ledger was cut they come back, under new epochs, from the newest snapshot that has
@@ -67,6 +69,8 @@ def set_section(
         the ledger gains this is not given up, and the snapshot says so
     :param keep: epochs of others that stay where their sections come back: what is pending for them is lost else
     :param beside: sections of lanes that are opened by the same word; asked after ``make``
+    :param again: what closed lanes of the landing have no more, as it is read again or given up; asked after ``make``
+    :param rehearse: decide it on the ledger that is there, and write nothing
     :raises LedgerError: the epoch is the present one
     """
 
@@ -74,7 +78,9 @@ def set_section(
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
         now = state.section(landing, lane)
-        section = _apart(state, make(now))
+        made = make(now)
+        state = _without(state, landing, again())
+        section = _apart(state, made)
         told.clear()
         if now is not None and (had := passed(now) & section.covered - now.covered):
             told[HAD] = had_to_text(had)
@@ -91,7 +97,7 @@ def set_section(
     record = SnapshotRecord(
         kind=SnapshotKind.INIT, branch=branch, landing=landing, lane=lane, extra=told, decisions=decisions
     )
-    return swap_sections(tables, table, record, update)
+    return swap_sections(tables, table, record, update, rehearse=rehearse)
 
 
 def attest_section(
@@ -106,6 +112,7 @@ def attest_section(
     word: str,
     branch: str = MAIN_BRANCH,
     decision: Decision | None = None,
+    rehearse: bool = False,
 ) -> LedgerState:
     """Set a landing's section to what a person says the table holds. Sections that the ledger has too keep what they
     say; all of them get a new epoch unless the ledger was in order. Where the ledger was cut, those of others come back
@@ -116,6 +123,7 @@ def attest_section(
     :param rows_of_others: the person's word on them, where the ledger is lost and ``others`` says nothing
     :param keep: epochs of others that stay, as in :func:`set_section`
     :param word: where the word came from, for the snapshot's summary (``lakecommit.attested``)
+    :param rehearse: decide it on the ledger that is there, and write nothing
     :raises LedgerError: the ledger has changed since
     """
 
@@ -139,7 +147,7 @@ def attest_section(
         extra={"attested": word},
         decisions=() if decision is None else (decision,),
     )
-    return swap_sections(tables, table, record, update)
+    return swap_sections(tables, table, record, update, rehearse=rehearse)
 
 
 def prune_sections(
@@ -178,6 +186,19 @@ def prune_sections(
         return None if sections is None else ledger_change(table, state, record, sections, None)
 
     return read_ledger(compare_and_swap(tables, table, branch, decide).metadata, branch)
+
+
+def _without(state: LedgerState, landing: str, gone: Coverage) -> LedgerState:
+    """The ledger without ranges of closed lanes. Their rows stay, and are those of a past reading."""
+    if not gone:
+        return state
+    sections = (
+        replace(s, covered=s.covered - gone, epoch=uuid4())
+        if s.landing == landing and is_filled(s.lane) and s.covered.overlaps(gone)
+        else s
+        for s in state.sections
+    )
+    return replace(state, sections=tuple(sections))
 
 
 def _apart(state: LedgerState, section: LedgerSection) -> LedgerSection:

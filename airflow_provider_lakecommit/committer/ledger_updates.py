@@ -16,15 +16,16 @@ from uuid import UUID, uuid4
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from airflow_provider_lakecommit.committer.alone import check_alone
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.core.commands import RESET_ASSERT, RESET_OFFSETS
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_OFFSETS
 
 __all__ = ["carry_forward", "change_section", "join_table", "renew_epochs", "restore_tag", "swap_sections"]
 
@@ -200,7 +201,7 @@ def _check_uuid(state: LedgerState, table: str, expected: UUID | None) -> None:
     if expected is not None and state.table_uuid != expected:
         raise LedgerError(
             f"{table} is table {state.table_uuid} now, the control log remembers {expected}: it was dropped and made "
-            f"anew. If it holds what was landed: `{RESET_ATTEST} SPEC --from-log`; if not, state where it goes on with "
+            f"anew. If it holds what was landed: `{RESET_ASSERT} SPEC --from-log`; if not, state where it goes on with "
             f"`{RESET_OFFSETS} SPEC --from OFFSETS`"
         )
 
@@ -213,16 +214,24 @@ def swap_sections(
     retry_policy: RetryPolicy | None = None,
     *,
     newest: bool = False,
+    rehearse: bool = False,
 ) -> LedgerState:
     """Make a snapshot with the sections that ``update`` makes of a ledger, unless that is ``None``.
 
     :param newest: the caller knows that this ledger is the newest
+    :param rehearse: only decide it, so that what is refused is refused before other tables are changed
+    :raises TableError: two landings would have the same topic
     """
 
     def decide(loaded: Table) -> Change[None] | None:
         state = read_ledger(loaded.metadata, record.branch)
         sections = update(state)
+        if sections is not None:
+            check_alone(table, (*state.sections, *state.remembered), sections)
         return None if sections is None else ledger_change(table, state, record, sections, None, newest=newest)
 
+    if rehearse:
+        decide(loaded := tables.load(table))
+        return read_ledger(loaded.metadata, record.branch)
     swapped = compare_and_swap(tables, table, record.branch, decide, retry_policy)
     return read_ledger(swapped.metadata, record.branch)

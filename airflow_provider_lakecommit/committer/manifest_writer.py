@@ -2,16 +2,19 @@
 """Manifests of every partition spec that a table has, also where a column that a spec is made of was dropped.
 
 Contract: a manifest is written by the current schema, or, where that lacks a column of the spec, by the newest one of
-the table that has all of them: the types of the partition values come from there.
+the table that has all of them: the types of the partition values come from there. :func:`is_rewritable` tells which
+manifests may be written anew: pyiceberg writes the ids of equality deletes with a type that Spark cannot read, so a
+manifest with such an entry must stay as it is, whatever kind of manifest its list calls it.
 
 Failure story: a spec whose columns are together in no schema that the metadata has is a :class:`TableError`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.manifest import ManifestWriter, write_manifest
+from pyiceberg.manifest import DataFileContent, ManifestEntry, ManifestWriter, write_manifest
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 else:
     Producer = object
 
-__all__ = ["KnownSpecs", "schema_of"]
+__all__ = ["KnownSpecs", "is_rewritable", "schema_of"]
 
 
 def schema_of(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
@@ -40,6 +43,13 @@ def schema_of(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
         f"the table in {metadata.location} has files of partition spec {spec.spec_id}, and no schema that has all "
         "of its columns: have another engine rewrite them"
     )
+
+
+def is_rewritable(entries: Iterable[ManifestEntry]) -> bool:
+    """Return whether a manifest with these entries may be written anew: all are data files without equality ids."""
+    # Files of format version 1 state no content.
+    files = [e.data_file for e in entries]
+    return all((f.content or DataFileContent.DATA) == DataFileContent.DATA and not f.equality_ids for f in files)
 
 
 class KnownSpecs(Producer):

@@ -5,8 +5,8 @@ the list of all.
 Contract: manifests are merged in tiers, by how many files they list: :data:`TIER` of about one size become one of the
 next, up to :data:`WHOLE` files. So a file's entry is written anew a few times in its life, and a table with millions of
 commits has a few hundred manifests. An entry keeps the snapshot, the sequence number and all else that it had. Left
-alone are manifests of deletes or with removed entries, all of format version 3 (rows have ids there that a list hands
-out), and all of a table that says so (``commit.manifest-merge.enabled = false``).
+alone are manifests of deletes, with entries of deletes or with removed entries, all of format version 3 (rows have ids
+there that a list hands out), and all of a table that says so (``commit.manifest-merge.enabled = false``).
 
 Failure story: as of any append: what it wrote is unknown to the table until the request is applied. The manifests that
 were merged stay as they are; older snapshots list them.
@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 
-from airflow_provider_lakecommit.committer.manifest_writer import KnownSpecs
+from airflow_provider_lakecommit.committer.manifest_writer import KnownSpecs, is_rewritable
 
 __all__ = ["TIER", "WHOLE", "MergingAppend", "tiers_to_merge"]
 
@@ -41,14 +41,16 @@ class MergingAppend(KnownSpecs, _FastAppendFiles):
         old = [m for m in manifests if m.added_snapshot_id != self._snapshot_id]
         out = manifests
         for some in tiers_to_merge(old):
-            paths = {m.manifest_path for m in some}
-            out = [*(m for m in out if m.manifest_path not in paths), self._merged(some)]
+            plain = [(m, e) for m in some if is_rewritable(e := self.fetch_manifest_entry(m))]
+            if len(plain) >= TIER:
+                paths = {m.manifest_path for m, _ in plain}
+                out = [*(m for m in out if m.manifest_path not in paths), self._merged(plain)]
         return out
 
-    def _merged(self, some: list[ManifestFile]) -> ManifestFile:
-        with self.new_manifest_writer(spec=self.spec(some[0].partition_spec_id)) as writer:
-            for manifest in some:
-                for entry in self.fetch_manifest_entry(manifest):
+    def _merged(self, some: list[tuple[ManifestFile, list[ManifestEntry]]]) -> ManifestFile:
+        with self.new_manifest_writer(spec=self.spec(some[0][0].partition_spec_id)) as writer:
+            for _, entries in some:
+                for entry in entries:
                     writer.existing(entry)
         return writer.to_manifest_file()
 

@@ -5,8 +5,9 @@ Contract: one compare-and-swap takes the section out and gives what it has, and 
 without a row, to that one, so that the ledger says the same of the table before and after. The snapshot says which
 section it was (``lakecommit.merged``), so that nobody takes it for dropped. A lane that is not there is closed already.
 
-Offsets of two Kafka clusters are never in one section: where the landing has moved, what closed lanes had landed from
-the cluster before is put aside under the name of that cluster, and comes back with the landing.
+Offsets of two Kafka clusters are never in one section. What closed lanes have landed from the cluster that the landing
+reads is in the section ``filled``, what they have landed from another cluster is in the section of that cluster. There
+is one section for each cluster: two that an earlier release or a move has left become one.
 
 Failure story: that of :mod:`~airflow_provider_lakecommit.committer.swap`.
 """
@@ -26,6 +27,7 @@ from airflow_provider_lakecommit.committer.summary_extras import HAD, MERGED, ha
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import FILLED, LedgerSection, filled_from, is_filled
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.provenance import Provenance, added
 from airflow_provider_lakecommit.core.rules import merged
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 
@@ -38,6 +40,7 @@ def merge_section(
     own: tuple[str, str],
     *,
     had: Coverage,
+    cluster_id: str = "",
     branch: str = MAIN_BRANCH,
     decision: Decision | None = None,
 ) -> LedgerState:
@@ -45,6 +48,7 @@ def merge_section(
 
     :param own: landing and lane of the section
     :param had: what the table has passed without a row, by the log, and no section says yet
+    :param cluster_id: of the cluster that the landing reads, by default that of the section
     :param decision: of the person who closed it before it was whole
     :raises LedgerError: the ledger is gone
     """
@@ -61,8 +65,7 @@ def merge_section(
         told[MERGED] = json.dumps([[landing, lane]])
         if passed:
             told[HAD] = had_to_text(passed)
-        kept, other = _aside(state.sections, section)
-        return (*kept, _both(section, other, passed))
+        return _with_closed(state.sections, section, passed, cluster_id or section.cluster_id)
 
     record = SnapshotRecord(
         kind=SnapshotKind.CARRY,
@@ -75,17 +78,22 @@ def merge_section(
     return swap_sections(tables, table, record, update)
 
 
-def _aside(
-    sections: tuple[LedgerSection, ...], section: LedgerSection
-) -> tuple[tuple[LedgerSection, ...], LedgerSection | None]:
-    """The sections that stay beside the one that is closed, and the one that gets what it has."""
-    filled = {s.lane: s for s in sections if s.landing == section.landing and is_filled(s.lane)}
-    kept = tuple(s for s in sections if s is not section and s not in filled.values())
-    if (now := filled.get(FILLED)) is not None and now.cluster_id != section.cluster_id:
-        filled[filled_from(now.cluster_id)] = replace(filled.pop(FILLED), lane=filled_from(now.cluster_id))
-    back = filled.pop(filled_from(section.cluster_id), None)
-    other = filled.pop(FILLED, None) or (replace(back, lane=FILLED) if back is not None else None)
-    return (*kept, *filled.values()), other
+def _with_closed(
+    sections: tuple[LedgerSection, ...], section: LedgerSection, passed: Coverage, now: str
+) -> tuple[LedgerSection, ...]:
+    """Return the sections without the one that is closed, and what it has in the one of closed lanes of its cluster.
+
+    :param now: the cluster that the landing reads
+    """
+    closed: dict[str, LedgerSection] = {}
+    kept = [s for s in sections if s is not section and not (s.landing == section.landing and is_filled(s.lane))]
+    for s in sections:
+        if s.landing == section.landing and is_filled(s.lane):
+            known = closed.get(s.cluster_id)
+            closed[s.cluster_id] = s if known is None else _both(s, known, Coverage())
+    closed[section.cluster_id] = _both(section, closed.get(section.cluster_id), passed)
+    named = [replace(s, lane=FILLED if cluster == now else filled_from(cluster)) for cluster, s in closed.items()]
+    return (*kept, *named)
 
 
 def _both(section: LedgerSection, other: LedgerSection | None, passed: Coverage) -> LedgerSection:
@@ -104,14 +112,23 @@ def _both(section: LedgerSection, other: LedgerSection | None, passed: Coverage)
             sink=None,
             suspended="",
             replaces=False,
+            provenance=(),
             control=replace(section.control, low=None),
         )
     judged = merged(other.judged, section.judged.items(), most=None)
     starts = {p: min(o, other.starts.get(p, o)) for p, o in section.starts.items()}
     return replace(
         other,
+        # Of lanes of several specs nobody can tell which range is of which.
+        spec_version=other.spec_version if other.spec_version == section.spec_version else "",
         starts={**other.starts, **starts},
         covered=other.covered | section.covered | passed,
         judged=judged,
         replayed=other.replayed | section.replayed,
+        provenance=added(other.provenance, (*section.provenance, *_empty(section, passed))),
     )
+
+
+def _empty(section: LedgerSection, passed: Coverage) -> tuple[Provenance, ...]:
+    """What the table has passed without a row."""
+    return (Provenance.counted(section.generation, passed, 0),) if passed else ()

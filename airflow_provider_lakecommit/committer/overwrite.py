@@ -22,7 +22,7 @@ from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 
-from airflow_provider_lakecommit.committer.manifest_writer import KnownSpecs, schema_of
+from airflow_provider_lakecommit.committer.manifest_writer import KnownSpecs, is_rewritable, schema_of
 from airflow_provider_lakecommit.exceptions import TableError
 
 if TYPE_CHECKING:
@@ -71,6 +71,12 @@ class OverwritingFiles(KnownSpecs, Producer):
         gone = [e for e in entries if e.data_file.file_path in self._removed]
         if not gone:
             return [manifest]
+        if not is_rewritable(entries):
+            raise TableError(
+                f"manifest {manifest.manifest_path} lists {gone[0].data_file.file_path}, which is to be replaced, and "
+                "equality deletes, which pyiceberg cannot write in a way that Spark reads: rewrite the manifests of "
+                "the table with another engine; nothing was committed"
+            )
         self._taken_out += (e.data_file for e in gone)
         with self.new_manifest_writer(spec=self.spec(manifest.partition_spec_id)) as writer:
             for entry in entries:

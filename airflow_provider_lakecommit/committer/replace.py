@@ -37,8 +37,6 @@ from airflow_provider_lakecommit.committer.replaced import (
     REPLACED,
     Replaced,
     Replacement,
-    landed_in,
-    other_topics,
     renewed_epoch,
     sections_after,
 )
@@ -46,14 +44,16 @@ from airflow_provider_lakecommit.committer.stage import Attempt, stage
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core.accounting import Account
+from airflow_provider_lakecommit.core.commands import BACKFILL, HISTORY, LAND, RESET_OFFSETS
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.identity import token
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.provenance import Provenance, shares_of, unmarked
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 
-__all__ = ["Removal", "ReplaceOutcome", "ReplaceRequest", "epochs_of", "replace_ranges", "require_ranges"]
+__all__ = ["Removal", "ReplaceOutcome", "ReplaceRequest", "epochs_of", "is_due", "replace_ranges", "require_ranges"]
 
 Key = tuple[str, str]
 
@@ -86,8 +86,12 @@ class ReplaceRequest:
     @property
     def anew(self) -> Replacement:
         """What comes in place of the ranges."""
-        judged = tuple((s.rules, s.coverage) for s in self.slices)
-        return Replacement(lane=self.lane, coverage=Coverage.union(s.coverage for s in self.slices), judged=judged)
+        return Replacement(
+            lane=self.lane,
+            coverage=Coverage.union(s.coverage for s in self.slices),
+            judged=tuple((s.rules, s.coverage) for s in self.slices),
+            provenance=tuple(entry for s in self.slices for entry in s.provenance),
+        )
 
     @property
     def token(self) -> UUID:
@@ -99,9 +103,12 @@ class ReplaceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """What taking the ranges out of one head comes to: paths that go, and copies without the ranges that come."""
+    """What taking the ranges out of one head comes to: paths that go, and copies without the ranges that come. ``left``
+    says by landing and lane which readings landed the rows that stay.
+    """
 
     replaced: Replaced
+    left: Mapping[Key, tuple[Provenance, ...]] = field(default_factory=dict)
     paths: frozenset[str] = frozenset()
     copies: tuple[DataFile, ...] = ()
 
@@ -141,15 +148,10 @@ def replace_ranges(
     last: list[Removal] = []
 
     def decide(loaded: Table) -> Change[Removal] | None:
-        metadata, state = loaded.metadata, read_ledger(loaded.metadata, request.branch)
-        _check_table(request, metadata, state)
-        if _is_done(request, metadata, state):
+        if not is_due(request, loaded):
             return None
-        _check_sections(request, state)
-        require_ranges(request.table, request.landing, request.coverage, metadata, state)
-        _check_slices(request, metadata, state)
         last[:] = [removal := remove(loaded)]
-        return _change(request, state, removal)
+        return _change(request, read_ledger(loaded.metadata, request.branch), removal)
 
     def staged(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
         attempt = stage(table, branch, files, summary, removed=last[-1].paths)
@@ -169,28 +171,47 @@ def replace_ranges(
     )
 
 
+def is_due(request: ReplaceRequest, loaded: Table) -> bool:
+    """Return True if a request has something to do on this head; False if it was done.
+
+    :raises LedgerError: as :func:`replace_ranges`
+    """
+    metadata, state = loaded.metadata, read_ledger(loaded.metadata, request.branch)
+    _check_table(request, metadata, state)
+    if _is_done(request, metadata, state):
+        return False
+    _check_sections(request, state)
+    require_ranges(request.table, request.landing, request.coverage, state)
+    _check_slices(request, metadata, state)
+    return True
+
+
 def epochs_of(state: LedgerState, landing: str, coverage: Coverage) -> dict[Key, UUID]:
     """The epochs of the sections that have some of the ranges."""
     return {s.key: s.epoch for s in state.sections if s.landing == landing and s.covered.overlaps(coverage)}
 
 
-def require_ranges(table: str, landing: str, coverage: Coverage, metadata: TableMetadata, state: LedgerState) -> None:
-    """Refuse ranges whose rows a table has not, or whose rows cannot be told from others.
+def require_ranges(table: str, landing: str, coverage: Coverage, state: LedgerState) -> None:
+    """Refuse ranges that a table does not have, or whose rows do not say which record they are of.
 
-    :raises LedgerError: naming them
+    :raises LedgerError: naming them, and what can be done instead
     """
     covered = Coverage.union(s.covered for s in state.sections if s.landing == landing)
     if lacking := coverage - covered:
         raise LedgerError(
             f"the ledger of {table} (branch {state.branch}) has not {lacking} of landing {landing}: only what it has "
-            "is replaced; `lakecommit ledger show SPEC` lists it"
+            f"is replaced; `{HISTORY} SPEC --ledger` lists it"
         )
-    known = (*(s.covered for s in state.sections), landed_in(landing_snapshots(metadata, state.branch)))
-    if alike := other_topics(coverage, known):
-        named = ", ".join(f"{p} (topic id {p.topic_id}) and {o.topic_id}" for p, o in sorted(alike.items()))
+    own = [(s, coverage & s.covered) for s in state.sections if s.landing == landing]
+    if nameless := Coverage.union(unmarked(shares_of(s.provenance, part), part) for s, part in own):
+        named = sorted((covered - nameless).parts.items())
+        ways = "; ".join(f"{p} {ranges}" for p, ranges in named) or "nothing"
         raise LedgerError(
-            f"{table} has the same offsets of two topics of one name: {named}. Its rows have the name of their topic "
-            "only, so nothing tells which of them to take out; delete by another column, or land into a new table"
+            f"{table}: the rows of {nameless} do not say which record and which reading of the topic they are of. They "
+            "were landed without the columns kafka_topic, kafka_partition, kafka_generation and kafka_offset, by "
+            "another writer, or from another cluster. Only marked ranges are replaced or deleted: of landing "
+            f"{landing} these are {ways}. Name only those, or delete the rows with your engine and read their ranges "
+            f"again with `{RESET_OFFSETS} SPEC --from OFFSETS --again`, or land into a new table"
         )
 
 
@@ -203,8 +224,8 @@ def _check_table(request: ReplaceRequest, metadata: TableMetadata, state: Ledger
     require_ledger(state, request.table)
     if state.condition is not Condition.PRESENT:
         raise LedgerError(
-            f"{request.table}: its ledger is {state.condition} {state.reason}".rstrip()
-            + "; the next plan deals with that, then look again"
+            f"{request.table}: its ledger is {state.condition}{f' ({state.reason})' if state.reason else ''}; nothing "
+            f"was replaced there. `{LAND} SPEC` deals with that, then the same again"
         )
 
 
@@ -229,10 +250,10 @@ def _is_done(request: ReplaceRequest, metadata: TableMetadata, state: LedgerStat
 
 
 def _check_sections(request: ReplaceRequest, state: LedgerState) -> None:
-    if state.section(request.landing, request.lane) is None:
+    if request.slices and state.section(request.landing, request.lane) is None:
         raise LedgerError(
             f"{request.table} has no section for lane {request.lane} of landing {request.landing}: it was closed, or "
-            "never begun; nothing was replaced"
+            f"never begun; nothing was replaced there. `{BACKFILL} SPEC --list` shows the open lanes"
         )
     now = epochs_of(state, request.landing, request.coverage)
     changed = sorted(lane for _, lane in {k for k, _ in now.items() ^ request.epochs.items()})
@@ -247,6 +268,8 @@ def _check_slices(request: ReplaceRequest, metadata: TableMetadata, state: Ledge
     """Each slice must be one that the ledger would take, had it nothing of the ranges; what else it has, of ranges that
     nobody has landed, comes in with it.
     """
+    if not request.slices:
+        return
     emptied = tuple(
         replace(s, covered=s.covered - request.coverage) if s.landing == request.landing else s for s in state.sections
     )
@@ -278,6 +301,6 @@ def _change(request: ReplaceRequest, state: LedgerState, removal: Removal) -> Ch
         extra={**request.extra, REPLACED: removal.replaced.to_text()},
         decisions=() if request.decision is None else (request.decision,),
     )
-    sections = sections_after(state.sections, request.landing, request.coverage, anew, name)
+    sections = sections_after(state.sections, request.landing, request.coverage, anew, name, removal.left)
     files = (*removal.copies, *(f for s in request.slices for f in s.files))
     return ledger_change(request.table, state, record, sections, removal, files=files)

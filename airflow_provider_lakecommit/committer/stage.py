@@ -21,6 +21,7 @@ from uuid import uuid4
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
+from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot
@@ -40,6 +41,7 @@ from airflow_provider_lakecommit.committer.merge_manifests import MergingAppend
 from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles
 from airflow_provider_lakecommit.core.identity import attempt_id
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
+from airflow_provider_lakecommit.iceberg.guarded_catalog import own_locations
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
 
 __all__ = ["KEEP_FOR_EVER_MS", "Attempt", "Staging", "remove_leftovers", "stage", "stage_untagged"]
@@ -151,13 +153,20 @@ def remove_leftovers(io: FileIO, metadata: TableMetadata, branch: str, attempts:
         _log.warning("files of a lost commit attempt stay below %s/metadata: %s", metadata.location, trouble_of(io, e))
 
 
+class _Placed(Table):
+    """A table whose metadata files go where pyiceberg's own rules say, whatever class it names for its data files."""
+
+    def location_provider(self) -> LocationProvider:
+        return own_locations(self)
+
+
 class _Staging(Transaction):
     """A transaction on metadata that nothing was staged on yet. pyiceberg copies all metadata deep at each of a dozen
     looks, which soon is most of a commit's time; before the first update the table's own says the same.
     """
 
     def __init__(self, table: Table, spec_id: int) -> None:
-        super().__init__(table)
+        super().__init__(_Placed(*(table.name(), table.metadata, table.metadata_location, table.io, table.catalog)))
         # A manifest is written for the spec that is the default one; the request itself leaves the default as it is.
         metadata = table.metadata
         default = metadata.default_spec_id

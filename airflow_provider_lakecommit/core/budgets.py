@@ -5,7 +5,7 @@ Contract: dead letters are judged per slice before it is reported, so that the d
 runs. The count is a hard limit. The ratio is judged only from ``1 / max_ratio`` rejected records on: below that, a
 small slice with one bad record would stop a landing that is healthy. A ratio of 0 allows none at all. Whether a slice
 is over its budget whatever else is in it is known before all of it is read: :func:`surely_over`. What is pending is
-judged when a window is planned, by :mod:`~airflow_provider_lakecommit.planning.admission`.
+judged when a window is planned, by :mod:`~airflow_provider_lakecommit.core.planning.admission`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class PendingBudget:
 def over_budget(rejected: int, records: int, budget: Budget) -> str | None:
     """Why ``rejected`` of ``records`` is over the budget, or ``None``."""
     if rejected > budget.max_records:
-        return f"{rejected} rejected records of {records} are over dead_letter_max_records={budget.max_records}"
+        return f"{rejected} rejected records of {records} are over dead_letters.max_records={budget.max_records}"
     enough = rejected * budget.max_ratio >= 1 or budget.max_ratio == 0
     if enough and rejected > budget.max_ratio * records:
-        return f"{rejected} rejected records of {records} are over dead_letter_max_ratio={budget.max_ratio:g}"
+        return f"{rejected} rejected records of {records} are over dead_letters.max_ratio={budget.max_ratio:g}"
     return None
 
 

@@ -3,11 +3,11 @@
 
 Contract: pure. A slice of several partitions is *entangled* with a blocked or failing range that its table lacks and
 that lies before it, or with an entangled slice before it that is *kept*. Before a plan looks for what is missing it
-gives up those whose ranges can be read again (:func:`~airflow_provider_lakecommit.planning.voiding.disentangled`), so
-that their other partitions go on: its START says so (``voided``), and the fold of every reader follows it. Of the
+gives up those whose ranges can be read again (:func:`~airflow_provider_lakecommit.core.planning.voiding.disentangled`),
+so that their other partitions go on: its START says so (``voided``), and the fold of every reader follows it. Of the
 others nothing is lost: they stay accepted, and are published when the blocked range is done or given up. Their
-partitions share no slice until then (:func:`~airflow_provider_lakecommit.planning.slicing.cut`), so that none waits
-beside them.
+partitions share no slice until then (:func:`~airflow_provider_lakecommit.core.planning.slicing.cut`), so that none
+waits beside them.
 
 Failure story: retention may remove a range between a plan and its reading; the next plan names it, as all that is gone.
 """

@@ -24,8 +24,8 @@ __all__ = [
 
 FORMATS = {
     "json": "airflow_provider_lakecommit.formats.decode_json:JsonDecoder",
-    "avro": "airflow_provider_lakecommit.avro.decode_avro:AvroDecoder",
-    "protobuf": "airflow_provider_lakecommit.protobuf.decode_protobuf:ProtobufDecoder",
+    "avro": "airflow_provider_lakecommit.formats.avro.decode_avro:AvroDecoder",
+    "protobuf": "airflow_provider_lakecommit.formats.protobuf.decode_protobuf:ProtobufDecoder",
     "json_schema": "airflow_provider_lakecommit.formats.decode_framed_json:FramedJsonDecoder",
     "csv": "airflow_provider_lakecommit.formats.decode_csv:CsvDecoder",
     "raw": "airflow_provider_lakecommit.formats.decode_raw:RawDecoder",
@@ -34,13 +34,14 @@ FORMATS = {
 :func:`airflow_provider_lakecommit.formats.decoder.decoder_for`.
 """
 SCHEMA_SOURCES = {
-    "json": "airflow_provider_lakecommit.evolve.records:RecordsSource",
-    "json_schema": "airflow_provider_lakecommit.evolve.records:FramedRecordsSource",
-    "avro": "airflow_provider_lakecommit.evolve.written:WrittenSource",
-    "protobuf": "airflow_provider_lakecommit.evolve.messages:MessagesSource",
+    "json": "airflow_provider_lakecommit.formats.evolution.records:RecordsSource",
+    "json_schema": "airflow_provider_lakecommit.formats.evolution.records:FramedRecordsSource",
+    "avro": "airflow_provider_lakecommit.formats.evolution.written:WrittenSource",
+    "protobuf": "airflow_provider_lakecommit.formats.evolution.messages:MessagesSource",
 }
 """Where the factory of what tells the columns of a format's records is, ``module:name``, called as in
-:func:`airflow_provider_lakecommit.evolve.wanted.source_for`. A table of a format without one does not evolve.
+:func:`airflow_provider_lakecommit.formats.evolution.wanted.source_for`. A table of a format without one does not
+evolve.
 """
 ONE_ROW_EACH = {"json", "json_schema", "avro", "protobuf", "csv", "raw"}
 """Formats of which each record that is not rejected is exactly one row; of ``csv`` unless it says otherwise itself
@@ -48,13 +49,13 @@ ONE_ROW_EACH = {"json", "json_schema", "avro", "protobuf", "csv", "raw"}
 """
 WITH_REGISTRY = {"json_schema": "JSON", "avro": "AVRO", "protobuf": "PROTOBUF"}
 """Formats whose records name their schema in a registry, with what a registry calls such schemas. The factory of each
-takes a :class:`~airflow_provider_lakecommit.registry.schemas.SchemaSource` as well, which may be missing where no
-record is decoded.
+takes a :class:`~airflow_provider_lakecommit.formats.registry.schemas.SchemaSource` as well, which may be missing where
+no record is decoded.
 """
 SCHEMA_NAMES = {
     "json_schema": "airflow_provider_lakecommit.formats.schema_names:JsonSchemaNames",
-    "avro": "airflow_provider_lakecommit.avro.record_names:RecordNames",
-    "protobuf": "airflow_provider_lakecommit.protobuf.message_names:MessageNames",
+    "avro": "airflow_provider_lakecommit.formats.avro.record_names:RecordNames",
+    "protobuf": "airflow_provider_lakecommit.formats.protobuf.message_names:MessageNames",
 }
 """Where the factory of what reads the names of a format's schemas is, called as in
 :func:`airflow_provider_lakecommit.formats.schema_names.schema_names_for`.

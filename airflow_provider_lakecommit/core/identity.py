@@ -14,7 +14,17 @@ from uuid import UUID, uuid5
 
 from airflow_provider_lakecommit.core.model import Span
 
-__all__ = ["attempt_id", "cycle_id", "group_id", "is_attempt_at", "slice_id", "token", "transactional_id", "window_id"]
+__all__ = [
+    "attempt_id",
+    "cycle_id",
+    "group_id",
+    "is_attempt_at",
+    "set_of",
+    "slice_id",
+    "token",
+    "transactional_id",
+    "window_id",
+]
 
 _NAMESPACE = UUID("5c0a6d9e-7a3c-5f0e-9f55-1a4e0c0fd3b1")
 _NONCE = 6
@@ -26,6 +36,12 @@ _TELLS = 8
 def group_id(landing: str) -> str:
     """Control group id of a landing: the ``group_id`` of all its events."""
     return f"lakecommit-{landing}"
+
+
+def set_of(landing: str, table: str) -> str:
+    """Return the set that a landing of this table is of by its name, ``<set>.<table>``; empty if it is of none."""
+    name = landing.removesuffix(f".{table}")
+    return "" if name == landing else name
 
 
 def cycle_id(deployment: str, landing: str, lane: str, dag: str, run: str, n: int) -> UUID:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The nouns of a commit cycle as frozen values: spans, slices, plans, reports, ledger sections.
 
-Contract: values cross processes through :mod:`airflow_provider_lakecommit.wire`; here they have no encoding. Their
+Contract: values cross processes through :mod:`airflow_provider_lakecommit.control`; here they have no encoding. Their
 identities are made in :mod:`~airflow_provider_lakecommit.core.identity`.
 """
 
@@ -13,6 +13,7 @@ from datetime import datetime
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.provenance import Provenance
 from airflow_provider_lakecommit.core.refusal import RefusalState
 
 __all__ = [
@@ -124,7 +125,7 @@ class TableTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPosition:
-    """An offset up to which a partition was read, and the leader epoch of the last record before it."""
+    """An offset up to which a partition was read, and a leader epoch under which its log reached that far."""
 
     offset: int
     leader_epoch: int
@@ -133,11 +134,14 @@ class ReadPosition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What a cycle sets out to do. Without slices it says why in ``reason``; ``refused`` is the state that kept it from
-    planning a window, whatever there was to read.
+    planning a window, or some partitions from being in it, whatever there was to read.
 
     ``ends`` are the last stable offsets as they were asked for at ``asked_at``, also where the plan stops before them.
     ``vended`` are the tables with which the catalog handed out storage properties, and whether keys are among them:
-    their writers need fresh ones. ``positions`` are how far the partitions were read before, where this plan goes on.
+    their writers need fresh ones. ``positions`` are how far the partitions were read before, where this plan goes on;
+    ``leader_epochs`` are those of the leaders that told the ends of the slices.
+    ``generation`` is that of the reading, see :mod:`~airflow_provider_lakecommit.core.provenance`; plans of earlier
+    releases have none.
     """
 
     landing: str
@@ -153,6 +157,8 @@ class Plan:
     refused: RefusalState | None = None
     vended: Mapping[str, bool] = field(default_factory=dict)
     positions: Mapping[SourcePartition, ReadPosition] = field(default_factory=dict)
+    leader_epochs: Mapping[SourcePartition, int] = field(default_factory=dict)
+    generation: int | None = None
 
     @property
     def coverage(self) -> Coverage:
@@ -161,7 +167,12 @@ class Plan:
     @property
     def deferred(self) -> bool:
         """Was a window put off? Something was there to be read, or nobody could tell."""
-        return self.refused is not None and (self.left > 0 or not self.ends)
+        return self.refused is not None and not self.slices and (self.left > 0 or not self.ends)
+
+    @property
+    def stopped(self) -> str:
+        """Why nothing was planned, of all partitions or of some, before a user decides how to go on."""
+        return (self.reason or "") if self.refused is not None and self.refused.needs_a_hand else ""
 
     @property
     def epochs(self) -> dict[str, UUID]:
@@ -220,7 +231,9 @@ class SpanReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReport:
-    """What a slice wrote for one table: ``events`` DATA_WRITTEN records with ``files`` files, ``rows`` rows in all."""
+    """What a slice wrote for one table: ``events`` DATA_WRITTEN records with ``files`` files, ``rows`` rows in all.
+    ``columns`` are the ids of those that say which record a row is of; empty where the rows have none.
+    """
 
     table: str
     uuid: UUID
@@ -230,6 +243,7 @@ class TableReport:
     events: int
     files: int
     rows: int
+    columns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +266,8 @@ class SliceReport:
     that of most, ``unknown_at`` has topic, partition and offset of the first record with a field that the table lacks,
     or a value that its column does not take; reports of earlier releases lack these and ``cost``. One that is blocked
     may have been read in part only: then its counts are of that part. ``whole`` is the slice that the attempt was made
-    at, if it ended early and this is how far it came. ``coverage`` is that of the spans.
+    at, if it ended early and this is how far it came. ``generation`` is that of the reading. ``coverage`` is that of
+    the spans.
     """
 
     slice_id: UUID
@@ -271,6 +286,7 @@ class SliceReport:
     reject_reason: str = ""
     unknown_at: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
     whole: UUID | None = None
+    generation: int | None = None
     coverage: Coverage = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -302,7 +318,9 @@ class ControlPosition:
 class AdoptedSink:
     """The Kafka Connect sink that a lane lands in the place of. ``group`` is that of its events, ``since`` where the
     lane went on after it; no later snapshot than number ``sequence`` of the table may be the sink's. ``lands``: the
-    table was handed back, so the sink goes on at the ledger's end and the lane does not.
+    table was handed back, so the sink goes on at the ledger's end and the lane does not; then its snapshots are those
+    after number ``sequence``. ``landed`` is what connectors have landed of what the ledger covers: no other table of
+    the landing lacks it.
     """
 
     connector: str
@@ -310,6 +328,7 @@ class AdoptedSink:
     since: Mapping[SourcePartition, int]
     sequence: int
     lands: bool = False
+    landed: Coverage = field(default_factory=Coverage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +339,7 @@ class LedgerSection:
     ``judged`` says by which rules the covered ranges were judged, as far as it is known; ``positions`` under which
     leader epochs partitions were last read; ``sink`` which connector wrote to the table before. ``replayed`` are
     offsets whose dead letters are not open any more: they became rows by a replay, or were read again since.
+    ``generation`` is that of the lane's reading, ``provenance`` says which readings landed what is in the table.
     """
 
     landing: str
@@ -338,6 +358,8 @@ class LedgerSection:
     sink: AdoptedSink | None = None
     replayed: Coverage = field(default_factory=Coverage)
     replaces: bool = False
+    generation: int = 0
+    provenance: tuple[Provenance, ...] = ()
 
     @property
     def bounds(self) -> Coverage:

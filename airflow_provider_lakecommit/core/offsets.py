@@ -8,6 +8,7 @@ Contract: all values are immutable and normalised (sorted, disjoint, no empty or
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -192,8 +193,13 @@ class Coverage:
         return Coverage({p: s & other[p] for p, s in self.parts.items()})
 
     def to_dict(self) -> dict[str, list[list[int]]]:
-        """For JSON that people read; other processes get :mod:`~airflow_provider_lakecommit.wire.coverage`."""
-        return {str(p): [[r.start, r.end] for r in s] for p, s in sorted(self.parts.items())}
+        """Return what people read as JSON; other processes get :mod:`~airflow_provider_lakecommit.control.coverage`.
+
+        Of a topic that was made anew under its name, each one has the topic id in its keys: ``orders[0]@id``.
+        """
+        names = Counter(map(str, self.parts))
+        keys = {p: str(p) if names[str(p)] == 1 else f"{p}@{p.topic_id}" for p in sorted(self.parts)}
+        return {key: [[r.start, r.end] for r in self.parts[p]] for p, key in keys.items()}
 
     def overlaps(self, other: Coverage) -> bool:
         return any(self[p].overlaps(r) for p, s in other.parts.items() for r in s)

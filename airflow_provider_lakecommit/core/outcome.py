@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
+from airflow_provider_lakecommit.core.commands import RESET_BLOCKED
 
 __all__ = ["TABLE", "Commit", "Ended", "Outcome", "OutcomeRule", "decide"]
 
@@ -129,7 +129,7 @@ def _led(commit: Commit, text: str, unwritten: str = "") -> str:
 
 _HELPS = (
     "needs a hand: after a changed spec or table (`create` changes none that is there) it is tried again by itself, "
-    f"else `{RESET_BLOCKED}` (--retry, --raise or --skip) or an ResetBlockedOperator; other partitions go on"
+    f"else `{RESET_BLOCKED}` (--retry, --raise or --skip) or LandingOperationOperator; other partitions go on"
 )
 
 _TWINS = " (*inactive assets* there mean that two landings have one name: give one of them another)"
@@ -200,7 +200,7 @@ TABLE = (
         "stopped",
         lambda _, commit: bool(commit.stopped),
         "failed",
-        lambda _, commit: f"no window was planned, needs a hand: {commit.stopped}",
+        lambda _, commit: f"not all was planned, a decision is needed: {commit.stopped}",
     ),
     OutcomeRule(
         "published",

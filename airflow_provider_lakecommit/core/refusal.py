@@ -35,13 +35,15 @@ class RefusalState(StrEnum):
     """A person had the landing plan nothing."""
     INCOMPATIBLE = "incompatible records"
     """Records do not fit the table, and the landing is to stop before them."""
+    DIVERGED = "log diverged"
+    """The logs of some partitions have other records than were landed: the plan has no range of these."""
     OTHER = "another state"
     """A state that this release does not know."""
 
     @property
     def needs_a_hand(self) -> bool:
         """Does nothing clear it but a person, who does not know of it yet?"""
-        return self is RefusalState.INCOMPATIBLE
+        return self in (RefusalState.INCOMPATIBLE, RefusalState.DIVERGED)
 
     @property
     def budget_full(self) -> bool:

@@ -166,10 +166,11 @@ def _passed(table: str, accepted: Iterable[AcceptedSlice]) -> Coverage:
 
 def valid_through(cycles: Iterable[CycleState], ends: Mapping[SourcePartition, int]) -> datetime | None:
     """Time at which the ends of the newest cycle that is wholly in all tables were asked for: the newest of the log, so
-    that a clock which was ahead once is forgotten. A cycle that could not ask (its catalog was away) says nothing.
+    that a clock which was ahead once is forgotten. A cycle that could not ask (its catalog was away) says nothing, nor
+    does one that left out partitions before a user decides how they go on.
 
     :param cycles: in the order of the log
     """
-    asked = [c.plan for c in cycles if c.plan.ends]
+    asked = [c.plan for c in cycles if c.plan.ends and not c.plan.stopped]
     full = [plan.asked_at for plan in asked if all(ends.get(p, 0) >= end for p, end in plan.ends.items())]
     return full[-1] if full else None

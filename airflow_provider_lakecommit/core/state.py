@@ -15,7 +15,7 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.log import CommitFailed, Raised
-from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, Span
+from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, ReadPosition, Slice, SliceReport, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.rules import UNKNOWN
 
@@ -35,7 +35,8 @@ __all__ = [
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLedger:
     """What the fold needs of one table: our section, and what all other landings and lanes have in the same table.
-    ``judged`` says of all of that by which rules it was judged, as far as it is known.
+    ``judged`` says of all of that by which rules it was judged, as far as it is known. ``elsewhere`` is how far the
+    landing's other lanes have read this cluster.
     """
 
     table: str
@@ -43,6 +44,7 @@ class TableLedger:
     section: LedgerSection
     others: Coverage = field(default_factory=Coverage)
     judged: Mapping[str, Coverage] = field(default_factory=dict)
+    elsewhere: tuple[tuple[SourcePartition, ReadPosition], ...] = ()
 
     @property
     def all_covered(self) -> Coverage:
@@ -93,12 +95,6 @@ class CycleState:
     complete: bool = False
     released: bool = False
     ended_early: str = ""
-
-    @property
-    def stopped(self) -> str:
-        """Why no window was planned, where a person has to act."""
-        refused = self.plan.refused
-        return (self.plan.reason or "") if refused is not None and refused.needs_a_hand else ""
 
     def ends(self, now: datetime) -> datetime:
         """When the claim ends at the latest. A START from the future tells no time: then that of its first sight

@@ -44,14 +44,14 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
-from airflow_provider_lakecommit.declared.checks import ENCODINGS
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_reading, unscaled_reading
 from airflow_provider_lakecommit.formats.reading import Convert, Reading
 from airflow_provider_lakecommit.formats.rules import OCTETS, ColumnRules
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
-from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
+from airflow_provider_lakecommit.landing.checks import ENCODINGS
 
 __all__ = ["Column", "columns_of", "missing_rows"]
 
@@ -167,7 +167,7 @@ def _reading(field_: NestedField, target: pa.Field, path: str, rules: ColumnRule
             return octet_reading(encoding)
         rules.wrong.append(
             f"column {path} is {kind}, and {rules.format} has no bytes: say how they are written, "
-            f"encodings: {{{path}: {' | '.join(ENCODINGS)}}}"
+            f"decoding.encodings: {{{path}: {' | '.join(ENCODINGS)}}}"
         )
     elif isinstance(kind, UUIDType):
         return UUID_READING

@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.csv_text import CsvRows
 from airflow_provider_lakecommit.formats.decoder import BlockDecoder, Decoded, Refusal, Reject
 from airflow_provider_lakecommit.formats.text_columns import bad_texts, text_columns
-from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
 
 __all__ = ["CsvDecoder"]
 

@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.decoder import Decoded, put_back
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
-from airflow_provider_lakecommit.registry.schemas import JSON, RegisteredSchema
+from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema
 
 __all__ = ["FramedJsonDecoder"]
 

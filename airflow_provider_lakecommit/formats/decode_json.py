@@ -34,15 +34,15 @@ import pyarrow.json as pj
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.formats import DEFAULTS, UNCOUNTED, FormatOptions
-from airflow_provider_lakecommit.declared.names import nearest
 from airflow_provider_lakecommit.formats.alike import fail_alike, known_form, other_kind, struct_paths
 from airflow_provider_lakecommit.formats.columns import Column, columns_of, missing_rows
 from airflow_provider_lakecommit.formats.decoder import Decoded, NothingHeld, Refusal, Reject, halved, put_back
-from airflow_provider_lakecommit.formats.fine_numbers import too_fine, with_decimals
+from airflow_provider_lakecommit.formats.fine_numbers import may_be_too_fine, too_fine, with_decimals
 from airflow_provider_lakecommit.formats.guards import ROW, block_text
 from airflow_provider_lakecommit.formats.map_text import MapRewriter, rewriter_for
 from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, count_parsed, inferable, paths_of, varied
 from airflow_provider_lakecommit.formats.wrapped import TOLD, is_wrapper, wrapped_places
+from airflow_provider_lakecommit.landing.names import nearest
 
 __all__ = ["JsonDecoder"]
 
@@ -198,10 +198,10 @@ class JsonDecoder(NothingHeld):
         return pieces
 
     def _read(self, values: Sequence[bytes], unexpected: str) -> pa.StructArray:
-        rows = _read(block_text(values), self._wire, unexpected, len(values), self._paths)
-        if (path := too_fine(self._decimals, rows, values)) is not None:
-            raise Refusal("wrong_value", path, f"column {path}: a number has too many digits behind its point")
-        return rows
+        text = block_text(values)
+        if self._decimals and may_be_too_fine(text) and (bad := too_fine(self._decimals, values)):
+            raise next(iter(bad.values()))
+        return _read(text, self._wire, unexpected, len(values), self._paths)
 
     def _explained(self, value: bytes, refusal: Refusal) -> Refusal:
         """The refusal of a single value, with the field or column that is to blame."""
@@ -213,7 +213,7 @@ class JsonDecoder(NothingHeld):
 
     def _alike(self, values: Sequence[bytes], refusal: Refusal) -> Mapping[int, Refusal]:
         """Values that are refused for the same reason."""
-        return fail_alike(values, refusal, self._struct_paths)
+        return too_fine(self._decimals, values) or fail_alike(values, refusal, self._struct_paths)
 
     def _unknown(self, value: bytes) -> Refusal:
         """Which fields of the value the table lacks."""

@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import BlockDecoder, Decoded, NothingHeld, Refusal, Reject, put_back
 from airflow_provider_lakecommit.formats.text_columns import bad_texts, text_columns
-from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
 
 __all__ = ["RawDecoder", "TextDecoder"]
 
@@ -38,7 +38,7 @@ class RawDecoder(NothingHeld):
             raise TableError(
                 "format raw fills one column with the value of a record, and the table has "
                 f"{', '.join(f.name for f in fields) or 'none'} for it: leave one, or say what the others are filled "
-                "from (`key`, `headers`, `metadata_columns`)"
+                "from (`columns.key`, `columns.headers`, `columns.metadata`)"
             )
         kind = fields[0].field_type
         if not isinstance(kind, (BinaryType, FixedType, StringType)):

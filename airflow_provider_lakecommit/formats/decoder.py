@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.formats import FORMATS, WITH_REGISTRY, FormatOptions
-from airflow_provider_lakecommit.registry.schemas import SchemaSource
+from airflow_provider_lakecommit.formats.registry.schemas import SchemaSource
 
 __all__ = [
     "BlockDecoder",

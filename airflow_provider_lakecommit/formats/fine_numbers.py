@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers so fine that Arrow's parser takes them for zero in a decimal column.
+"""Numbers with so many digits behind the point that Arrow's parser must never see them in a decimal column.
 
-A number with 39 or more digits behind its point than its column keeps (``1e-60``) makes the parser look up a power of
-ten beyond the end of its table; what it finds there can be zero, and then so is the number. Contract: :func:`too_fine`
-tells of parsed rows which decimal is such a number, by the texts of the records that have a zero; a block without one
-costs a comparison for each decimal, one with zeros a look through its texts, however many columns have them.
+For a number with 39 or more digits behind its point than its column keeps, the parser looks up a power of ten beyond
+the end of its table. ``1e-60`` becomes zero there, and ``1e-999999999`` ends the process. Contract: :func:`too_fine`
+names the values that hold such a number in a decimal column, before the parser gets them. It searches the block's bytes
+for the few ways to write one: an exponent of -20 or less, 20 digits behind a point, or a digit that is written as an
+escape. Only values with one of these are read a second time.
+
+Failure story: such a value that is no JSON object, or that is nested too deep, is refused here: the parser may read a
+text of several documents, and convert the second, before it finds that the value is wrong.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -19,12 +23,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.formats.columns import Column
+from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["too_fine", "with_decimals"]
+__all__ = ["may_be_too_fine", "too_fine", "with_decimals"]
 
 _LEAST = 39
-# An exponent of 20 or more, or 20 digits written: one of them it takes to have 39 digits behind the point.
-_SUSPECT = r"""[eE]-0*([2-9][0-9]|[0-9]{3,})[\s,}\]"]|\.[0-9]{20}"""
+# An exponent of 20 or more, or 20 digits written: one of them it takes to have 39 digits behind the point. Several
+# patterns are faster than one: each begins with bytes that are searched for as such.
+_SUSPECT = (
+    r"""[eE]-0*([2-9][0-9]|[0-9]{3,})[\s,}\]"]""",
+    r"\.[0-9]{20}",
+    r"\\u00(2[bBdDeE]|3[0-9]|[46]5)",
+)
+_END = re.compile(r"(?:\.(?P<fraction>[0-9]*))?(?:[eE](?P<sign>[+-]?)0*(?P<power>[0-9]*))?\Z")
+_MOST_DIGITS = 20
+"""Digits of an exponent that are read: with more of them it is as far beyond all bounds."""
 
 
 def with_decimals(columns: Sequence[Column]) -> tuple[Column, ...]:
@@ -32,45 +45,42 @@ def with_decimals(columns: Sequence[Column]) -> tuple[Column, ...]:
     return tuple(c for c in columns if any(pa.types.is_decimal(node.wire) for node in c.nodes()))
 
 
-def too_fine(columns: Sequence[Column], rows: pa.StructArray, values: Sequence[bytes]) -> str | None:
-    """The path of one of the columns in which a value has a number with too many digits behind its point."""
-    zeros = np.zeros(len(values), bool)
-    for column in columns:
-        zeros |= _zeros(column, rows.field(rows.type.get_field_index(column.name)))
-    if not zeros.any():
-        return None
-    suspect = pc.match_substring_regex(pa.array(values, pa.binary()), _SUSPECT).to_numpy(zero_copy_only=False)
-    found = (next(_below(columns, _record(values[i])), None) for i in np.flatnonzero(zeros & suspect).tolist())
-    return next(filter(None, found), None)
+def may_be_too_fine(text: bytes) -> bool:
+    """Return True if some value of a block may hold such a number.
 
-
-def _record(value: bytes) -> dict[str, Any]:
-    """The record with its numbers as they are written. One too deep for this has unknown fields that cannot be counted,
-    and is refused for that.
+    :param text: all values of the block
     """
-    try:
-        return dict(json.loads(value, parse_float=str, parse_int=str))
-    except RecursionError:
-        return {}
+    ends = pa.py_buffer(np.array([0, len(text)], np.int64))
+    return bool(_suspects(pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(text)])).any())
 
 
-def _zeros(column: Column, array: pa.Array) -> Any:
-    """In which rows the column has a zero; in all of them if one is somewhere below it."""
-    if not column.children:
-        return pc.equal(array, pa.scalar(0, array.type)).fill_null(False).to_numpy(zero_copy_only=False)
-    return _holds_zero(array)
+def too_fine(columns: Sequence[Column], values: Sequence[bytes]) -> dict[int, Refusal]:
+    """The values that the parser must not get, by their places.
+
+    :param columns: of :func:`with_decimals`
+    """
+    found: dict[int, Refusal] = {}
+    for i in np.flatnonzero(_suspects(pa.array(values, pa.binary()))).tolist() if columns else ():
+        try:
+            record = json.loads(values[i].decode(), parse_float=str, parse_int=str)
+        except (ValueError, RecursionError) as e:
+            found[i] = Refusal("not_json", None, f"the value is not valid JSON: {getattr(e, 'msg', 'nested too deep')}")
+            continue
+        if (path := next(_below(columns, record), None)) is not None:
+            reason = f"column {path}: a number has too many digits behind its point"
+            found[i] = Refusal("wrong_value", path, reason)
+    return found
 
 
-def _holds_zero(array: pa.Array) -> bool:
-    if pa.types.is_struct(array.type):
-        return any(_holds_zero(array.field(i)) for i in range(array.type.num_fields))
-    if pa.types.is_list(array.type):
-        return _holds_zero(array.values)
-    return pa.types.is_decimal(array.type) and bool(pc.any(pc.equal(array, pa.scalar(0, array.type))).as_py())
+def _suspects(texts: pa.Array) -> Any:
+    found = np.zeros(len(texts), bool)
+    for pattern in _SUSPECT:
+        found |= pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
+    return found
 
 
-def _below(columns: Sequence[Column], record: dict[str, Any]) -> Iterator[str]:
-    for column in columns:
+def _below(columns: Sequence[Column], record: Any) -> Iterator[str]:
+    for column in columns if isinstance(record, dict) else ():
         yield from _within(column, record.get(column.name))
 
 
@@ -80,10 +90,15 @@ def _within(column: Column, value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for element in value:
             yield from _below(column.children, element) if column.is_map else _within(column.children[0], element)
-    elif isinstance(value, str) and pa.types.is_decimal(column.wire):
-        try:
-            number = Decimal(value)
-        except InvalidOperation:
-            return
-        if number and int(number.as_tuple().exponent) <= -_LEAST - column.target.type.scale:
-            yield column.path
+    elif isinstance(value, str) and pa.types.is_decimal(column.wire) and _is_too_fine(value, column.target.type.scale):
+        yield column.path
+
+
+def _is_too_fine(text: str, scale: int) -> bool:
+    """Return True if a text has too many digits behind its point, whether it is a number or only ends as one."""
+    end = _END.search(text)
+    if end is None:
+        return False
+    power = int((end["power"] or "")[:_MOST_DIGITS] or 0)
+    digits = len(end["fraction"] or "") + (power if end["sign"] == "-" else -power)
+    return digits >= _LEAST + scale

@@ -20,9 +20,9 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.decoder import NothingHeld, Refusal, Reject
-from airflow_provider_lakecommit.registry.framing import framed
-from airflow_provider_lakecommit.registry.many import Learned, learned
-from airflow_provider_lakecommit.registry.schemas import (
+from airflow_provider_lakecommit.formats.registry.framing import framed
+from airflow_provider_lakecommit.formats.registry.many import Learned, learned
+from airflow_provider_lakecommit.formats.registry.schemas import (
     RegisteredSchema,
     SchemaKey,
     SchemaSource,

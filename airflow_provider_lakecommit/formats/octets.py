@@ -32,7 +32,7 @@ _URL_SAFE = str.maketrans("-_+/", "+/  ")
 
 
 def octet_reading(encoding: str) -> Reading:
-    """How a binary or fixed column is read by one of :data:`~airflow_provider_lakecommit.declared.checks.ENCODINGS`."""
+    """How a binary or fixed column is read by one of :data:`~airflow_provider_lakecommit.landing.checks.ENCODINGS`."""
     decode = _DECODERS[encoding]
 
     def convert(array: pa.Array, target: pa.DataType) -> pa.Array:

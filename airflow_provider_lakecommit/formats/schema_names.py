@@ -22,7 +22,7 @@ import pyarrow as pa
 from airflow_provider_lakecommit.core.formats import SCHEMA_NAMES
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, NothingHeld, Reject, put_back
 from airflow_provider_lakecommit.formats.framed_values import FramedPart, FramedReader
-from airflow_provider_lakecommit.registry.schemas import JSON, RegisteredSchema, SchemaSource
+from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema, SchemaSource
 
 __all__ = ["COLUMN", "JsonSchemaNames", "OneSchemaNames", "SchemaNames", "schema_names_for"]
 

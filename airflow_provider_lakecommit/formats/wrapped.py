@@ -18,7 +18,7 @@ __all__ = ["TOLD", "is_wrapper", "wrapped_places"]
 TOLD = (
     "the value is `schema` and `payload`, as Kafka Connect's converter writes a record with its schema, and the table "
     "has neither column: set value.converter.schemas.enable=false, or read `payload` by a transform; change envelopes "
-    "want `unwrap`"
+    "want `transform.unwrap`"
 )
 _NAMES = frozenset({"schema", "payload"})
 

@@ -19,14 +19,14 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from airflow_provider_lakecommit.connection_names import named
+from airflow_provider_lakecommit.core.connection_names import named
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.secrets import hide
 from airflow_provider_lakecommit.iceberg.settings import as_text
 from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing.registry import LOGIN, with_registry
 from airflow_provider_lakecommit.redaction import redacted
-from airflow_provider_lakecommit.registry.settings import LOGIN, with_registry
 from airflow_provider_lakecommit.signing import KEY, OTHER_KEY, UNSIGNED_BELOW, resolved
 
 __all__ = [
@@ -89,8 +89,9 @@ def source_settings(landing: Landing) -> dict[str, Any]:
 
     :raises SpecError: a connection is missing or cannot be used
     """
-    kafka = kafka_settings(landing.kafka_config_id)
-    return with_registry(kafka, registry_connection(landing.registry_conn_id)) if landing.registry_conn_id else kafka
+    kafka = kafka_settings(landing.connections.kafka)
+    registry = landing.connections.registry
+    return with_registry(kafka, registry_connection(registry)) if registry else kafka
 
 
 def registry_connection(conn_id: str) -> dict[str, Any]:

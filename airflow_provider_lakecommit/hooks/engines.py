@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.hooks.connections import connection
 from airflow_provider_lakecommit.hooks.secrets import hide
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.engines.base import Engine
+    from airflow_provider_lakecommit.spark.launch.base import Engine
 
 __all__ = ["connect_url", "engine_of"]
 
@@ -53,7 +53,7 @@ def engine_of(
             f"the Spark connection {conn_id!r} is of type `{CONNECT}`: its server has its settings already, give "
             f"{', '.join(sorted(conf))} to the server, or leave spark_conf out"
         )
-    from airflow_provider_lakecommit.engines.connect import ConnectEngine
+    from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine
 
     return ConnectEngine(connect_url(conn_id), deployment=deployment, landing=landing, lane=lane)
 

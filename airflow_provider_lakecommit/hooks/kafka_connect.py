@@ -7,7 +7,7 @@ certificates to trust), `headers`, and further headers as they are. It is read a
 needed but Airflow itself.
 
 Failure story: a connection that is missing or says no host is a :class:`SpecError`; all else is raised by
-:mod:`~airflow_provider_lakecommit.connector.rest`.
+:mod:`~airflow_provider_lakecommit.operations.kafka_connect.rest`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 from airflow.sdk import BaseHook, Connection
 
-from airflow_provider_lakecommit.connector.rest import ConnectorStatus, ConnectRest
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.connections import connection
 from airflow_provider_lakecommit.hooks.secrets import hide
+from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectorStatus, ConnectRest
 
 __all__ = ["KafkaConnectHook", "rest_of", "rest_settings"]
 

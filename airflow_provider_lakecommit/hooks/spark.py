@@ -33,14 +33,14 @@ from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_provider_lakecommit.engines.base import WORKERS_DIED
-from airflow_provider_lakecommit.engines.package import PACKAGE, package_zip
-from airflow_provider_lakecommit.engines.scratch import scratch_folder
-from airflow_provider_lakecommit.engines.secret_settings import LOAD_DEFAULTS, REDACTION, save_properties
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.connections import connection, master_url
 from airflow_provider_lakecommit.hooks.secrets import hide
 from airflow_provider_lakecommit.redaction import redacted, secrets_in, without
+from airflow_provider_lakecommit.spark.launch.base import WORKERS_DIED
+from airflow_provider_lakecommit.spark.launch.package import PACKAGE, package_zip
+from airflow_provider_lakecommit.spark.launch.scratch import scratch_folder
+from airflow_provider_lakecommit.spark.launch.secret_settings import LOAD_DEFAULTS, REDACTION, save_properties
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob

@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import pydantic
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     ForbiddenError,
@@ -40,16 +40,17 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from airflow_provider_lakecommit.connection_names import CONNECTION_ID, whose
+from airflow_provider_lakecommit.core.connection_names import CONNECTION_ID, whose
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, StorageError, TableError
 from airflow_provider_lakecommit.iceberg.clients import MANY, CatalogClients
 from airflow_provider_lakecommit.iceberg.deadline import within
-from airflow_provider_lakecommit.iceberg.file_io import with_light_io
-from airflow_provider_lakecommit.iceberg.rest_answers import denies, is_no_answer
+from airflow_provider_lakecommit.iceberg.guarded_catalog import connect as connected
+from airflow_provider_lakecommit.iceberg.guarded_catalog import guard
+from airflow_provider_lakecommit.iceberg.rest_answers import brief, denies, is_no_answer
 from airflow_provider_lakecommit.iceberg.settings import as_text, for_client
 from airflow_provider_lakecommit.iceberg.settings_refusal import missing_folder, mistake_in, wrong_warehouse
 from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
-from airflow_provider_lakecommit.iceberg.storage import OF_STORAGE, TableStorage, note_credentials, storage_of
+from airflow_provider_lakecommit.iceberg.storage import OF_STORAGE, TableStorage, storage_of
 from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["ANSWER_SECONDS", "CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables", "is_no_room"]
@@ -95,7 +96,7 @@ class Tables:
         catalog_properties: Mapping[str, Any],
         name: str = "default",
         *,
-        connect: Callable[..., Catalog] = load_catalog,
+        connect: Callable[..., Catalog] = connected,
         few: int = MANY,
     ) -> None:
         self._whose = whose(catalog_properties)
@@ -149,7 +150,7 @@ class Tables:
             if denies(e):
                 return None
             raise self._away(f"reading table {identifier}", e) from None
-        except (SpecError, CatalogError, ClosedError):
+        except (SpecError, TableError, CatalogError, ClosedError):
             raise
         except FileNotFoundError as e:
             raise TableError(
@@ -241,10 +242,10 @@ class Tables:
         try:
             properties = for_client({key: value for key, value in self._properties.items() if key != "name"})
             name = self.name
-            catalog = within(ANSWER_SECONDS, lambda: self._connect(name, **with_light_io(properties)))
+            catalog = within(ANSWER_SECONDS, lambda: self._connect(name, **properties))
             # After the server had its say, which counts for more than what the client states.
             catalog.properties.pop(_SNAPSHOTS, None)
-            note_credentials(catalog)
+            guard(catalog)
             return catalog
         except pydantic.ValidationError as e:
             raise self._away("connecting", e) from None
@@ -271,7 +272,7 @@ class Tables:
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""
-        return " ".join(self.without_secrets(f"{type(error).__name__}: {error}").split())[:500]
+        return " ".join(self.without_secrets(f"{type(error).__name__}: {brief(error)}").split())[:500]
 
     def without_secrets(self, text: str) -> str:
         """A text without those of the connection, and those that the catalog handed out."""

@@ -24,9 +24,9 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 
+from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.partition import PartitionField, PartitionValue
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.wire.data_file import DataFile
-from airflow_provider_lakecommit.wire.partition import PartitionField, PartitionValue
 
 __all__ = ["partition_fields", "rows_in_footer", "to_pyiceberg", "to_wire"]
 

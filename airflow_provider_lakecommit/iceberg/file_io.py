@@ -1,38 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a catalog's client reads and writes metadata files: local files without Arrow, all else as pyiceberg would.
+"""How all files of tables are opened: by the scheme of each location, and only where the connection allows it.
 
-pyiceberg takes Arrow's file systems also for local paths, and loading those costs a process more than a second of CPU
-(they bring pandas along). A plan and a commit only touch metadata files, in tasks that live for a second or two.
+Contract: :class:`GuardedFileIO` serves each location by its own scheme, so one catalog may hold tables in several
+storages. It refuses what :func:`~airflow_provider_lakecommit.iceberg.locations.location_problem` refuses, and files
+that are too large to be read at once. A ``py-io-impl`` of the connection is used behind it, for all locations.
+:class:`LightFileIO` is the same for a catalog's client, with local files served without Arrow: pyiceberg takes Arrow's
+file systems also for local paths, and loading those costs a process more than a second of CPU (they bring pandas
+along). A plan and a commit only touch metadata files, in tasks that live for a second or two.
 
-Contract: each location is served by its own scheme, so one catalog may hold tables in several storages. A `py-io-impl`
-that the user states wins over this one. Writers of data files are not concerned: they are given the user's properties.
-That pyiceberg loads this one or its default, for each table anew, is told in no log.
+Failure story: a refused location or file is a :class:`TableError`: only a change of the table or of the connection
+helps. That pyiceberg loads an implementation for each table anew is logged nowhere.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlparse
 
 from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-__all__ = ["IO_IMPL", "LightFileIO", "with_light_io"]
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.iceberg.bounded import BoundedInput
+from airflow_provider_lakecommit.iceberg.locations import LOCAL, location_problem, scheme_of
+
+__all__ = ["IO_IMPL", "GuardedFileIO", "LightFileIO", "with_light_io"]
 
 IO_IMPL = "py-io-impl"
-_LOCAL = frozenset({"", "file"})
+_USERS_IMPL = "lakecommit.py-io-impl"
+"""The connection's ``py-io-impl``, where a catalog's client is given :class:`LightFileIO`."""
 
 
-class LightFileIO(FileIO):
-    """Picks the implementation by the scheme of each location."""
+class GuardedFileIO(FileIO):
+    """The storage of a table.
+
+    :param properties: of the storage; ``py-io-impl`` and ``warehouse`` are the connection's
+    """
 
     def __init__(self, properties: Properties = EMPTY_DICT) -> None:
-        super().__init__({key: value for key, value in properties.items() if key != IO_IMPL})
+        self._impl = properties.get(_USERS_IMPL, properties.get(IO_IMPL, ""))
+        super().__init__({key: value for key, value in properties.items() if key not in (IO_IMPL, _USERS_IMPL)})
         self._by_scheme: dict[str, FileIO] = {}
 
     def new_input(self, location: str) -> InputFile:
-        return self._serving(location).new_input(location)
+        return BoundedInput(self._serving(location).new_input(location))
 
     def new_output(self, location: str) -> OutputFile:
         return self._serving(location).new_output(location)
@@ -42,28 +54,44 @@ class LightFileIO(FileIO):
         self._serving(path).delete(path)
 
     def _serving(self, location: str) -> FileIO:
-        scheme = urlparse(location).scheme
+        if problem := location_problem(location, self.properties):
+            raise TableError(f"a file of a table is not opened: {problem}")
+        scheme = scheme_of(location)
         if scheme not in self._by_scheme:
-            self._by_scheme[scheme] = self._local() if scheme in _LOCAL else load_file_io(self.properties, location)
+            own = {**self.properties, IO_IMPL: self._impl} if self._impl else self.properties
+            self._by_scheme[scheme] = self._made(scheme, own, location)
         return self._by_scheme[scheme]
 
-    def _local(self) -> FileIO:
-        from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
-        from pyiceberg.io.fsspec import FsspecFileIO
+    def _made(self, scheme: str, properties: Properties, location: str) -> FileIO:
+        return load_file_io(properties, location)
 
-        class LocalFiles(LocalFileSystem):  # type: ignore[misc,unused-ignore]
-            """fsspec takes the scheme off a path in all calls but this one, by which pyiceberg asks whether a file is
-            there: without it every file would seem to be gone.
-            """
 
-            def lexists(self, path: str, **options: Any) -> bool:
-                return bool(super().lexists(self._strip_protocol(path), **options))
+class LightFileIO(GuardedFileIO):
+    """The same, with local files served without Arrow unless the connection names an implementation."""
 
-        class LocalFileIO(FsspecFileIO):
-            def get_fs(self, scheme: str, hostname: str | None = None) -> LocalFileSystem:
-                return LocalFiles(auto_mkdir=True)
+    def _made(self, scheme: str, properties: Properties, location: str) -> FileIO:
+        if scheme in LOCAL and not self._impl:
+            return _local(properties)
+        return super()._made(scheme, properties, location)
 
-        return LocalFileIO(self.properties)
+
+def _local(properties: Properties) -> FileIO:
+    from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
+    from pyiceberg.io.fsspec import FsspecFileIO
+
+    class LocalFiles(LocalFileSystem):  # type: ignore[misc,unused-ignore]
+        """fsspec takes the scheme off a path in all calls but this one, by which pyiceberg asks whether a file is
+        there: without it every file would seem to be gone.
+        """
+
+        def lexists(self, path: str, **options: Any) -> bool:
+            return bool(super().lexists(self._strip_protocol(path), **options))
+
+    class LocalFileIO(FsspecFileIO):
+        def get_fs(self, scheme: str, hostname: str | None = None) -> LocalFileSystem:
+            return LocalFiles(auto_mkdir=True)
+
+    return LocalFileIO(properties)
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:
@@ -74,6 +102,7 @@ def _worth_telling(record: logging.LogRecord) -> bool:
 logging.getLogger("pyiceberg.io").addFilter(_worth_telling)
 
 
-def with_light_io(properties: Properties) -> Properties:
-    """Catalog properties that lead to :class:`LightFileIO`, unless they name an implementation themselves."""
-    return {IO_IMPL: f"{LightFileIO.__module__}.{LightFileIO.__qualname__}", **properties}
+def with_light_io(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a connection's properties with :class:`LightFileIO` in front of the implementation that they name."""
+    light = f"{LightFileIO.__module__}.{LightFileIO.__qualname__}"
+    return {**properties, IO_IMPL: light, _USERS_IMPL: properties.get(IO_IMPL, "")}

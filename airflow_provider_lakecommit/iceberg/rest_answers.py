@@ -15,7 +15,9 @@ import json
 
 import pydantic
 
-__all__ = ["denies", "is_no_answer"]
+__all__ = ["brief", "denies", "is_no_answer"]
+
+_FEW = 20
 
 
 def denies(error: Exception) -> bool:
@@ -32,6 +34,14 @@ def denies(error: Exception) -> bool:
 
 def is_no_answer(error: pydantic.ValidationError) -> bool:
     """Whether this is no answer of a REST catalog at all, rather than one that pyiceberg cannot read."""
-    if not error.title.endswith("Response"):
+    # An answer of something else has an error or two. To list hundreds of thousands takes much memory.
+    if not error.title.endswith("Response") or error.error_count() > _FEW:
         return False
     return any(e["type"] == "json_invalid" or (e["type"] == "missing" and len(e["loc"]) == 1) for e in error.errors())
+
+
+def brief(error: BaseException) -> str:
+    """Return an error's own text, or how many errors it stands for where their texts would take much memory."""
+    if isinstance(error, pydantic.ValidationError) and error.error_count() > _FEW:
+        return f"{error.error_count()} validation errors for {error.title}"
+    return str(error)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schemas that are ours: of the dead-letter table, and of the columns that are filled from a record itself.
 
-Contract: field ids and types are fixed, tables in use have them. Nothing of Arrow is imported here, so that a plan,
-which only has to make or to compare tables, starts without it.
+Contract: names and types are fixed, tables in use have them; field ids are those that a new table gets. Nothing of
+Arrow is imported here, so that a plan, which only has to make or to compare tables, starts without it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,25 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-__all__ = ["DEAD_LETTER_SCHEMA", "METADATA_TYPES"]
+from airflow_provider_lakecommit.core.routing import Role
+
+__all__ = ["DEAD_LETTER_SCHEMA", "METADATA_TYPES", "OPTIONAL_DEAD_LETTER_COLUMNS", "mark_columns", "record_column_ids"]
+
+_MARK_TYPES: tuple[PrimitiveType, ...] = (StringType(), IntegerType(), LongType(), LongType())
 
 METADATA_TYPES: dict[str, PrimitiveType] = {
     "kafka_topic": StringType(),
     "kafka_partition": IntegerType(),
+    "kafka_generation": LongType(),
     "kafka_offset": LongType(),
     "kafka_timestamp": TimestamptzType(),
     "kafka_key": BinaryType(),
 }
-"""Columns filled under ``metadata_columns``."""
+"""Columns filled from the record itself."""
+_MARK_NAMES = {
+    Role.ROWS: ("kafka_topic", "kafka_partition", "kafka_generation", "kafka_offset"),
+    Role.DEAD_LETTERS: ("topic", "partition", "generation", "offset"),
+}
 
 DEAD_LETTER_SCHEMA = Schema(
     NestedField(1, "topic", StringType(), required=True),
@@ -42,8 +51,8 @@ DEAD_LETTER_SCHEMA = Schema(
         7,
         "headers",
         ListType(
-            12,
-            StructType(NestedField(13, "key", StringType(), required=True), NestedField(14, "value", BinaryType())),
+            13,
+            StructType(NestedField(14, "key", StringType(), required=True), NestedField(15, "value", BinaryType())),
             element_required=True,
         ),
     ),
@@ -51,5 +60,32 @@ DEAD_LETTER_SCHEMA = Schema(
     NestedField(9, "column", StringType()),
     NestedField(10, "reason", StringType(), required=True),
     NestedField(11, "landing", StringType(), required=True),
+    NestedField(12, "generation", LongType()),
 )
-"""One row for each rejected record."""
+"""One row for each rejected record. Tables of earlier releases have no ``generation``."""
+OPTIONAL_DEAD_LETTER_COLUMNS = frozenset({"generation"})
+
+
+def record_column_ids(schema: Schema, role: Role) -> tuple[int, ...]:
+    """Return the ids of the columns that hold topic, partition and offset of a row's record, and of the one with the
+    generation, if the table has it; empty where one of the three is missing or has another type.
+    """
+    topic, partition, generation, offset = _MARK_NAMES[role]
+    wanted = {topic: StringType(), partition: IntegerType(), offset: LongType(), generation: LongType()}
+    found = {f.name: f.field_id for f in schema.fields if _is(f, wanted.get(f.name))}
+    ids = [found[name] for name in wanted if name in found]
+    return tuple(ids) if {topic, partition, offset} <= found.keys() else ()
+
+
+def mark_columns(schema: Schema, role: Role) -> tuple[int, ...]:
+    """Return the ids of the columns of a table that hold topic, partition, generation and offset of a row's record;
+    empty where one of them is missing or has another type.
+    """
+    have = {f.name: f for f in schema.fields}
+    names = _MARK_NAMES[role]
+    found = [have[n].field_id for n, kind in zip(names, _MARK_TYPES, strict=True) if _is(have.get(n), kind)]
+    return tuple(found) if len(found) == len(names) else ()
+
+
+def _is(field: NestedField | None, kind: PrimitiveType | None) -> bool:
+    return field is not None and kind is not None and field.field_type == kind

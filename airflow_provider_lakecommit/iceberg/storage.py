@@ -6,11 +6,11 @@ A REST catalog may answer a question for a table with storage properties: an end
 hour and open nothing but this table ("vended credentials"). They are in its settings, in the ``config`` of the answer
 or in its ``storage-credentials``, of which the one with the longest prefix counts. pyiceberg asks for them by default.
 
-Contract: properties are merged as pyiceberg merges them for its own files, the later the stronger: connection, the
-server's settings, the table's properties, ``config``, the credential. Only the credential is another one where several
-are handed out: pyiceberg looks for that of the metadata file and forgets the others, a writer needs that of the folder
-of the data files. Left out is what a Spark task must not or cannot use: a class to be loaded (``py-io-impl``) unless
-the connection states it, and where each request would have to be signed by the catalog, which no task speaks to.
+Contract: the later the stronger, properties are the connection's, the server's settings, ``config`` and the credential,
+as far as :mod:`~airflow_provider_lakecommit.iceberg.allowed_settings` lets them through; table properties set nothing.
+If several credentials are handed out, pyiceberg uses the one for the metadata file, and a writer gets the one for the
+folder of the data files. Signing by the catalog is left out unless the connection states it, since no task talks to a
+catalog.
 
 Failure story: a catalog that does not tell until when its keys hold is believed to hand out good ones; the storage then
 refuses them, and the next attempt has others.
@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_lakecommit.iceberg.allowed_settings import SIGNING, storage_settings
 from airflow_provider_lakecommit.redaction import is_secret, redacted, secrets_in
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
@@ -38,18 +38,15 @@ __all__ = [
     "data_folder",
     "expiry",
     "merged",
-    "note_credentials",
     "storage_of",
     "trouble_of",
 ]
 
 OF_STORAGE = ("s3.", "s3tables.", "gcs.", "adls.", "hdfs.", "hf.", "client.")
-_OF_SIGNING = ("s3.signer", "s3.remote-signing-enabled")
 _KEYS = ("s3.access-key-id", "client.access-key-id")
 _EXPIRES = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at", "adls.sas-token-expires-at-ms")
 """What Iceberg's Java clients read, in milliseconds since the epoch; Azure's go on with the name of an account."""
 _FOLDER = "write.data.path"
-_PICK = "_resolve_storage_credentials"
 
 Credential = tuple[str, Mapping[str, str]]
 """A prefix of locations, and the properties for them."""
@@ -108,11 +105,11 @@ def merged(own: Mapping[str, str], properties: Mapping[str, Any]) -> TableStorag
     """What writers of a table are given.
 
     :param own: storage properties of the connection
-    :param properties: all properties of the table's files as pyiceberg merges them
+    :param properties: all properties of the table's files as the client merges them
     """
-    of_storage = {k: str(v) for k, v in properties.items() if k.startswith(OF_STORAGE) and v is not None}
-    passed = {k: v for k, v in of_storage.items() if k in own or not k.startswith(_OF_SIGNING)}
-    asks = of_storage.get("s3.remote-signing-enabled", "").lower() == "true" or "s3.signer" in of_storage
+    allowed = storage_settings(properties)
+    passed = {k: v for k, v in allowed.items() if k in own or k not in SIGNING}
+    asks = allowed.get("s3.remote-signing-enabled", "").lower() == "true" or "s3.signer" in allowed
     return TableStorage(
         properties={**own, **passed},
         handed_out=tuple(sorted(k for k, v in passed.items() if own.get(k) != v)),
@@ -127,10 +124,9 @@ def storage_of(table: Table, own: Mapping[str, str]) -> TableStorage:
     :param own: storage properties of the connection
     """
     properties: Mapping[str, Any] = table.io.properties
-    pick = getattr(table.catalog, _PICK, None)
-    noted = pick.newest if isinstance(pick, _Noted) else ()
-    if (best := best_for(data_folder(table), noted)) is not None:
-        properties = {**table.catalog.properties, **table.metadata.properties, **table.config, **best}
+    credentials: Iterable[Credential] = getattr(table.catalog, "credentials", ())
+    if (best := best_for(data_folder(table), credentials)) is not None:
+        properties = {**table.catalog.properties, **table.config, **best}
     return merged(own, properties)
 
 
@@ -163,26 +159,3 @@ def expiry(properties: Mapping[str, str]) -> float | None:
 def clock(at: float) -> str:
     """A moment for messages."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def note_credentials(catalog: Catalog) -> None:
-    """From now on :func:`storage_of` knows all credentials of this client's newest answer.
-
-    pyiceberg has no public way to them. Where it picks one, it is asked through something that takes note; a pyiceberg
-    without that place is left as it is, and its own pick serves the data files too.
-    """
-    pick = getattr(catalog, _PICK, None)
-    if callable(pick):
-        setattr(catalog, _PICK, _Noted(pick))
-
-
-class _Noted:
-    """Picks as pyiceberg does, and keeps what there was to pick from."""
-
-    def __init__(self, pick: Any) -> None:
-        self._pick = pick
-        self.newest: tuple[Credential, ...] = ()
-
-    def __call__(self, credentials: Any, location: str | None) -> Any:
-        self.newest = tuple((c.prefix, c.config) for c in credentials)
-        return self._pick(credentials, location)

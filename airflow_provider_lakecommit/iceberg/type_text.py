@@ -23,7 +23,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_lakecommit.declared.type_text import sizes_of
+from airflow_provider_lakecommit.landing.type_text import sizes_of
 
 __all__ = ["primitive_of"]
 
@@ -37,7 +37,7 @@ _SIMPLE: dict[str, PrimitiveType] = {
 
 
 def primitive_of(word: str) -> PrimitiveType:
-    """The type of a word that :func:`~airflow_provider_lakecommit.declared.type_text.parse_type` took."""
+    """The type of a word that :func:`~airflow_provider_lakecommit.landing.type_text.parse_type` took."""
     if word in _SIMPLE:
         return _SIMPLE[word]
     first, *rest = sizes_of(word)

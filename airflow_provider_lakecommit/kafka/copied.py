@@ -22,10 +22,10 @@ from typing import Any
 from confluent_kafka import Message
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 from airflow_provider_lakecommit.kafka.partition_tail import DamagedBatch, PartitionTail
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
-from airflow_provider_lakecommit.planning.missing import Watermark
 
 __all__ = ["CopyPlace", "PartitionLog", "place_in_copy"]
 

@@ -2,14 +2,28 @@
 """What clients and brokers say of records that are not what was written.
 
 Contract: a batch whose bytes were altered fails its checksum, cannot be decompressed, or has no form that there is.
-None of it passes by waiting, and none of it says that brokers are away.
+None of it passes by waiting, and none of it says that brokers are away. A batch is damaged as a whole, because nobody
+can tell where in it; where it ends is found by trying.
 """
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError
+import time
+from collections.abc import Callable
+from functools import partial
 
-__all__ = ["DAMAGE"]
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+__all__ = ["ASK_SECONDS", "DAMAGE", "answers_at_once", "first_readable", "next_readable"]
+
+PROBE_SECONDS = 3.0
+PATIENCE_SECONDS = 60.0
+"""For which brokers that are slow are waited for."""
+AT_ONCE_SECONDS = 0.1
+ASK_SECONDS = 5.0
+"""For which brokers that give nothing are asked whether they are there."""
+EVENTS = 3
+"""So often the client tells of the same batch before it is believed that nothing else comes."""
 
 DAMAGE = frozenset(
     {
@@ -20,3 +34,67 @@ DAMAGE = frozenset(
     }
 )
 """What the client or a broker says of bytes that cannot be what was written: checksum, compression, form."""
+
+
+def answers_at_once(consumer: Consumer, topic: str, partition: int) -> bool:
+    """Return False where brokers are slow, or away."""
+    began = time.monotonic()
+    try:
+        consumer.get_watermark_offsets(TopicPartition(topic, partition), ASK_SECONDS, cached=False)
+    except KafkaException:
+        return False
+    return time.monotonic() - began < AT_ONCE_SECONDS
+
+
+def first_readable(consumer: Consumer, topic: str, partition: int, start: int, limit: int) -> int:
+    """Return the first offset from which something can be read, from ``start`` on; ``limit``, if none is before it.
+
+    :param consumer: is assigned to other offsets, so its reading is over
+    """
+    return next_readable(partial(_readable, consumer, topic, partition), start, limit)
+
+
+def next_readable(readable: Callable[[int], int | None], start: int, limit: int) -> int:
+    """The first offset from which something can be read, from ``start`` on; ``limit``, if there is none before it.
+
+    :param readable: the first offset that is read from an offset on, or ``None``. Damage is a stretch: from some offset
+        on all can be read.
+    """
+    if (found := readable(start)) is not None:
+        return min(found, limit)
+    # Where nothing comes each question costs seconds: one for all where it lasts to the end.
+    if limit - 1 > start and readable(limit - 1) is None:
+        return limit
+    below, step = start, 1
+    while (at := start + step) < limit and (found := readable(at)) is None:
+        below, step = at, step * 2
+    beyond = min(at, limit)
+    while beyond - below > 1:
+        middle = (below + beyond) // 2
+        if (found := readable(middle)) is None:
+            below = middle
+        else:
+            beyond = middle
+    return beyond
+
+
+def _readable(consumer: Consumer, topic: str, partition: int, offset: int) -> int | None:
+    """Return the first offset that can be read from this one on; ``None``, where nothing comes."""
+    said, began = 0, time.monotonic()
+    deadline = began + PROBE_SECONDS
+    consumer.assign([TopicPartition(topic, partition, offset)])
+    while said < EVENTS:
+        if time.monotonic() > deadline:
+            # Brokers that are slow say nothing of what they have.
+            if answers_at_once(consumer, topic, partition) or time.monotonic() - began > PATIENCE_SECONDS:
+                break
+            deadline = time.monotonic() + PROBE_SECONDS
+        for message in consumer.consume(1, 0.1):
+            if (error := message.error()) is None or error.code() == KafkaError._PARTITION_EOF:
+                return int(message.offset() or 0)
+            # Behind a damaged batch the client asks for an offset that it made of wrong bytes.
+            said += EVENTS if error.code() == KafkaError._AUTO_OFFSET_RESET else error.code() in DAMAGE
+        (at,) = consumer.position([TopicPartition(topic, partition)])
+        if at.offset > offset:
+            return int(at.offset)
+    return None

@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -25,19 +26,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.kafka.admin_requests import DENIED, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
-from airflow_provider_lakecommit.kafka.damage import DAMAGE
+from airflow_provider_lakecommit.kafka.damage import ASK_SECONDS, DAMAGE, answers_at_once, first_readable
 
 __all__ = ["DamagedBatch", "PartitionTail"]
 
 # Markers are stepped over inside the client without a word to us, so the position is looked at this often.
 POLL_SECONDS = 0.003
 STAYS_SECONDS = 1.0
-"""After which a client that met damage and gives nothing is moved on by one offset, if the brokers answer at once: else
-it is they who are slow, and what comes next may be whole.
+"""After which a client that met damage and gives nothing is moved on, if the brokers answer at once: else it is they
+who are slow, and what comes next may be whole.
 """
-AT_ONCE_SECONDS = 0.1
-ASK_SECONDS = 5.0
-"""For which brokers that give nothing are asked whether they are there."""
 
 _SETTINGS: dict[str, Any] = {
     "group.id": "lakecommit-reads-without-group",
@@ -78,10 +76,18 @@ class PartitionTail:
     """One consumer, assigned to one partition.
 
     :param away: the error when the brokers do not answer.
+    :param settings: further settings of the consumer
     """
 
     def __init__(
-        self, config: Mapping[str, Any], topic: str, partition: int, *, timeout: float, away: type[LakecommitError]
+        self,
+        config: Mapping[str, Any],
+        topic: str,
+        partition: int,
+        *,
+        timeout: float,
+        away: type[LakecommitError],
+        settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._config = config
         self._topic = topic
@@ -89,7 +95,7 @@ class PartitionTail:
         self._timeout = timeout
         self._away = away
         self._trouble = LastError(config.get("error_cb"))
-        self._consumer = made(Consumer, config, self._trouble, **_SETTINGS)
+        self._consumer = made(Consumer, config, self._trouble, **{**_SETTINGS, **settings})
         self._next = -1
         self._ahead: Message | None = None
         self._damaged: tuple[int, int] | None = None
@@ -115,7 +121,7 @@ class PartitionTail:
             if self._next > before:
                 heard = stays = time.monotonic()
             elif self._is_damaged and time.monotonic() - stays > STAYS_SECONDS:
-                heard, stays = self._stepped(heard), time.monotonic()
+                heard, stays = self._stepped(heard, end), time.monotonic()
             elif time.monotonic() - heard > self._timeout:
                 raise self._nothing_comes(end)
 
@@ -162,29 +168,25 @@ class PartitionTail:
         if told == 1:
             return DamagedBatch(start=start, said=said)
         if astray or self._next > start:
-            self._step()
+            self._step(end)
         return None
 
     @property
     def _is_damaged(self) -> bool:
         return self._damaged is not None and self._damaged[1] > 1
 
-    def _stepped(self, heard: float) -> float:
+    def _stepped(self, heard: float, end: int) -> float:
         """When brokers were last heard of: now, if they answer at once, and it is the damage that gives nothing."""
-        began, where = time.monotonic(), TopicPartition(self._topic, self._partition)
-        try:
-            self._consumer.get_watermark_offsets(where, ASK_SECONDS, cached=False)
-        except KafkaException:
+        if not answers_at_once(self._consumer, self._topic, self._partition):
             return heard
-        if time.monotonic() - began >= AT_ONCE_SECONDS:
-            return heard
-        self._step()
+        self._step(end)
         return time.monotonic()
 
-    def _step(self) -> None:
-        """Try the next offset behind the damage."""
+    def _step(self, end: int) -> None:
+        """Go on behind the damage."""
         start, _ = self._damaged or (self._next, 0)
-        self._move(max(self._next, start) + 1)
+        behind = max(self._next, start) + 1
+        self._move(first_readable(self._consumer, self._topic, self._partition, behind, end))
 
     def _nothing_comes(self, end: int) -> LakecommitError:
         place = f"{self._topic}[{self._partition}]"

@@ -22,9 +22,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning.truncation import Truncation
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.config import LastError, made, unreachable
-from airflow_provider_lakecommit.planning.truncation import Truncation
 
 __all__ = ["diverged", "end_of_epoch", "is_truncation"]
 

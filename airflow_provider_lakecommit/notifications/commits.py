@@ -52,7 +52,7 @@ class _TransitionNotifier(BaseNotifier):
 
 
 class CommitsStalledNotifier(_TransitionNotifier):
-    """Once when commits stall: for `on_skipped_callback`, `on_failure_callback` and `on_wait_callback`.
+    """Reports once that commits stall: for `on_skipped_callback`, `on_failure_callback` or `on_wait_callback`.
 
     :param send: what sends: a notifier (Slack, mail, …) or anything that takes the context; or several. ``reason`` in
         the context, and in its templates, is what was seen

@@ -14,28 +14,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-from airflow_provider_lakecommit.declared.times import span_of
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
-from airflow_provider_lakecommit.operators.base import WARNING, is_cleared, landing_of
+from airflow_provider_lakecommit.landing.times import span_of
+from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked, lane_asked
+from airflow_provider_lakecommit.operators.base import WARNING, landing_of
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
-from airflow_provider_lakecommit.tasks.arguments import is_stated, texts_of
+from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset, Context
 
+    from airflow_provider_lakecommit.cycle.plan.resume import EarlierCycles
     from airflow_provider_lakecommit.cycle.results import Closed
-    from airflow_provider_lakecommit.cycle.resume import EarlierCycles
-    from airflow_provider_lakecommit.engines.base import Engine
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.lanes.preview import LanePreview
-    from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.operations.backfill.preview import LanePreview
+    from airflow_provider_lakecommit.spark.launch.base import Engine
 
 __all__ = ["BackfillOperator"]
 
@@ -69,6 +68,7 @@ class BackfillOperator(KafkaToIcebergOperator):
 
     # A lane's cycles are its own, so that one DAG may land, and fill holes.
     opens_cycles: ClassVar[bool] = False
+    takes_sets: ClassVar[bool] = False
     replaces: ClassVar[bool] = False
     template_fields: Sequence[str] = (*KafkaToIcebergOperator.template_fields, "since", "until", "ranges", "lane")
     ui_color = "#e6e6f3"
@@ -94,7 +94,7 @@ class BackfillOperator(KafkaToIcebergOperator):
             raise SpecError(f"{following[0]} is for KafkaToIcebergOperator: a range has an end, and is not followed")
         own: dict[str, Any] = {"max_records": max_records, "groups": groups}
         super().__init__(
-            landing=replace(landing_of(landing), **{k: v for k, v in own.items() if v is not None}),
+            landing=landing_of(landing).changed(window={k: v for k, v in own.items() if v is not None}),
             spark_conn_id=spark_conn_id,
             spark_conf=spark_conf,
             max_cycles=max_cycles,
@@ -117,7 +117,7 @@ class BackfillOperator(KafkaToIcebergOperator):
 
         :raises SpecError: it is none
         """
-        from airflow_provider_lakecommit.repair.stated import parse_ranges
+        from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
 
         since, until = (_text(value) for value in (self.since, self.until))
         if since is not None and since == until:
@@ -131,8 +131,8 @@ class BackfillOperator(KafkaToIcebergOperator):
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
         """The lane's session; where nothing of it is missing, the landing's."""
-        from airflow_provider_lakecommit.lanes.live_first import LiveFirst
-        from airflow_provider_lakecommit.lanes.preview import lane_preview
+        from airflow_provider_lakecommit.operations.backfill.live_first import LiveFirst
+        from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
 
         asked = self.asked()
         with super().session() as session:
@@ -156,7 +156,7 @@ class BackfillOperator(KafkaToIcebergOperator):
         return found.done
 
     def _lane(self, session: LandingSession, found: LanePreview) -> AbstractContextManager[LandingSession]:
-        from airflow_provider_lakecommit.lanes.opening import lane_session
+        from airflow_provider_lakecommit.operations.backfill.opening import lane_session
 
         return lane_session(session, found)
 
@@ -169,17 +169,17 @@ class BackfillOperator(KafkaToIcebergOperator):
 
     def _goes_on(self, session: LandingSession, identity: RunIdentity, earlier: EarlierCycles) -> bool:
         """A lane that lacks something was opened anew since, or was left open."""
-        from airflow_provider_lakecommit.lanes.closing import lane_rest
+        from airflow_provider_lakecommit.operations.backfill.closing import lane_rest
 
         return bool(lane_rest(session))
 
     def _landed_before(self, session: LandingSession, context: Context) -> Closed:
         """Nothing is missing: what an attempt of this run has landed that died before it could say so, or nothing."""
+        from airflow_provider_lakecommit.cycle.plan.resume import cycles_of, published_by
         from airflow_provider_lakecommit.cycle.results import Closed
-        from airflow_provider_lakecommit.cycle.resume import cycles_of, published_by
-        from airflow_provider_lakecommit.lanes.opening import closed_lane
+        from airflow_provider_lakecommit.operations.backfill.opening import closed_lane
 
-        if self.is_retry(context) and not is_cleared(context["ti"], self.retries or 0):
+        if self.retells(context):
             lane = closed_lane(session, self.asked().name)
             earlier = cycles_of(lane, self.identity(context))
             if earlier and (published := published_by(lane, earlier)):
@@ -189,7 +189,7 @@ class BackfillOperator(KafkaToIcebergOperator):
 
     def _ended(self, session: LandingSession, whole: Closed, context: Context) -> Closed:
         """Close the lane, if it is whole."""
-        from airflow_provider_lakecommit.lanes.closing import close_lane, lane_rest
+        from airflow_provider_lakecommit.operations.backfill.closing import close_lane, lane_rest
 
         if rest := lane_rest(session):
             session.log(f"lane {session.lane} stays open, it lacks {rest}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tasks of one landing share: its declaration, its connections, the identity of its run.
+"""What the tasks of a landing or a landing set share: its declaration, its connections, the identity of its run.
 
 Contract: constructing a task reads no connection and imports no Kafka, Iceberg or Spark library. All tasks of one run
 have the same identity whatever their attempt, so that a retry finds the cycle that it belongs to.
@@ -10,9 +10,10 @@ DAG author's `retries`.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,14 +21,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_lakecommit.assets import hourly_asset_of, table_assets_of
+from airflow_provider_lakecommit.assets import table_assets_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError, Terminal
 from airflow_provider_lakecommit.hooks.secrets import told
-from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.hooks.settings import Settings
+from airflow_provider_lakecommit.landing import Landing, LandingSet, declares_set
 from airflow_provider_lakecommit.operators.links import ErrorLink
-from airflow_provider_lakecommit.settings import Settings
-from airflow_provider_lakecommit.tasks.arguments import refuse_unknown
-from airflow_provider_lakecommit.tasks.asset_event import event_extra, tell_hours
+from airflow_provider_lakecommit.operators.tasks.arguments import refuse_unknown
+from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, tell_hours
 from airflow_provider_lakecommit.telemetry.lineage import Commit, catalog_namespace, kafka_namespace, lineage_of
 
 if TYPE_CHECKING:
@@ -36,18 +37,18 @@ if TYPE_CHECKING:
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
     from airflow_provider_lakecommit.cycle.results import Closed
-    from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 
 __all__ = [
     "CLOSED",
     "CYCLE",
-    "EXPLAIN",
     "FAILURE",
     "LANDED",
     "WINDOW",
     "Declared",
     "LandingTask",
     "check_planned",
+    "declared_of",
     "exact",
     "is_cleared",
     "landing_of",
@@ -58,7 +59,7 @@ __all__ = [
     "task_doc",
 ]
 
-CYCLE, EXPLAIN, CLOSED = "cycle", "explain", "closed"
+CYCLE, CLOSED = "cycle", "closed"
 """XCom keys: where the cycle is, why the window ends where it does, how the cycle was closed."""
 WINDOW, LANDED = "window", "landed"
 """XCom keys for people alone: the window, and in one line what was landed."""
@@ -87,9 +88,23 @@ def landing_of(landing: Landing | str | Path) -> Landing:
     return Landing.from_yaml(landing)
 
 
-def task_doc(kind: type, landing: Landing) -> str:
-    """What Airflow's page says of a task: what it does, and for which landing."""
+def declared_of(landing: Landing | LandingSet | str | Path) -> Landing | LandingSet:
+    """Return a landing or a set, or the one that a YAML spec declares; the file is read when the DAG is parsed.
+
+    :raises SpecError: what is wrong with the declaration
+    """
+    if isinstance(landing, LandingSet):
+        return landing
+    if isinstance(landing, str | Path) and Path(landing).exists() and declares_set(landing):
+        return LandingSet.from_yaml(landing)
+    return landing_of(landing)
+
+
+def task_doc(kind: type, landing: Landing | LandingSet) -> str:
+    """Return what Airflow's page shows of a task: what it does, and for which landing."""
     does = (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("\n", " ")
+    if isinstance(landing, LandingSet):
+        return f"{does}\n\n**{landing.name}**: a set of landings"
     topics, tables = ", ".join(landing.topic_names), ", ".join(landing.tables)
     return f"{does}\n\n**{landing.name}**: `{topics}` → `{tables}`"
 
@@ -108,26 +123,32 @@ class Declared:
     ``create`` is the last: Airflow cuts long ones.
     """
 
-    def __init__(self, landing: Landing) -> None:
+    def __init__(self, landing: Landing | LandingSet) -> None:
         self._landing = landing
 
     def __str__(self) -> str:
-        fields = dict(sorted(self._landing.to_dict().items(), key=lambda field: (field[0] == "create", field[0])))
+        values = dataclasses.asdict(self._landing) if isinstance(self._landing, LandingSet) else self._landing.to_flat()
+        fields = dict(sorted(values.items(), key=lambda field: (field[0] == "create", field[0])))
         return json.dumps(fields, indent=2, default=str)
 
     __repr__ = __str__
 
 
 class LandingTask(BaseOperator):
-    """Base of the operators of a landing.
+    """Base of the operators of a landing. Those that take a set have ``landing_set`` in place of ``landing`` then.
 
-    :param landing: the landing, or the path of its YAML spec (its connections are Airflow's; the sections `kafka`,
-        `catalog` and `spark` of the file are not used)
+    :param landing: the landing or the set, or the path of its YAML spec (its connections are Airflow's; the sections
+        `kafka`, `catalog` and `spark` of the file are not used)
     """
+
+    landing: Landing
+    landing_set: LandingSet | None = None
+    takes_sets: ClassVar[bool] = False
+    """Does it take a landing set too?"""
 
     operator_extra_links: Collection[BaseOperatorLink] = (ErrorLink(),)
     hours: Sequence[Asset] = ()
-    """Assets of its landings whose events have partition keys."""
+    """The asset whose events have partition keys, if there is one."""
     opens_cycles: ClassVar[bool] = False
     """Does it open commit cycles? One task of a DAG may for a landing: the identity of a cycle is that of the run."""
 
@@ -139,25 +160,33 @@ class LandingTask(BaseOperator):
         """
         whose = kwargs.get("task_id", "")
         refuse_unknown(cls, kwargs, whose)
-        if not {"landing", "landings"} & kwargs.keys():
+        if "landing" not in kwargs:
             raise SpecError(
                 f"{cls.__name__} {whose!r}: `landing` belongs to partial(), and cannot be mapped: its asset, and its "
                 "name, are needed when the DAG is parsed. For several landings make a task for each, in a `for` loop"
             )
         return super().partial(**kwargs)
 
-    def __init__(self, *, landing: Landing | str | Path, **kwargs: Any) -> None:
+    def __init__(self, *, landing: Landing | LandingSet | str | Path, **kwargs: Any) -> None:
         refuse_unknown(type(self), kwargs, kwargs.get("task_id", ""))
-        declared = landing_of(landing)
+        declared = declared_of(landing)
+        if isinstance(declared, LandingSet) and not self.takes_sets:
+            raise SpecError(
+                f"{type(self).__name__} {kwargs.get('task_id', '')!r} takes one landing, and {declared.name!r} is a "
+                "set: give it a Landing of that name and table"
+            )
         super().__init__(**{"doc_md": task_doc(type(self), declared), **kwargs})
-        self.landing = declared
+        if isinstance(declared, LandingSet):
+            self.landing_set = declared
+        else:
+            self.landing = declared
+        self.landing_name = declared.name
         if self.opens_cycles and (other := _other_of_its_dag(self)) is not None:
             raise SpecError(
                 f"landing {declared.name!r} is planned twice in DAG {self.dag.dag_id!r}, by {other!r} and "
                 f"{self.task_id!r}, which would be in each other's commit cycles: give one of two landings another "
                 "name, or land it once"
             )
-        self.landing_name = declared.name
         self.declared = Declared(declared)
         self.trouble: str | None = None
         self.commits: list[Commit] = []
@@ -166,12 +195,12 @@ class LandingTask(BaseOperator):
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
         """The landing's connections, open until the end of the block."""
+        from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
         from airflow_provider_lakecommit.hooks.connections import catalog_properties, source_settings
-        from airflow_provider_lakecommit.session.landing_session import LandingSession
 
         landing = Settings.read().complete(self.landing)
-        kafka, catalog = source_settings(landing), catalog_properties(landing.iceberg_conn_id)
-        self._places = kafka_namespace(kafka), catalog_namespace(catalog, landing.iceberg_conn_id)
+        kafka, catalog = source_settings(landing), catalog_properties(landing.connections.iceberg)
+        self._places = kafka_namespace(kafka), catalog_namespace(catalog, landing.connections.iceberg)
         with LandingSession.connect(landing, kafka, catalog, log=self.log_line) as session:
             yield session
 
@@ -184,26 +213,21 @@ class LandingTask(BaseOperator):
         kafka, catalog = self._places
         self.commits.append(Commit(landing=self.landing, closed=closed, kafka=kafka, catalog=catalog))
 
-    def tell_hours(self, context: Context, closed: Iterable[tuple[Landing, Closed]]) -> None:
-        """Tell the hours that are whole, of the landings that published something. Airflow sends an event for each
-        asset that is an outlet when the task ends: those without an hour to tell are taken out.
+    def tell_hours(self, context: Context, closed: Closed) -> None:
+        """Send the complete hours. Without one, remove the hourly asset from the outlets: Airflow sends an event for
+        each outlet of a task that succeeds.
         """
-        if not self.hours:
-            return
-        told = [hourly_asset_of(landing) for landing, each in closed if tell_hours(context, landing, each)]
-        quiet = [each for each in self.hours if each not in told]
-        self.outlets = [each for each in self.outlets if each not in quiet]
+        if self.hours and not tell_hours(context, self.landing, closed):
+            self.outlets = [each for each in self.outlets if each not in self.hours]
 
-    def tell_tables(self, context: Context, closed: Iterable[tuple[Landing, Closed]]) -> None:
-        """Tell of each table by itself, where a landing has several: those that got no snapshot get no event."""
-        quiet = []
-        for landing, each in closed:
-            published = {p.table for p in each.published}
-            for table, asset in table_assets_of(landing).items():
-                if table in published:
-                    context["outlet_events"][asset].extra = event_extra(landing, each, table)
-                else:
-                    quiet.append(asset)
+    def tell_tables(self, context: Context, closed: Closed) -> None:
+        """Send an event for each table, if the landing has several; a table without a new snapshot gets none."""
+        quiet, published = [], {p.table for p in closed.published}
+        for table, asset in table_assets_of(self.landing).items():
+            if table in published:
+                context["outlet_events"][asset].extra = event_extra(self.landing, closed, table)
+            else:
+                quiet.append(asset)
         self.outlets = [each for each in self.outlets if each not in quiet]
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
@@ -213,7 +237,7 @@ class LandingTask(BaseOperator):
     @staticmethod
     def identity(context: Context) -> RunIdentity:
         """Whose cycle it is."""
-        from airflow_provider_lakecommit.session.landing_session import RunIdentity
+        from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
 
         ti = context["ti"]
         return RunIdentity(
@@ -225,12 +249,18 @@ class LandingTask(BaseOperator):
         """Whether an earlier attempt, or the run before it was cleared, may have done this task's work."""
         return bool(context["ti"].try_number > 1)
 
+    def retells(self, context: Context) -> bool:
+        """Return True if an earlier attempt may have died with its work done and no event sent; one that a user
+        cleared has sent its event.
+        """
+        return self.is_retry(context) and not is_cleared(context["ti"], self.retries or 0)
+
 
 def _other_of_its_dag(task: LandingTask) -> str | None:
     """Another task of its DAG that opens cycles of a landing of that name."""
     dag = task.get_dag()
     for other in () if dag is None else dag.tasks:
-        twin = isinstance(other, LandingTask) and other.opens_cycles and other.landing.name == task.landing.name
+        twin = isinstance(other, LandingTask) and other.opens_cycles and other.landing_name == task.landing_name
         if twin and other.task_id != task.task_id:
             return str(other.task_id)
     return None
@@ -246,8 +276,7 @@ def check_planned(planned: str, landing: Landing) -> None:
         raise SpecError(
             f"the plan that this task was given is of landing {planned!r}, the task is of landing {landing.name!r}. "
             f"A landing that is renamed is another one: give it the name {planned!r} back and clear this task; what is "
-            "reported is kept. Or name the plan task of this landing (`plan_task_id`, `plan_task_ids` in the order of "
-            "`landings`)"
+            "reported is kept. Or name the plan task of this landing (`plan_task_id`)"
         )
 
 
@@ -268,7 +297,7 @@ def log_troubles(log: Any, closed: Closed, whose: str = "") -> None:
 
     :param whose: said before it
     """
-    from airflow_provider_lakecommit.cycle.run import first_of
+    from airflow_provider_lakecommit.cycle.outcome import first_of
 
     for item in closed.voided:
         log.warning("%svoided: %s", whose, item)

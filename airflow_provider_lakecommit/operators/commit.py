@@ -6,25 +6,25 @@ Contract: runs in every run, whatever became of its writers (`all_done`). Its ou
 also when it skips or fails. Only the tables and the control log say what is published; the plan's XCom is a ticket to
 find the cycle by, and without it the cycle is found, or opened empty, by the run's identity.
 
-One task may commit several landings: side by side, each as if it were alone, and none held up by another. It fails if
-any of them failed, and names those; it succeeds if any published something, and then only those that did send an event.
+Failure story: Airflow takes no asset event from a task that fails. If an attempt died after its commit, the next
+attempt finds the cycle closed and sends the event.
 
-Failure story: Airflow takes no asset event from a task that fails. What the others published is announced by the next
-attempt, which finds their cycles closed.
+Of a landing set it closes the run's cycle of each landing, side by side, each table in its own turns. It succeeds when
+one of them published something, so that events are sent whatever became of the others: one for each landing that got a
+snapshot, of that landing's own asset. A landing whose commit fails has a record of it in the control topic, and is
+committed by the next attempt or the next run. The commit fails only where all do.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from airflow.sdk import TriggerRule
+from airflow.sdk import Asset, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_lakecommit.assets import asset_of, hourly_asset_of, table_assets_of
+from airflow_provider_lakecommit.assets import asset_of
 from airflow_provider_lakecommit.exceptions import (
     ControlTopicError,
     LakecommitError,
@@ -34,6 +34,7 @@ from airflow_provider_lakecommit.exceptions import (
     Terminal,
 )
 from airflow_provider_lakecommit.hooks.secrets import told
+from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
     CYCLE,
@@ -41,55 +42,52 @@ from airflow_provider_lakecommit.operators.base import (
     LANDED,
     LandingTask,
     check_planned,
+    declared_of,
     exact,
-    is_cleared,
-    landing_of,
     log_troubles,
     no_retry_in_vain,
 )
 from airflow_provider_lakecommit.operators.judge import ADVICE, is_judged, why_red
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, TableLink
-from airflow_provider_lakecommit.settings import Settings
-from airflow_provider_lakecommit.tasks.asset_event import event_extra, landed_line
-from airflow_provider_lakecommit.telemetry.lineage import Commit, catalog_namespace, kafka_namespace
+from airflow_provider_lakecommit.operators.outcome import ENDS, outcome_of
+from airflow_provider_lakecommit.operators.places import log_set_line, named_failures, outlets_of, set_places
+from airflow_provider_lakecommit.operators.plan import CYCLES
+from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, landed_line
+from airflow_provider_lakecommit.telemetry.lineage import Commit as LandingCommit
 from airflow_provider_lakecommit.telemetry.metrics import COMMIT_FAILURES, Sample, closed_samples
 from airflow_provider_lakecommit.telemetry.send import send
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from airflow.sdk import Asset, Context
+    from airflow.sdk import Context
 
     from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
-    from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
-    from airflow_provider_lakecommit.session.landing_session import RunIdentity
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 
-__all__ = ["LakeCommitOperator"]
+__all__ = ["LakeCommitOperator", "close_set", "set_ends"]
 
 _PLAN_MEETS_FIRST = (Terminal, ControlTopicError, SourceUnavailableError, StorageError)
 """Errors of which, where nothing was planned, the plan task has failed too: among them brokers that are away."""
 
 
 class LakeCommitOperator(LandingTask):
-    """Publish a landing's finished slices by one Iceberg commit per table, and close the run's commit cycle.
+    """Publish finished slices by one Iceberg commit per table, and close the run's commit cycle, of a set all of them.
 
-    Give `landing` and `plan_task_id`, or, for one task that commits several landings, `landings` and `plan_task_ids`.
     Where no ``OutcomeOperator`` stands behind it, it fails when it published nothing and a task before it failed or its
     window lacks something: Airflow would take the run for good.
 
-    :param landing: the landing, or the path of its YAML spec
+    :param landing: the landing or the landing set, or the path of its YAML spec
     :param plan_task_id: full id of the plan task of the same run
-    :param landings: several of them
-    :param plan_task_ids: full ids of their plan tasks, in the same order
     :param trigger_rule: by default `all_done`, so that what is finished is published though a group failed
     :param hourly: send events with partition keys too, one for each hour that the tables have whole (asset
         ``hourly_asset_of(landing)``)
-    :param outlets: assets beside those of the landings
+    :param outlets: assets beside that of the landing
 
     .. seealso:: :ref:`howto/operator:LakeCommitOperator`
     """
 
+    takes_sets: ClassVar[bool] = True
     template_fields: Sequence[str] = ("declared", "result")
     template_fields_renderers: ClassVar[dict[str, str]] = {"declared": "json", "result": "json"}
     overwrite_rtif_after_execution = True
@@ -99,43 +97,34 @@ class LakeCommitOperator(LandingTask):
     def __init__(
         self,
         *,
-        landing: Landing | str | Path | None = None,
-        plan_task_id: str | None = None,
-        landings: Sequence[Landing | str | Path] | None = None,
-        plan_task_ids: Sequence[str] | None = None,
+        landing: Landing | LandingSet | str | Path,
+        plan_task_id: str,
         trigger_rule: str = TriggerRule.ALL_DONE,
         hourly: bool = False,
         outlets: Sequence[Asset] = (),
         inlets: Sequence[Any] = (),
         **kwargs: Any,
     ) -> None:
-        self.several = landings is not None
-        declared = list(landings or ()) if self.several else [landing] if landing is not None else []
-        plans = list(plan_task_ids or ()) if self.several else [plan_task_id] if plan_task_id is not None else []
-        mixed = (landing, plan_task_id) != (None, None) if self.several else plan_task_ids is not None
-        if mixed or not declared or len(declared) != len(plans):
-            raise ValueError(
-                "give either `landing` and `plan_task_id`, or `landings` and as many `plan_task_ids` in the same order"
-            )
-        self.landings = _distinct([landing_of(each) for each in declared])
-        assets = [asset_of(each) for each in self.landings]
-        tables = [asset for each in self.landings for asset in table_assets_of(each).values()]
-        hours = [hourly_asset_of(each) for each in self.landings] if hourly else []
+        declared = declared_of(landing)
+        if hourly and isinstance(declared, LandingSet):
+            raise SpecError(f"landing set {declared.name!r}: `hourly` is for a landing")
+        own, hours = outlets_of(declared, hourly=hourly)
         super().__init__(
-            landing=self.landings[0],
+            landing=declared,
             trigger_rule=trigger_rule,
-            outlets=[*outlets, *assets, *tables, *hours],
+            outlets=[*outlets, *own],
             inlets=[*inlets, *hours],
             **kwargs,
         )
+        self.asset = own[0]
         self.hours = hours
-        self.asset, self.plan_task_id, self.plan_task_ids = assets[0], plans[0], tuple(plans)
+        self.plan_task_id = plan_task_id
         self.result: dict[str, Any] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish and close."""
-        if self.several:
-            return self._execute_several(context)
+        if self.landing_set is not None:
+            return self._execute_set(self.landing_set, context)
         began = time.monotonic()
         try:
             closed = self._close(context)
@@ -150,24 +139,56 @@ class LakeCommitOperator(LandingTask):
         self.result = exact(result)
         context["ti"].xcom_push(CLOSED, result)
         context["ti"].xcom_push(LANDED, {self.landing.name: landed_line(closed)})
-        self._log_closed(closed)
-        red = why_red(self, context["ti"], [closed])
+        log_troubles(self.log, closed)
+        self.log.info("%s", _line(closed))
+        red = why_red(self, context["ti"], closed)
         if not closed.published:
             _end_without_snapshot(_why_nothing(closed), red)
         if red:
             # Airflow takes no event from a task that fails, and the snapshot is there.
             self.log.warning("this run is not whole, though nothing says so at its end (%s): %s", ADVICE, red)
         context["outlet_events"][self.asset].extra = event_extra(self.landing, closed)
-        self.tell_tables(context, [(self.landing, closed)])
-        self.tell_hours(context, [(self.landing, closed)])
+        self.tell_tables(context, closed)
+        self.tell_hours(context, closed)
         return result
 
-    def _close(self, context: Context) -> Closed:
-        from airflow_provider_lakecommit.cycle.close import close_cycle
+    def _execute_set(self, declared: LandingSet, context: Context) -> dict[str, Any]:
+        """Publish and close; what was landed, by landing."""
+        from airflow_provider_lakecommit.cycle.results import CycleTicket
 
-        ticket, retry = self._ticket(context, self.plan_task_id), self.is_retry(context)
-        # An attempt that died with its work done has sent no event; one that somebody cleared has.
-        retell = retry and not is_cleared(context["ti"], self.retries or 0)
+        found = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=CYCLES, map_indexes=-1) or []
+        landings = {each["landing"]["name"]: Landing.from_flat(each["landing"]) for each in found}
+        tickets = {each["landing"]["name"]: CycleTicket.from_dict(each["cycle"]) for each in found}
+        began = time.monotonic()
+        ended: Mapping[str, Closed | BaseException] = {}
+        if landings:
+            ended, self.commits = close_set(
+                declared,
+                self.identity(context),
+                landings,
+                tickets,
+                self.log,
+                retry=self.is_retry(context),
+                retell=self.retells(context),
+            )
+        ends = set_ends(ended, time.monotonic() - began, self.log)
+        context["ti"].xcom_push(ENDS, ends)
+        closed = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
+        if ended and not closed:
+            failed = {name: why for name, (verdict, why) in ends.items() if verdict == "failed"}
+            raise LakecommitError("no landing was committed: " + named_failures(failed))
+        published = [name for name, each in closed.items() if each.published]
+        if not published:
+            raise AirflowSkipException(f"nothing was published, of {len(ends)} landings with a cycle")
+        for name in published:
+            extra = event_extra(landings[name], closed[name])
+            context["outlet_events"][self.asset].add(asset_of(landings[name]), extra=extra)
+        return {name: landed_line(closed[name]) for name in published}
+
+    def _close(self, context: Context) -> Closed:
+        from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+
+        ticket, retry, retell = self._ticket(context), self.is_retry(context), self.retells(context)
         with no_retry_in_vain(self):
             try:
                 if ticket is not None:
@@ -188,118 +209,11 @@ class LakeCommitOperator(LandingTask):
         left = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=FAILURE, map_indexes=-1) or ""
         return str(left).startswith(f"{type(error).__name__}:")
 
-    def _ticket(self, context: Context, plan_task_id: str) -> CycleTicket | None:
+    def _ticket(self, context: Context) -> CycleTicket | None:
         from airflow_provider_lakecommit.cycle.results import CycleTicket
 
-        found = context["ti"].xcom_pull(task_ids=plan_task_id, key=CYCLE, map_indexes=-1)
+        found = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=CYCLE, map_indexes=-1)
         return CycleTicket.from_dict(found) if found else None
-
-    def _log_closed(self, closed: Closed, whose: str = "") -> None:
-        """One line that says it all, after what needs a person's eye."""
-        log_troubles(self.log, closed, whose)
-        self.log.info("%s%s", whose, _line(closed))
-
-    # -- several ------------------------------------------------------------------------------------------------------
-
-    def _execute_several(self, context: Context) -> dict[str, Any]:
-        began = time.monotonic()
-        ended = self._close_all(context)
-        seconds = time.monotonic() - began
-        closed = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
-        failed = {name: each for name, each in ended.items() if isinstance(each, BaseException)}
-        results = {name: each.to_dict() for name, each in closed.items()}
-        self.result = exact(results)
-        context["ti"].xcom_push(CLOSED, results | {name: {FAILURE: told(error)} for name, error in failed.items()})
-        context["ti"].xcom_push(LANDED, {name: landed_line(each) for name, each in closed.items()})
-        for name, each in closed.items():
-            self._log_closed(each, f"{name}: ")
-            send(closed_samples(name, each, seconds))
-        send(Sample(COMMIT_FAILURES, 1, (name,)) for name in failed)
-        for name, error in failed.items():
-            self.log.error("%s: failed: %s", name, told(error), exc_info=None if _ours(error) else error)
-        if failed:
-            raise _all_failures(failed, len(ended))
-        published = [landing for landing in self.landings if closed[landing.name].published]
-        if not published:
-            why = "; ".join(f"{name}: {_why_nothing(each)}" for name, each in closed.items())
-            _end_without_snapshot(why, why_red(self, context["ti"], list(closed.values())))
-        for landing in published:
-            context["outlet_events"][asset_of(landing)].extra = event_extra(landing, closed[landing.name])
-        # No event without a snapshot: Airflow sends one for each asset that is an outlet when the task ends.
-        quiet = [asset_of(landing) for landing in self.landings if landing not in published]
-        self.outlets = [each for each in self.outlets if each not in quiet]
-        self.tell_tables(context, [(each, closed[each.name]) for each in self.landings])
-        self.tell_hours(context, [(each, closed[each.name]) for each in published])
-        return results
-
-    def _close_all(self, context: Context) -> Mapping[str, Closed | BaseException]:
-        from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
-
-        run, retry, settings = self.identity(context), self.is_retry(context), Settings.read()
-        retell = retry and not is_cleared(context["ti"], self.retries or 0)
-        plans = zip(self.landings, self.plan_task_ids, strict=True)
-        tickets = {landing.name: self._ticket(context, plan) for landing, plan in plans}
-        asking = threading.Lock()
-        with ConcurrentLandings() as concurrent:
-
-            def close(landing: Landing) -> Closed:
-                return self._close_one(concurrent, asking, landing, run, tickets[landing.name], retry, retell)
-
-            return concurrent.run({each.name: partial(close, settings.complete(each)) for each in self.landings})
-
-    def _close_one(
-        self,
-        concurrent: ConcurrentLandings,
-        asking: threading.Lock,
-        landing: Landing,
-        run: RunIdentity,
-        ticket: CycleTicket | None,
-        retry: bool,
-        retell: bool,
-    ) -> Closed:
-        """In a thread. Airflow is asked for connections by one at a time."""
-        from airflow_provider_lakecommit.cycle.close import close_cycle
-        from airflow_provider_lakecommit.hooks.connections import kafka_settings, stated_properties
-        from airflow_provider_lakecommit.iceberg.catalog import Tables
-        from airflow_provider_lakecommit.session.landing_session import LandingSession
-
-        if ticket is not None:
-            check_planned(ticket.landing, landing)
-        conn_id = landing.iceberg_conn_id
-        with asking:
-            kafka = kafka_settings(landing.kafka_config_id)
-            stated = stated_properties(conn_id)
-            tables = concurrent.tables(conn_id, lambda: Tables(stated, conn_id))
-
-        def log(line: str) -> None:
-            self.log.info("%s: %s", landing.name, line)
-
-        with concurrent.session(lambda: LandingSession.connect(landing, kafka, {}, log=log, tables=tables)) as session:
-            closed = close_cycle(session, run, ticket, retry=retry, retell=retell, executor=concurrent.executor)
-        places = kafka_namespace(kafka), catalog_namespace(stated, conn_id)
-        self.commits.append(Commit(landing, closed, *places))
-        return closed
-
-
-def _distinct(landings: Sequence[Landing]) -> tuple[Landing, ...]:
-    names = [landing.name for landing in landings]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise SpecError(f"landings of one task need different names: {', '.join(twice)} is there twice")
-    return tuple(landings)
-
-
-def _ours(error: BaseException) -> bool:
-    return isinstance(error, LakecommitError)
-
-
-def _all_failures(failed: Mapping[str, BaseException], of: int) -> BaseException:
-    """One error for all landings that failed: terminal if trying again helps none of them."""
-    if others := [e for e in failed.values() if not isinstance(e, Exception)]:
-        return others[0]
-    whole = "; ".join(f"{name}: {told(error)}" for name, error in failed.items())
-    text = f"{len(failed)} of {of} landings failed: {whole}"
-    final = all(isinstance(error, Terminal) for error in failed.values())
-    return AirflowFailException(text) if final else LakecommitError(text)
 
 
 def _end_without_snapshot(why: str, red: str) -> NoReturn:
@@ -310,7 +224,7 @@ def _end_without_snapshot(why: str, red: str) -> NoReturn:
 
 
 def _why_nothing(closed: Closed) -> str:
-    from airflow_provider_lakecommit.cycle.run import first_of
+    from airflow_provider_lakecommit.cycle.outcome import first_of
 
     if closed.finished:
         return closed.note or "this run was finished before"
@@ -339,3 +253,62 @@ def _line(closed: Closed) -> str:
     )
     published = "; ".join(parts) or f"nothing published ({_why_nothing(closed)})"
     return f"cycle {closed.commit_id}: {published}; {through}; left over: {', '.join(filter(None, left)) or 'nothing'}"
+
+
+def close_set(
+    declared: LandingSet,
+    run: RunIdentity,
+    landings: Mapping[str, Landing],
+    tickets: Mapping[str, CycleTicket],
+    log: Any,
+    *,
+    retry: bool,
+    retell: bool,
+) -> tuple[Mapping[str, Closed | BaseException], list[LandingCommit]]:
+    """Close the run's cycle of each landing, side by side.
+
+    :return: how each ended, and the commits, for lineage
+    """
+    from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+    from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings
+    from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
+    from airflow_provider_lakecommit.cycle.sets.steps import for_all
+
+    with (
+        set_places(declared) as at,
+        at.connect(Expansion(landings=tuple(landings.values()))) as connections,
+        ConcurrentLandings() as concurrent,
+    ):
+
+        def step(session: LandingSession) -> Closed:
+            ticket = tickets[session.landing.name]
+            return close_cycle(session, run, ticket, retry=retry, retell=retell, executor=concurrent.executor)
+
+        ended = for_all(
+            connections, landings.values(), step, lambda line: log_set_line(log, line), concurrent=concurrent
+        )
+        commits = [
+            LandingCommit(landings[name], each, *at.namespaces)
+            for name, each in ended.items()
+            if not isinstance(each, BaseException)
+        ]
+        return ended, commits
+
+
+def set_ends(ended: Mapping[str, Closed | BaseException], seconds: float, log: Any) -> dict[str, tuple[str, str]]:
+    """Log how each landing of a set ended and why, send metrics of its own name, and return it."""
+    ends = {name: ("failed", told(e)) if isinstance(e, BaseException) else _end_of(e) for name, e in ended.items()}
+    for name, each in ended.items():
+        if isinstance(each, BaseException):
+            send([Sample(COMMIT_FAILURES, 1, (name,))])
+        else:
+            log_troubles(log, each, f"{name}: ")
+            send(closed_samples(name, each, seconds))
+    for name, (verdict, why) in ends.items():
+        (log.error if verdict == "failed" else log.info)("%s: %s: %s", name, verdict, why)
+    return ends
+
+
+def _end_of(closed: Closed) -> tuple[str, str]:
+    outcome = outcome_of(closed)
+    return outcome.verdict, outcome.reason

@@ -35,18 +35,17 @@ def is_judged(task: BaseOperator) -> bool:
     )
 
 
-def why_red(task: BaseOperator, ti: Any, closed: Sequence[Closed]) -> str:
+def why_red(task: BaseOperator, ti: Any, closed: Closed) -> str:
     """What somebody should look at in a run whose commit nobody judges, the cause first; empty where all is well."""
     if is_judged(task):
         return ""
-    causes = [cause for each in closed for cause in each.causes]
-    return "; ".join(dict.fromkeys([*_unwritten(task, closed), *causes, *_failed(task, ti), *_lacking(closed)]))
+    return "; ".join(dict.fromkeys([*_unwritten(task, closed), *closed.causes, *_failed(task, ti), *_lacking(closed)]))
 
 
-def _unwritten(task: BaseOperator, closed: Sequence[Closed]) -> list[str]:
+def _unwritten(task: BaseOperator, closed: Closed) -> list[str]:
     """That nothing could be written, where it was not and no task before the commit does it."""
     dag = task.get_dag()
-    if dag is None or not any(each.missing for each in closed):
+    if dag is None or not closed.missing:
         return []
     before = [dag.task_dict[name] for name in task.get_flat_relative_ids(upstream=True)]
     if any(issubclass(_class_of(each), WriteWindowOperator) for each in before):
@@ -64,14 +63,16 @@ def _class_of(task: Any) -> type:
     return mapped if isinstance(mapped, type) else type(task)
 
 
-def _lacking(closed: Sequence[Closed]) -> list[str]:
-    """What the cycles lack; a range that was blocked in this run is told by its cause."""
-    from airflow_provider_lakecommit.cycle.run import first_of
+def _lacking(closed: Closed) -> list[str]:
+    """Return what the cycle lacks; the cause already names a range that was blocked in this run."""
+    from airflow_provider_lakecommit.cycle.outcome import first_of
 
-    told = [
-        f"{len(each.missing)} slices are read again, the first {each.missing[0]}" for each in closed if each.missing
+    lacks = [
+        f"{len(closed.missing)} slices are read again, the first {closed.missing[0]}" if closed.missing else "",
+        f"{first_of(closed.blocked)} blocked" if closed.blocked and not closed.causes else "",
+        closed.stopped,
     ]
-    return told + [f"{first_of(each.blocked)} blocked" for each in closed if each.blocked and not each.causes]
+    return list(filter(None, lacks))
 
 
 def _failed(task: BaseOperator, ti: Any) -> list[str]:

@@ -1,183 +1,326 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pause, resume and restart an Iceberg sink of Kafka Connect that needs no change for it.
+"""Pause, resume, restart or rescue an Iceberg sink of Kafka Connect that needs no change for it.
 
-Contract: each waits until Connect says that it is so, and returns the status; done again, nothing changes. What pausing
-does is not what its name says: the tasks read no further and write no more files, while the connector's coordinator
-goes on with its cycles and commits what is announced as soon as the catalog takes it. So a pause in an outage loses no
-time, and a connector whose coordinator is dead is not helped by it: that one needs a restart. It holds for tasks that
-run: those that are started anew while the connector is paused, by a restart or because a worker came or went, sleep
-until it is resumed, and the coordinator with them.
+Contract: pause, resume and restart wait until Connect reports the new state, and return the status; done again, nothing
+changes. A paused connector's tasks read no further and write no more files, while its coordinator goes on with its
+cycles and commits announced files as soon as the catalog takes them. So a pause in an outage loses no time, and a
+connector whose coordinator is dead needs a restart instead. This holds for running tasks: tasks that start while the
+connector is paused, after a restart or because a worker came or went, sleep until it is resumed, and the coordinator
+with them. A connector that a user *stopped* is left alone: pausing it would start its tasks, maybe during a rescue.
 
-A connector that somebody *stopped* is left alone: pausing it would start its tasks, in the midst of a rescue maybe.
+A rescue reports what became of announced files. With ``commit`` it appends those that surely were never committed; two
+tasks at once, or one again, append no row twice. The rules are those of
+:mod:`~airflow_provider_lakecommit.operations.kafka_connect.judge`. Its snapshots name the run, the user who triggered
+it, and why.
 
-Failure story: a worker that does not answer is left to the task's retries; a connector that is not there, or stopped,
-is not tried again. A restart after which tasks fail anew names them and why.
+Failure story: a worker that does not answer is left to the task's retries; a connector that is missing, or stopped, is
+not tried again. A restart after which tasks fail again names them and why. A rescue of a running connector, a table
+that refuses, missing files: the task fails and is not tried again, after all other tables are done.
 """
 
 from __future__ import annotations
 
+import logging
 import random
+import socket
 import time
-from abc import abstractmethod
-from collections.abc import Sequence
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_lakecommit.declared.times import span_of
-from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError
+from airflow_provider_lakecommit.core.commands import CONNECT_RESCUE, PAUSE, RESUME, spoken
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError, SpecError, TableError
+from airflow_provider_lakecommit.landing.times import span_of
+from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
+from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
-from airflow_provider_lakecommit.tasks.arguments import refuse_unknown
+from airflow_provider_lakecommit.operators.tasks.arguments import (
+    check_arguments,
+    filled,
+    is_stated,
+    one_of,
+    refuse_unknown,
+    texts_of,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.connector.rest import ConnectorStatus, ConnectRest
+    from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport
+    from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectorStatus, ConnectRest
 
-__all__ = ["PauseConnectorOperator", "RestartConnectorOperator", "ResumeConnectorOperator"]
+__all__ = ["ACTIONS", "KafkaConnectOperator"]
+
+RESTART = "restart"
+RESCUE = spoken(CONNECT_RESCUE).rpartition(" ")[2]
+_LOG = logging.getLogger(__name__)
 
 
-class ConnectorTask(BaseOperator):
-    """Base of the operators on a connector.
+class KafkaConnectOperator(BaseOperator):
+    """Pause, resume or restart an Iceberg sink of Kafka Connect, or rescue the files that it never committed.
+
+    Returns the status of the connector; after ``rescue`` a list with a report of each table.
+
+    ==========  =======================================================================================================
+    action      arguments
+    ==========  =======================================================================================================
+    `pause`     ``wait``
+    `resume`    ``wait``, ``jitter``: wait for a random part of that time before, so that connectors of one catalog come
+                back one by one, ``stopped_too``: also start a connector that was stopped
+    `restart`   ``wait``, ``include_tasks`` (True): a connector whose task has failed is `RUNNING` itself,
+                ``only_failed`` (True): leave running parts alone, ``stays``: for how long all parts must go on running,
+                as a task that dies of the same cause dies in its first commit; tasks of a paused connector do not run
+    `rescue`    ``commit`` (False): commit them; otherwise nothing is written, ``control_topic``, ``tables``: only
+                these, ``group``: the group in its events, if it is not `connect-NAME`, ``branch``,
+                ``kafka_config_id``, ``iceberg_conn_id``, ``reason``: kept in the snapshots
+    ==========  =======================================================================================================
+
+    Times are timedeltas, seconds, or texts as ``1m30s``. ``wait`` is the time that Connect has for it.
 
     :param connector: its name (templated)
-    :param kafka_connect_conn_id: connection of type `http` to Kafka Connect (templated)
-    :param wait: how long Connect may take to do it
+    :param action: ``pause``, ``resume``, ``restart`` or ``rescue``
+    :param arguments: those of the action, by name (templated)
+    :param kafka_connect_conn_id: connection of type `http` to Kafka Connect. ``None``, for a rescue: you state that the
+        connector is gone; otherwise Connect must report that it is stopped or missing (templated)
+
+    .. seealso:: :ref:`howto/operator:KafkaConnectOperator`
     """
 
-    template_fields: Sequence[str] = ("connector", "kafka_connect_conn_id")
+    template_fields: Sequence[str] = ("connector", "kafka_connect_conn_id", "arguments")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"arguments": "json"}
     ui_color = "#e6edf0"
 
     def __init__(
         self,
         *,
         connector: str,
-        kafka_connect_conn_id: str = "kafka_connect_default",
-        wait: timedelta | str | float = timedelta(minutes=2),
+        action: str,
+        arguments: Mapping[str, Any] | None = None,
+        kafka_connect_conn_id: str | None = "kafka_connect_default",
         **kwargs: Any,
     ) -> None:
         refuse_unknown(type(self), kwargs, kwargs.get("task_id", ""))
         super().__init__(**kwargs)
         self.connector = connector
+        self.action = one_of(action, ACTIONS, f"KafkaConnectOperator {self.task_id!r}: action")
+        self.arguments = arguments
         self.kafka_connect_conn_id = kafka_connect_conn_id
-        self.wait = span_of(wait, "wait")
+        kind, given = ACTIONS[self.action], {} if arguments is None else arguments
+        if kafka_connect_conn_id is None and kind is not Rescue:
+            raise SpecError(f"{self._name}: kafka_connect_conn_id is needed")
+        check_arguments(kind, given, self._name)
+        if isinstance(given, Mapping):
+            kind(**given).check()
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    @property
+    def _name(self) -> str:
+        return f"KafkaConnectOperator {self.task_id!r}: {self.action}"
+
+    def execute(self, context: Context) -> Any:
         """Do it, and wait until it is done."""
         from airflow_provider_lakecommit.hooks.kafka_connect import KafkaConnectHook
 
         with no_retry_in_vain():
-            status = self.act(KafkaConnectHook(self.kafka_connect_conn_id).rest)
+            action = filled(ACTIONS[self.action], {} if self.arguments is None else self.arguments, self._name)
+            action.check()
+            conn_id = self.kafka_connect_conn_id
+            if isinstance(action, Rescue):
+                hook = None if conn_id is None or not action.commit else KafkaConnectHook(conn_id)
+                return action.rescue(
+                    self.connector, None if hook is None else hook.rest, self._decision(context, action)
+                )
+            if not isinstance(action, _StateChange) or conn_id is None:
+                raise SpecError(f"{self._name}: kafka_connect_conn_id is needed")
+            status = action.act(KafkaConnectHook(conn_id).rest, self.connector)
         self.log.info("%s", status)
         for part in status.dead:
             self.log.warning("%s has failed: %s", part.name, part.cause)
         return status.to_dict()
 
+    def _decision(self, context: Context, action: Rescue) -> Decision:
+        """Return the decision of the user who triggered the run, if one did."""
+        task, run = context.get("ti"), context.get("dag_run")
+        user = getattr(run, "triggering_user_name", None) or "nobody"
+        where = f"DAG {task.dag_id}, run {run.run_id}, task {task.task_id}" if task and run else f"task {self.task_id}"
+        return Decision(
+            command=spoken(CONNECT_RESCUE),
+            actor=f"{user} by {where}",
+            host=socket.gethostname(),
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+            reason=action.reason.strip(),
+        )
+
+
+class _Action:
+    """What is done with a connector: a dataclass whose fields are the arguments."""
+
+    def check(self) -> None:
+        """:raises SpecError: a stated time is none"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StateChange(_Action, ABC):
+    wait: timedelta | str | float = timedelta(minutes=2)
+
+    def check(self) -> None:
+        for name in ("wait", "jitter", "stays"):
+            if is_stated(value := getattr(self, name, None)) and value is not None:
+                span_of(value, name)
+
+    @property
+    def seconds(self) -> float:
+        return span_of(self.wait, "wait").total_seconds()
+
     @abstractmethod
-    def act(self, rest: ConnectRest) -> ConnectorStatus:
-        """What the operator is for."""
-
-    def look(self, rest: ConnectRest) -> ConnectorStatus:
-        """How it is before.
-
-        :raises ConnectorError: it is not there, or was stopped
-        """
-        status = rest.status(self.connector)
-        if status.connector.state == "STOPPED":
-            raise ConnectorError(f"{status}: somebody stopped it, so it is left alone; resume it first")
-        return status
+    def act(self, rest: ConnectRest, connector: str) -> ConnectorStatus:
+        """Do it, and return the status."""
 
 
-class PauseConnectorOperator(ConnectorTask):
-    """Let a connector's tasks read no further, so that they write no more files; its coordinator goes on.
+@dataclass(frozen=True, kw_only=True)
+class Pause(_StateChange):
+    """Let a connector's tasks read no further; its coordinator goes on. Failed tasks stay failed, and are logged."""
 
-    Tasks that have failed stay so, and are named in the log.
-
-    .. seealso:: :ref:`howto/operator:PauseConnectorOperator`
-    """
-
-    def act(self, rest: ConnectRest) -> ConnectorStatus:
+    def act(self, rest: ConnectRest, connector: str) -> ConnectorStatus:
         """Pause."""
-        self.look(rest)
-        rest.pause(self.connector)
-        return rest.wait_for(self.connector, lambda s: s.is_paused, self.wait.total_seconds(), "paused")
+        _known(rest, connector)
+        rest.pause(connector)
+        return rest.wait_for(connector, lambda s: s.is_paused, self.seconds, "paused")
 
 
-class ResumeConnectorOperator(ConnectorTask):
-    """Let a connector's tasks read again. They come back with all that has piled up meanwhile.
+@dataclass(frozen=True, kw_only=True)
+class Resume(_StateChange):
+    """Let a connector's tasks read again, with all that has piled up meanwhile."""
 
-    :param jitter: wait for a random part of that time before, so that connectors of one catalog come back one by one
-    :param stopped_too: also a connector that was stopped, whose tasks are started then
+    jitter: timedelta | str | float = timedelta(0)
+    stopped_too: bool = False
 
-    .. seealso:: :ref:`howto/operator:ResumeConnectorOperator`
-    """
-
-    def __init__(
-        self, *, jitter: timedelta | str | float = timedelta(0), stopped_too: bool = False, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.jitter = span_of(jitter, "jitter")
-        self.stopped_too = stopped_too
-
-    def act(self, rest: ConnectRest) -> ConnectorStatus:
+    def act(self, rest: ConnectRest, connector: str) -> ConnectorStatus:
         """Resume."""
-        pause = random.uniform(0, self.jitter.total_seconds())
+        pause = random.uniform(0, span_of(self.jitter, "jitter").total_seconds())
         if pause:
-            self.log.info("resuming %s in %.0f s", self.connector, pause)
+            _LOG.info("resuming %s in %.0f s", connector, pause)
             time.sleep(pause)
         if not self.stopped_too:
-            self.look(rest)
-        rest.resume(self.connector)
-        return rest.wait_for(self.connector, _goes_on, self.wait.total_seconds(), "running")
+            _known(rest, connector)
+        rest.resume(connector)
+        return rest.wait_for(connector, _goes_on, self.seconds, "running")
 
 
-class RestartConnectorOperator(ConnectorTask):
-    """Start anew what has failed of a connector, and wait until all of it runs.
+@dataclass(frozen=True, kw_only=True)
+class Restart(_StateChange):
+    """Restart the failed parts of a connector, and wait until all of it runs."""
 
-    :param include_tasks: the tasks too; a connector whose task has failed is `RUNNING` itself
-    :param only_failed: leave alone what has not failed
-    :param stays: for how long all of it must go on running: a task that dies of the same cause dies in its first
-        commit. Tasks of a paused connector do not run; without this they need not
+    include_tasks: bool = True
+    only_failed: bool = True
+    stays: timedelta | str | float = timedelta(0)
 
-    .. seealso:: :ref:`howto/operator:RestartConnectorOperator`
-    """
-
-    def __init__(
-        self,
-        *,
-        include_tasks: bool = True,
-        only_failed: bool = True,
-        stays: timedelta | str | float = timedelta(0),
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.include_tasks = include_tasks
-        self.only_failed = only_failed
-        self.stays = span_of(stays, "stays")
-
-    def act(self, rest: ConnectRest) -> ConnectorStatus:
+    def act(self, rest: ConnectRest, connector: str) -> ConnectorStatus:
         """Restart."""
-        for part in self.look(rest).dead:
-            self.log.info("%s has failed: %s", part.name, part.cause)
-        rest.restart(self.connector, include_tasks=self.include_tasks, only_failed=self.only_failed)
-        status = rest.wait_for(self.connector, _runs_or_is_paused, self.wait.total_seconds(), "running")
-        if self.stays and not status.is_running:
+        for part in _known(rest, connector).dead:
+            _LOG.info("%s has failed: %s", part.name, part.cause)
+        stays = span_of(self.stays, "stays").total_seconds()
+        rest.restart(connector, include_tasks=self.include_tasks, only_failed=self.only_failed)
+        status = rest.wait_for(connector, _runs_or_is_paused, self.seconds, "running")
+        if stays and not status.is_running:
             raise ConnectError(
                 f"{status}: it was restarted while paused, so its tasks sleep, and its coordinator with them: resume it"
             )
-        end = time.monotonic() + self.stays.total_seconds()
+        end = time.monotonic() + stays
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(1.0, left))
-            status = rest.status(self.connector)
+            status = rest.status(connector)
             if status.dead:
                 causes = "; ".join(f"{part.name}: {part.cause}" for part in status.dead)
-                raise ConnectError(f"{status}: it was restarted and failed again; mend the cause first: {causes}")
+                raise ConnectError(f"{status}: it was restarted and failed again; fix the cause first: {causes}")
         return status
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rescue(_Action):
+    """Report what became of a connector's announced files, and commit those that wait."""
+
+    commit: bool = False
+    control_topic: str = CONTROL_TOPIC
+    tables: str | Sequence[str] | None = None
+    group: str | None = None
+    branch: str = "main"
+    kafka_config_id: str = "kafka_default"
+    iceberg_conn_id: str = "iceberg_default"
+    reason: str = ""
+
+    def rescue(self, connector: str, rest: ConnectRest | None, decision: Decision) -> list[dict[str, Any]]:
+        """Read, and commit if requested.
+
+        :param rest: of the Connect that must report the connector as stopped or missing
+        """
+        reports = self._reports(connector, rest, decision)
+        for report in reports:
+            _log_report(report)
+        if refused := [r.refusal for r in reports if r.refusal]:
+            raise TableError("; ".join(refused))
+        if missing := [r.table for r in reports if r.missing]:
+            raise TableError(f"files were announced for {', '.join(missing)}, which the catalog does not have")
+        if out := [j for r in reports for j in r.left_out]:
+            raise TableError(
+                f"{len(out)} files are gone, or are not what was announced, and are left out: {out[0].file.path} "
+                f"({out[0].reason}), …"
+            )
+        return [report.to_dict() for report in reports]
+
+    def _reports(self, connector: str, rest: ConnectRest | None, decision: Decision) -> Sequence[RescueReport]:
+        from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
+        from airflow_provider_lakecommit.operations.kafka_connect.rescue import rescue
+        from airflow_provider_lakecommit.operations.kafka_connect.stopped import check_stopped
+
+        kafka = kafka_settings(self.kafka_config_id)
+        if self.commit:
+            check_stopped(kafka, connector, rest, group=self.group, stated_gone=rest is None)
+        return rescue(
+            kafka,
+            catalog_properties(self.iceberg_conn_id),
+            control_topic=self.control_topic,
+            connector=connector,
+            group=self.group,
+            branch=self.branch,
+            names=texts_of(self.tables) or None,
+            commit=self.commit,
+            by=decision.by,
+        )
+
+
+ACTIONS: Mapping[str, type[_Action]] = {
+    spoken(PAUSE): Pause,
+    spoken(RESUME): Resume,
+    RESTART: Restart,
+    RESCUE: Rescue,
+}
+
+
+def _known(rest: ConnectRest, connector: str) -> ConnectorStatus:
+    """Return the status before a change.
+
+    :raises ConnectorError: the connector is missing, or was stopped
+    """
+    status = rest.status(connector)
+    if status.connector.state == "STOPPED":
+        raise ConnectorError(f"{status}: somebody stopped it, so it is left alone; resume it first")
+    return status
+
+
+def _log_report(report: RescueReport) -> None:
+    for j in report.judged:
+        if j.fate is not Fate.COMMITTED:
+            _LOG.info("%s: %s %s (%s rows): %s", report.table, j.fate, j.file.path, j.file.rows, j.reason)
+    _LOG.info("%s: %s", report.table, report.to_dict())
+
+
 def _goes_on(status: ConnectorStatus) -> bool:
-    """Whether all that can run by a resume does; what has failed needs a restart."""
+    """Return True if all that a resume can start runs; failed parts need a restart."""
     alive = [part for part in status.parts if not part.failed]
     return bool(status.tasks) and all(part.state == "RUNNING" for part in alive)
 

@@ -9,14 +9,16 @@ to do, *failed* when something is missing or needs a hand. One asset event tells
 earlier attempts too. A finished run that is cleared does no work and says where its windows are.
 
 With ``follow_for`` the task does not end when it is caught up, but lands as records come until its time is over or the
-DAG is paused (:mod:`~airflow_provider_lakecommit.follow`), or a later run of the DAG has begun to follow. Tried again
-or cleared, it follows again where no later run does.
+DAG is paused (:mod:`~airflow_provider_lakecommit.cycle.run`), or a later run of the DAG has begun to follow. Tried
+again or cleared, it follows again where no later run does.
 
 Failure story: a task that is killed, or whose ``execution_timeout`` is near, has its Spark tasks end behind the record
 in hand and publishes what they have read, as far as Airflow leaves it the time; whatever ends it, the log says what is
 saved and what will be read again.
 When no attempt is left, the next run of the DAG finds this one over and ends its claims at once. Airflow takes no asset
 event from a task that fails: what such a run has published is in the tables, and no event tells of it.
+
+Of a landing set the task lands all landings, side by side (:mod:`~airflow_provider_lakecommit.operators.set_run`).
 """
 
 from __future__ import annotations
@@ -28,47 +30,51 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_lakecommit.assets import asset_of, hourly_asset_of, table_assets_of
+from airflow_provider_lakecommit.assets import asset_of
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.core.outcome import Commit, Ended, Outcome, decide
+from airflow_provider_lakecommit.core.outcome import Outcome
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.run_note import note_run
 from airflow_provider_lakecommit.hooks.secrets import hide, told
+from airflow_provider_lakecommit.hooks.settings import Settings
+from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
     FAILURE,
     LANDED,
     LandingTask,
+    declared_of,
     exact,
     is_cleared,
-    landing_of,
     log_troubles,
     no_retry_in_vain,
 )
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, SparkLink, TableLink
-from airflow_provider_lakecommit.settings import Settings
-from airflow_provider_lakecommit.tasks.arguments import mapping_of
-from airflow_provider_lakecommit.tasks.asset_event import event_extra, landed_line
-from airflow_provider_lakecommit.tasks.deadline import KILL_GRACE, before_deadline
-from airflow_provider_lakecommit.tasks.following import began, following, goes_on, is_paused
+from airflow_provider_lakecommit.operators.outcome import end_set, outcome_of
+from airflow_provider_lakecommit.operators.places import outlets_of
+from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of
+from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, landed_line
+from airflow_provider_lakecommit.operators.tasks.deadline import KILL_GRACE, before_deadline
+from airflow_provider_lakecommit.operators.tasks.following import began, following, goes_on, is_paused
 from airflow_provider_lakecommit.telemetry.metrics import RUNS, Sample, closed_samples, opened_samples
 from airflow_provider_lakecommit.telemetry.send import send
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from airflow.sdk import Asset, Context
+    from airflow.sdk import Context
 
     from airflow_provider_lakecommit.core.model import Cycle
-    from airflow_provider_lakecommit.cycle.loop import LandingRunner
+    from airflow_provider_lakecommit.cycle.plan.resume import EarlierCycles
     from airflow_provider_lakecommit.cycle.results import Closed
-    from airflow_provider_lakecommit.cycle.resume import EarlierCycles
-    from airflow_provider_lakecommit.engines.base import Engine
-    from airflow_provider_lakecommit.follow.run import Follow
-    from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.cycle.run.follow import Follow
+    from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.operators.set_run import SetRun
+    from airflow_provider_lakecommit.spark.launch.base import Engine
 
 __all__ = ["KafkaToIcebergOperator", "is_cleared", "is_over"]
 
@@ -79,9 +85,10 @@ OVER = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 class KafkaToIcebergOperator(LandingTask):
     """Land what is new, in as many commit cycles as it takes to be caught up.
 
-    Returns how the run ended: its snapshots, rows, offsets that are left, valid-through.
+    Returns how the run ended: its snapshots, rows, offsets that are left, valid-through. Of a set it returns what was
+    landed, by landing, and sends an event for each landing that published something.
 
-    :param landing: the landing, or the path of its YAML spec
+    :param landing: the landing or the landing set, or the path of its YAML spec
     :param spark_conn_id: connection of type `spark_connect`, whose session stays warm over the cycles, or `spark`,
         where each partition group of a cycle is one spark-submit (templated)
     :param spark_conf: Spark settings for the jobs (templated)
@@ -101,6 +108,7 @@ class KafkaToIcebergOperator(LandingTask):
     """
 
     opens_cycles: ClassVar[bool] = True
+    takes_sets: ClassVar[bool] = True
     template_fields: Sequence[str] = ("spark_conn_id", "spark_conf", "declared", "result")
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(("spark_conf", "declared", "result"), "json")
     overwrite_rtif_after_execution = True
@@ -110,7 +118,7 @@ class KafkaToIcebergOperator(LandingTask):
     def __init__(
         self,
         *,
-        landing: Landing | str | Path,
+        landing: Landing | LandingSet | str | Path,
         spark_conn_id: str = "spark_default",
         spark_conf: Mapping[str, Any] | None = None,
         max_cycles: int | None = None,
@@ -122,15 +130,12 @@ class KafkaToIcebergOperator(LandingTask):
         inlets: Sequence[Any] = (),
         **kwargs: Any,
     ) -> None:
-        declared = landing_of(landing)
-        self.asset = asset_of(declared)
-        hours = [hourly_asset_of(declared)] if hourly else []
-        super().__init__(
-            landing=declared,
-            outlets=[*outlets, self.asset, *table_assets_of(declared).values(), *hours],
-            inlets=[*inlets, *hours],
-            **kwargs,
-        )
+        declared = declared_of(landing)
+        if isinstance(declared, LandingSet) and (hourly or follow_for is not None):
+            raise SpecError(f"landing set {declared.name!r}: `hourly` and `follow_for` are for a landing")
+        own, hours = outlets_of(declared, hourly=hourly)
+        super().__init__(landing=declared, outlets=[*outlets, *own], inlets=[*inlets, *hours], **kwargs)
+        self.asset = own[0]
         self.hours = hours
         if max_cycles is not None and not (isinstance(max_cycles, int) and max_cycles >= 1):
             raise SpecError(f"max_cycles={max_cycles!r}: a number of at least 1, or None for as many as it takes")
@@ -145,9 +150,12 @@ class KafkaToIcebergOperator(LandingTask):
         self.result: dict[str, Any] | None = None
         self._engine: Engine | None = None
         self._runner: LandingRunner | Follow | None = None
+        self._set_run: SetRun | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Land until caught up."""
+        if self.landing_set is not None:
+            return self._execute_set(self.landing_set, context)
         try:
             with no_retry_in_vain(self):
                 # Before anything else, so that a kill finds it however early it comes.
@@ -166,18 +174,20 @@ class KafkaToIcebergOperator(LandingTask):
         self.result = exact(result)
         context["ti"].xcom_push(CLOSED, result)
         context["ti"].xcom_push(LANDED, {self.landing.name: landed_line(whole)})
-        self._tell(context, _outcome(whole), landed_line(whole))
+        self._tell(context, outcome_of(whole), landed_line(whole))
         self._end_as_it_went(whole)
         context["outlet_events"][self.asset].extra = event_extra(self.landing, whole)
-        self.tell_tables(context, [(self.landing, whole)])
-        self.tell_hours(context, [(self.landing, whole)])
+        self.tell_tables(context, whole)
+        self.tell_hours(context, whole)
         return result
 
     def on_kill(self) -> None:
         """Have the tasks of its Spark jobs end behind the record in hand, and publish what they have read."""
         if self._engine is not None:
-            self.log.info("landing %s is told to stop; its Spark jobs are asked to end", self.landing.name)
-            if self._runner is None:
+            self.log.info("landing %s is told to stop; its Spark jobs are asked to end", self.landing_name)
+            if self._set_run is not None:
+                self._set_run.stop()
+            elif self._runner is None:
                 self._engine.stop()
             else:
                 self._runner.stop("the task was told to stop", KILL_GRACE)
@@ -185,11 +195,11 @@ class KafkaToIcebergOperator(LandingTask):
     # -- the run ------------------------------------------------------------------------------------------------------
 
     def _run(self, session: LandingSession, engine: Engine, context: Context) -> Closed:
-        from airflow_provider_lakecommit.cycle.resume import cycles_of, published_by
-        from airflow_provider_lakecommit.cycle.run import RunOutcome
-        from airflow_provider_lakecommit.follow.interval import WindowLog
-        from airflow_provider_lakecommit.follow.run import runner_of
-        from airflow_provider_lakecommit.follow.total import Total
+        from airflow_provider_lakecommit.cycle.outcome import RunOutcome
+        from airflow_provider_lakecommit.cycle.plan.resume import cycles_of, published_by
+        from airflow_provider_lakecommit.cycle.run.follow import runner_of
+        from airflow_provider_lakecommit.cycle.run.interval import WindowLog
+        from airflow_provider_lakecommit.cycle.run.total import Total
 
         identity = self.identity(context)
         since = None if self.follow is None else began(context)
@@ -251,11 +261,35 @@ class KafkaToIcebergOperator(LandingTask):
         return engine_of(
             self.spark_conn_id,
             deployment=settings.deployment_id,
-            landing=self.landing.name,
+            landing=self.landing_name,
             conf=self.spark_conf,
             grace=settings.spark_grace,
             lane=lane,
         )
+
+    def _execute_set(self, declared: LandingSet, context: Context) -> dict[str, Any]:
+        from airflow_provider_lakecommit.operators.set_run import SetRun
+
+        try:
+            with no_retry_in_vain(self):
+                self._engine = engine = self._make_engine()
+                self._set_run = run = SetRun(self, declared, engine, context)
+                run.land(self.max_cycles)
+        finally:
+            if self._engine is not None:
+                self._engine.close()
+        self.commits = run.commits
+        verdict, text = end_set(context["ti"], declared.name, run.ends, run.unplanned, self.log)
+        if verdict == "failed":
+            # What is read again is for the next attempt; blocked ranges of a landing are in its own words.
+            raise LakecommitError(text)
+        if verdict == "skipped":
+            raise AirflowSkipException(text)
+        landed = {}
+        for landing, closed in run.published:
+            landed[landing.name] = landed_line(closed)
+            context["outlet_events"][self.asset].add(asset_of(landing), extra=event_extra(landing, closed))
+        return landed
 
     # -- its end ------------------------------------------------------------------------------------------------------
 
@@ -266,10 +300,10 @@ class KafkaToIcebergOperator(LandingTask):
     def _end_as_it_went(self, closed: Closed) -> None:
         """Return for success; any other end is an exception."""
         log_troubles(self.log, closed)
-        outcome = _outcome(closed)
+        outcome = outcome_of(closed)
         if outcome.verdict == "skipped":
             raise AirflowSkipException(outcome.reason)
-        if outcome.verdict == "failed" and closed.blocked:
+        if outcome.verdict == "failed" and (closed.blocked or closed.stopped):
             raise AirflowFailException(outcome.reason)
         if outcome.verdict == "failed":
             # Cycles ran out before what is missing was read again: the next attempt does that.
@@ -277,15 +311,11 @@ class KafkaToIcebergOperator(LandingTask):
         self.log.info("%s", outcome.reason)
 
 
-def _outcome(closed: Closed) -> Outcome:
-    return decide(Ended(plan="success", groups={}, commit="success", closed=Commit.from_dict(closed.to_dict())))
-
-
 def is_over(cycle: Cycle, identity: RunIdentity, session: LandingSession, ti: Any) -> bool:
     """Is a cycle one of another run of this DAG, in this Airflow, whose task has ended for good? Then nobody works for
     it any more, and its claims would only hold this run off.
     """
-    from airflow_provider_lakecommit.session.landing_session import cycle_id_of
+    from airflow_provider_lakecommit.cycle.session.landing_session import cycle_id_of
 
     theirs = replace(identity, run_id=cycle.run, number=cycle.number)
     if cycle.run == identity.run_id or cycle.commit_id != cycle_id_of(session, theirs):

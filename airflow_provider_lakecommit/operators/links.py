@@ -29,8 +29,10 @@ class _Link(BaseOperatorLink):
 
     def fields(self, operator: Any) -> dict[str, Any] | None:
         """What the address may hold, or ``None``: there is nothing to link to."""
+        if operator.landing_set is not None:
+            return None
         landing = operator.landing
-        return {"landing": landing.name, "table": landing.table, "catalog": landing.iceberg_conn_id}
+        return {"landing": landing.name, "table": landing.table, "catalog": landing.connections.iceberg}
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """The address, or an empty text."""
@@ -49,7 +51,8 @@ class TableLink(_Link):
     option = "table_url"
 
     def fields(self, operator: Any) -> dict[str, Any] | None:
-        return {**(super().fields(operator) or {}), "snapshot_id": ""}
+        known = super().fields(operator)
+        return None if known is None else {**known, "snapshot_id": ""}
 
 
 class SnapshotLink(_Link):
@@ -59,9 +62,9 @@ class SnapshotLink(_Link):
     option = "table_url"
 
     def fields(self, operator: Any) -> dict[str, Any] | None:
-        published = (operator.result or {}).get("published") or []
-        mine = [p["snapshot_id"] for p in published if p["table"] == operator.landing.table]
-        return {**(super().fields(operator) or {}), "snapshot_id": mine[-1]} if mine else None
+        known, published = super().fields(operator), (operator.result or {}).get("published") or []
+        mine = [p["snapshot_id"] for p in published if known is not None and p["table"] == known["table"]]
+        return {**known, "snapshot_id": mine[-1]} if known is not None and mine else None
 
 
 class SparkLink(_Link):
@@ -71,6 +74,8 @@ class SparkLink(_Link):
     option = "spark_url"
 
     def fields(self, operator: Any) -> dict[str, Any] | None:
+        if operator.landing_set is not None:
+            return {"landing": operator.landing_name, "table": "", "catalog": "", "connection": operator.spark_conn_id}
         return {**(super().fields(operator) or {}), "connection": operator.spark_conn_id}
 
 

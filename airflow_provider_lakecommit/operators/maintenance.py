@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit sweep` and `lakecommit expire` as tasks, for a DAG that keeps tables small.
+"""`lakecommit maintain sweep` as a task, of snapshots and of files, for a DAG that keeps tables small.
 
-Contract: thin over :mod:`~airflow_provider_lakecommit.maintenance.sweep` and
-:mod:`~airflow_provider_lakecommit.maintenance.expire`. Safe beside the runs that land. A retry does what is left.
+Contract: thin over :mod:`~airflow_provider_lakecommit.operations.maintenance.expire` and
+:mod:`~airflow_provider_lakecommit.operations.maintenance.sweep`, in this order: files of expired snapshots are
+candidates of the sweep. Safe beside the runs that land. A retry does what is left.
 
 Failure story: a table that could not be done fails the task in the end, by its name; the others are done by then.
 """
@@ -14,28 +15,33 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.declared.times import span_of
-from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.exceptions import SpecError, TableError
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing.times import span_of
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-__all__ = ["ExpireSnapshotsOperator", "SweepOperator"]
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+
+__all__ = ["MaintainTableOperator"]
 
 
-class SweepOperator(LandingTask):
-    """Remove the files below the tables of a landing that no slice needs any more.
+class MaintainTableOperator(LandingTask):
+    """Expire old snapshots of the tables of a landing, and remove the files below them that no slice needs any more.
 
-    Returns what `lakecommit sweep --json` prints, without the files.
+    A snapshot that a ledger needs is never expired. Returns what `lakecommit maintain sweep --json` prints, without the
+    files, and under ``snapshots`` what `--snapshots` prints.
 
     :param landing: the landing, or the path of its YAML spec
-    :param older_than: younger files are left alone; a timedelta, seconds, or a text as ``3d``. Not less than the
-        landing's ``completion_timeout``
-    :param dry_run: remove nothing, log what would be removed
+    :param files_older_than: younger files stay; a timedelta, seconds, or a text as ``3d``. Not less than the landing's
+        ``completion_timeout``. ``None``: remove no files
+    :param snapshots_older_than: younger snapshots stay, likewise. ``None``: expire no snapshots
+    :param keep_snapshots: so many of the newest snapshots stay, however old
+    :param dry_run: change nothing, log what would be done
 
-    .. seealso:: :ref:`howto/operator:SweepOperator`
+    .. seealso:: :ref:`howto/operator:MaintainTableOperator`
     """
 
     template_fields: Sequence[str] = ("landing_name",)
@@ -45,71 +51,63 @@ class SweepOperator(LandingTask):
         self,
         *,
         landing: Landing | str | Path,
-        older_than: timedelta | str | float = timedelta(days=3),
+        files_older_than: timedelta | str | float | None = timedelta(days=3),
+        snapshots_older_than: timedelta | str | float | None = None,
+        keep_snapshots: int = 1,
         dry_run: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(landing=landing, **kwargs)
-        self.older_than = span_of(older_than, "older_than")
+        if files_older_than is None and snapshots_older_than is None:
+            raise SpecError(
+                f"MaintainTableOperator {self.task_id!r}: give files_older_than, snapshots_older_than, or both"
+            )
+        self.files_older_than = None if files_older_than is None else span_of(files_older_than, "files_older_than")
+        self.snapshots_older_than = (
+            None if snapshots_older_than is None else span_of(snapshots_older_than, "snapshots_older_than")
+        )
+        self.keep_snapshots = keep_snapshots
         self.only_looks = dry_run
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Look, and remove."""
-        from airflow_provider_lakecommit.maintenance.sweep import Garbage, least_age, sweep
+        """Expire, then sweep."""
+        result: dict[str, Any] = {}
+        wrong: list[str] = []
+        with no_retry_in_vain(self), self.session() as session:
+            if self.snapshots_older_than is not None:
+                result["snapshots"] = self._expire(session, self.snapshots_older_than, wrong)
+            if self.files_older_than is not None:
+                result |= self._sweep(session, self.files_older_than, wrong)
+            if wrong:
+                raise TableError("; ".join(wrong))
+        return result
+
+    def _expire(self, session: LandingSession, older_than: timedelta, wrong: list[str]) -> dict[str, Any]:
+        from airflow_provider_lakecommit.operations.maintenance.expire import expire
+
+        found = list(expire(session, older_than=older_than, keep=self.keep_snapshots, remove=not self.only_looks))
+        for f in found:
+            self.log.info("%s", f.to_dict())
+        wrong += [f"{f.table}: {f.error}" for f in found if f.error]
+        newest = {f.table: None if f.newest is None else f.newest.isoformat() for f in found}
+        tables = [{**f.to_dict(), "newest": newest[f.table]} for f in found]
+        return {"tables": tables, "written": not self.only_looks}
+
+    def _sweep(self, session: LandingSession, older_than: timedelta, wrong: list[str]) -> dict[str, Any]:
+        from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage, least_age, sweep
 
         def told(table: str, garbage: Garbage) -> None:
             if self.only_looks:
                 self.log.info("%s: %s %s bytes: %s", table, garbage.file.path, garbage.file.size, garbage.why)
 
-        with no_retry_in_vain(self), self.session() as session:
-            swept = sweep(
-                session,
-                older_than=least_age(self.landing, self.older_than),
-                remove=not self.only_looks,
-                told=told,
-                progress=lambda t: self.log.info("%s: %s of %s files removed so far", t.table, t.removed, t.files),
-            )
-            for t in swept:
-                self.log.info("%s", t.to_dict())
-            _check((t.table, t.error) for t in swept)
+        swept = sweep(
+            session,
+            older_than=least_age(self.landing, older_than),
+            remove=not self.only_looks,
+            told=told,
+            progress=lambda t: self.log.info("%s: %s of %s files removed so far", t.table, t.removed, t.files),
+        )
+        for t in swept:
+            self.log.info("%s", t.to_dict())
+        wrong += [f"{t.table}: {t.error}" for t in swept if t.error]
         return {"tables": [t.to_dict() for t in swept], "removed": not self.only_looks}
-
-
-class ExpireSnapshotsOperator(LandingTask):
-    """Expire old snapshots of the tables of a landing, never one that a ledger needs.
-
-    Returns what `lakecommit expire --json` prints.
-
-    :param landing: the landing, or the path of its YAML spec
-    :param older_than: younger snapshots stay; a timedelta, seconds, or a text as ``7d``
-    :param keep: so many of the newest stay, however old
-
-    .. seealso:: :ref:`howto/operator:ExpireSnapshotsOperator`
-    """
-
-    template_fields: Sequence[str] = ("landing_name",)
-    ui_color = "#e6edf0"
-
-    def __init__(
-        self, *, landing: Landing | str | Path, older_than: timedelta | str | float, keep: int = 1, **kwargs: Any
-    ) -> None:
-        super().__init__(landing=landing, **kwargs)
-        self.older_than = span_of(older_than, "older_than")
-        self.keep = keep
-
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Expire."""
-        from airflow_provider_lakecommit.maintenance.expire import expire
-
-        with no_retry_in_vain(self), self.session() as session:
-            found = list(expire(session, older_than=self.older_than, keep=self.keep, remove=True))
-            for f in found:
-                self.log.info("%s", f.to_dict())
-            _check((f.table, f.error) for f in found)
-        newest = {f.table: None if f.newest is None else f.newest.isoformat() for f in found}
-        return {"tables": [{**f.to_dict(), "newest": newest[f.table]} for f in found], "written": True}
-
-
-def _check(errors: Any) -> None:
-    if wrong := [f"{table}: {text}" for table, text in errors if text]:
-        raise TableError("; ".join(wrong))

@@ -7,44 +7,48 @@ Contract: reads how the other tasks of the run ended and what the commit task le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator, TriggerRule
+from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, Outcome, decide
-from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.hooks.run_note import note_run
-from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE, LANDED, WINDOW, landing_of
-from airflow_provider_lakecommit.tasks.arguments import refuse_unknown
+from airflow_provider_lakecommit.landing import Landing, LandingSet
+from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE, LANDED, LandingTask
+from airflow_provider_lakecommit.operators.places import named_failures
+from airflow_provider_lakecommit.operators.plan import FAILED
 from airflow_provider_lakecommit.telemetry.metrics import RUNS, Sample
 from airflow_provider_lakecommit.telemetry.send import send
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.landing import Landing
+    from airflow_provider_lakecommit.cycle.results import Closed
 
-__all__ = ["OutcomeOperator"]
+__all__ = ["ENDS", "OutcomeOperator", "end_set", "outcome_of"]
+
+ENDS = "ends"
+"""XCom key of the commit of a set: what became of each landing."""
 
 
-class OutcomeOperator(BaseOperator):
-    """End as the run did: success, skipped with the reason, or failed.
+class OutcomeOperator(LandingTask):
+    """End as the run did: success, skipped with the reason, or failed; of a set with every landing named that failed.
 
+    :param landing: the landing or the landing set, or the path of its YAML spec
     :param plan_task_id: full id of the plan task of the same run
     :param write_task_id: full id of the mapped write task
     :param replica_task_ids: those of its replicas: a group has not failed where one of them, or it, has succeeded
     :param commit_task_id: full id of the commit task
-    :param landing: whose run it is, where the commit task commits several landings
     :param trigger_rule: `all_done`: it runs in every run
 
     .. seealso:: :ref:`howto/operator:OutcomeOperator`
     """
 
+    takes_sets: ClassVar[bool] = True
     template_fields: Sequence[str] = ("ended", "outcome")
     template_fields_renderers: ClassVar[dict[str, str]] = {"ended": "json"}
     overwrite_rtif_after_execution = True
@@ -53,22 +57,19 @@ class OutcomeOperator(BaseOperator):
     def __init__(
         self,
         *,
+        landing: Landing | LandingSet | str | Path,
         plan_task_id: str,
         write_task_id: str,
         commit_task_id: str,
         replica_task_ids: Sequence[str] = (),
-        landing: Landing | str | Path | None = None,
         trigger_rule: str = TriggerRule.ALL_DONE,
         **kwargs: Any,
     ) -> None:
-        refuse_unknown(type(self), kwargs, kwargs.get("task_id", ""))
-        doc = "Ends as the run did: success, skipped with the reason, or failed."
-        super().__init__(**{"doc_md": doc, **kwargs}, trigger_rule=trigger_rule)
+        super().__init__(landing=landing, trigger_rule=trigger_rule, **kwargs)
         self.plan_task_id = plan_task_id
         self.write_task_id = write_task_id
         self.commit_task_id = commit_task_id
         self.replica_task_ids = list(replica_task_ids)
-        self.one_of_several = None if landing is None else landing_of(landing).name
         self.ended: dict[str, Any] | None = None
         self.outcome: str | None = None
 
@@ -76,6 +77,8 @@ class OutcomeOperator(BaseOperator):
         """Decide and end so."""
         if wrong := self._strange_tasks():
             raise AirflowFailException(f"{wrong}: how the run ended cannot be said without it")
+        if self.landing_set is not None:
+            return self._end_set(context["ti"])
         ended = self._ended(context)
         outcome = decide(ended)
         self.ended = {
@@ -94,12 +97,25 @@ class OutcomeOperator(BaseOperator):
         return outcome.reason
 
     def _tell(self, ti: Any, outcome: Outcome) -> None:
-        """In the note of the run and by a metric. Plan tasks of earlier releases do not say which landing it is."""
+        """In the note of the run and by a metric."""
         landed = ti.xcom_pull(task_ids=self.commit_task_id, key=LANDED, map_indexes=-1) or {}
-        window = ti.xcom_pull(task_ids=self.plan_task_id, key=WINDOW, map_indexes=-1) or {}
-        name = self.one_of_several or window.get("landing") or self.plan_task_id
+        name = self.landing_name
         note_run(ti, name, outcome.line(landed.get(name, "")))
         send([Sample(RUNS, 1, (name, outcome.verdict))])
+
+    def _end_set(self, ti: Any) -> str:
+        ends = ti.xcom_pull(task_ids=self.commit_task_id, key=ENDS, map_indexes=-1)
+        unplanned = ti.xcom_pull(task_ids=self.plan_task_id, key=FAILED, map_indexes=-1)
+        if ends is None or unplanned is None:
+            raise AirflowFailException("the plan or the commit of this run did not get to its end: see their logs")
+        verdict, text = end_set(ti, self.landing_name, ends, unplanned, self.log)
+        self.outcome = f"{verdict}: {text}"
+        if verdict == "failed":
+            raise AirflowFailException(text)
+        if verdict == "skipped":
+            raise AirflowSkipException(text)
+        self.log.info("%s", text)
+        return text
 
     def _strange_tasks(self) -> str:
         """What of the task ids is in no DAG of this task's; Airflow gives no state for these, as for tasks to come."""
@@ -115,18 +131,13 @@ class OutcomeOperator(BaseOperator):
         tasks = [self.plan_task_id, self.write_task_id, *self.replica_task_ids, self.commit_task_id]
         states = ti.get_task_states(dag_id=ti.dag_id, task_ids=tasks, run_ids=[ti.run_id]).get(ti.run_id, {})
         payload = ti.xcom_pull(task_ids=self.commit_task_id, key=CLOSED, map_indexes=-1) or {FAILURE: ""}
-        commit = states.get(self.commit_task_id)
-        if self.one_of_several is not None and FAILURE not in payload:
-            # Another landing's failure fails the commit task, and is no failure of this one.
-            payload = payload.get(self.one_of_several) or {FAILURE: ""}
-            commit = "success" if FAILURE not in payload else commit
         plan = states.get(self.plan_task_id)
         unplanned = ti.xcom_pull(task_ids=self.plan_task_id, key=FAILURE, map_indexes=-1) if plan == "failed" else None
         groups = _best([_groups(states, task) for task in (self.write_task_id, *self.replica_task_ids)])
         return Ended(
             plan=plan,
             groups=groups,
-            commit=commit,
+            commit=states.get(self.commit_task_id),
             closed=None if FAILURE in payload else Commit.from_dict(payload),
             failure=payload.get(FAILURE, ""),
             unplanned=unplanned or "",
@@ -139,6 +150,32 @@ class OutcomeOperator(BaseOperator):
         if failed is None:
             return ""
         return ti.xcom_pull(task_ids=self.write_task_id, key=FAILURE, map_indexes=failed) or ""
+
+
+def outcome_of(closed: Closed) -> Outcome:
+    """Return how a run ends whose cycles were closed by one task."""
+    return decide(Ended(plan="success", groups={}, commit="success", closed=Commit.from_dict(closed.to_dict())))
+
+
+def end_set(
+    ti: Any, name: str, ends: Mapping[str, Sequence[str]], unplanned: Mapping[str, str], log: Any
+) -> tuple[str, str]:
+    """Report how the run of a set ended, in the note of the run, by metrics and in the log.
+
+    :param ends: verdict and reason of each landing with a cycle
+    :param unplanned: what failed before, by landing or topics
+    :return: the verdict of the run, and why
+    """
+    failed = {**unplanned, **{each: why for each, (verdict, why) in ends.items() if verdict == "failed"}}
+    landed = [each for each, (verdict, _) in ends.items() if verdict == "success"]
+    text = f"{len(landed)} of {len(ends)} landings with a cycle published something; "
+    text += f"{len(failed)} failed: {named_failures(failed)}" if failed else "none failed"
+    note_run(ti, name, text)
+    send(Sample(RUNS, 1, (each, verdict)) for each, (verdict, _) in ends.items())
+    send(Sample(RUNS, 1, (each, "failed")) for each in unplanned if each not in ends)
+    for each, why in failed.items():
+        log.error("%s: %s", each, why)
+    return ("failed" if failed else "success" if landed else "skipped"), text
 
 
 def _best(replicas: Sequence[Mapping[int, str | None]]) -> dict[int, str | None]:

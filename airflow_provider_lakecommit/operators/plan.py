@@ -6,60 +6,84 @@ The log says why the window ends where it does. A retry continues the cycle that
 has landed does nothing and says where its window is; one that lacks something of it goes on as a further cycle, and so
 does a run that was deleted and made again under the same id. What runs claim that were deleted, or that have ended
 without closing their cycle, is taken over.
+
+Of a landing set it finds the landings, opens the run's cycle of each, and deals their groups out in bundles of equal
+load, one for each write task. The XCom `cycles` has what the tasks behind it need to know of each landing, `failed` the
+landings that could not be planned and topics without a landing. A scheduled run opens no cycle of a landing that has
+nothing to do (:mod:`~airflow_provider_lakecommit.cycle.sets.idle`).
+
+Failure story: a landing of a set that cannot be planned is named, and stops none. The task fails where none can be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.operators.base import (
-    CYCLE,
-    EXPLAIN,
-    WINDOW,
-    LandingTask,
-    leave_failure,
-    no_retry_in_vain,
-)
-from airflow_provider_lakecommit.tasks.ended_runs import EndedRuns
+from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
+from airflow_provider_lakecommit.hooks.secrets import told
+from airflow_provider_lakecommit.landing import Landing, LandingSet
+from airflow_provider_lakecommit.operators.base import CYCLE, WINDOW, LandingTask, leave_failure, no_retry_in_vain
+from airflow_provider_lakecommit.operators.places import log_set_line, named_failures, set_places
+from airflow_provider_lakecommit.operators.tasks.ended_runs import EndedRuns
 from airflow_provider_lakecommit.telemetry.metrics import opened_samples
 from airflow_provider_lakecommit.telemetry.send import send
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle.results import Opened
+    from airflow_provider_lakecommit.cycle.results import GroupTicket, Opened
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.cycle.sets.bundles import BundledGroup
+    from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
+    from airflow_provider_lakecommit.cycle.sets.plans import SetPlans
 
-__all__ = ["PlanWindowOperator"]
+__all__ = ["CYCLES", "FAILED", "PlanWindowOperator", "bundled_groups", "is_scheduled", "plan_set"]
+
+CYCLES, FAILED = "cycles", "failed"
+"""XCom keys of a set: the landings and where their cycles are; what failed, by landing or topics."""
+TASKS = 4
+BY_ITSELF = ("scheduled", "asset_triggered")
+"""Types of runs that no user triggered."""
 
 
 class PlanWindowOperator(LandingTask):
-    """Plan all missing offset ranges of a landing, oldest first, up to the last stable offset.
+    """Plan all missing offset ranges of a landing or a set, oldest first, up to the last stable offset.
 
-    Returns one dict per partition group, for ``WriteWindowOperator.partial(…).expand(group=plan.output)``. The XCom
-    `cycle` tells the commit task where the cycle is, `window` and `explain` tell people what is read and why each end
-    was chosen.
+    Returns one dict per partition group, of a set one per bundle of groups, for
+    ``WriteWindowOperator.partial(…).expand(group=plan.output)``. The XCom `cycle` tells the commit task where the cycle
+    is, `window` and `explain` tell people what is read and why each end was chosen.
 
-    :param landing: the landing, or the path of its YAML spec
+    :param landing: the landing or the landing set, or the path of its YAML spec
+    :param tasks: of a set: most write tasks, 4 by default
 
     .. seealso:: :ref:`howto/operator:PlanWindowOperator`
     """
 
     opens_cycles: ClassVar[bool] = True
+    takes_sets: ClassVar[bool] = True
     template_fields: Sequence[str] = ("declared", "window")
     template_fields_renderers: ClassVar[dict[str, str]] = {"declared": "json", "window": "json"}
     overwrite_rtif_after_execution = True
     ui_color = "#e3eef9"
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, *, landing: Landing | LandingSet | str | Path, tasks: int | None = None, **kwargs: Any) -> None:
+        super().__init__(landing=landing, **kwargs)
+        if tasks is not None and self.landing_set is None:
+            raise SpecError(f"PlanWindowOperator {self.task_id!r}: `tasks` is for a landing set")
+        if tasks is not None and not (isinstance(tasks, int) and tasks >= 1):
+            raise SpecError(f"tasks={tasks!r}: a number of at least 1")
+        self.tasks = tasks or TASKS
         self.window: dict[str, Any] | None = None
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Open or continue the cycle."""
-        from airflow_provider_lakecommit.cycle.open import open_cycle
+        """Open or continue the cycle, of a set that of each landing."""
+        if self.landing_set is not None:
+            return self._plan_set(self.landing_set, context)
+        from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 
         run, again = self.identity(context), self.is_retry(context)
         try:
@@ -75,12 +99,35 @@ class PlanWindowOperator(LandingTask):
             context["ti"].xcom_push(WINDOW, {"landing": self.landing.name})
             raise
         context["ti"].xcom_push(CYCLE, opened.ticket.to_dict())
-        context["ti"].xcom_push(EXPLAIN, list(opened.explain))
         self.window = _window(opened)
         context["ti"].xcom_push(WINDOW, self.window)
         self._tell(opened)
         send(opened_samples(opened))
         return [] if opened.finished else [group.to_dict() for group in opened.groups]
+
+    def _plan_set(self, declared: LandingSet, context: Context) -> list[dict[str, Any]]:
+        from airflow_provider_lakecommit.cycle.plan.open import open_cycle
+        from airflow_provider_lakecommit.cycle.sets.bundles import dealt, label_of
+
+        run, retry = self.identity(context), self.is_retry(context)
+        ended_runs = EndedRuns(context["ti"], self.log)
+
+        def plan(session: LandingSession) -> Opened:
+            return open_cycle(session, run, retry=retry, release=ended_runs.of(session))
+
+        with no_retry_in_vain(self):
+            # A user who triggers a run may have done something that the log does not tell.
+            skip_idle = not retry and is_scheduled(context)
+            plans, failed = plan_set(declared, run, plan, ended_runs, self.log, skip_idle=skip_idle)
+        context["ti"].xcom_push(FAILED, failed)
+        cycles = [
+            {"landing": plans.landings[n].to_flat(), "cycle": o.ticket.to_dict()} for n, o in plans.opened.items()
+        ]
+        context["ti"].xcom_push(CYCLES, cycles)
+        if failed and not plans.opened and not plans.nothing:
+            raise LakecommitError("no landing could be planned: " + named_failures(failed))
+        bundles = dealt(bundled_groups(plans), self.tasks)
+        return [{"label": label_of(bundle), "groups": [each.to_dict() for each in bundle]} for bundle in bundles]
 
     def _tell(self, opened: Opened) -> None:
         for line in opened.explain:
@@ -120,3 +167,84 @@ def _window(opened: Opened) -> dict[str, Any]:
         "reason": opened.note if opened.finished else opened.plan.reason,
         "left": opened.plan.left,
     }
+
+
+def is_scheduled(context: Context) -> bool:
+    """Return True for a run that no user triggered."""
+    kind = context["dag_run"].run_type
+    return getattr(kind, "value", kind) in BY_ITSELF
+
+
+def plan_set(
+    declared: LandingSet,
+    run: RunIdentity,
+    plan: Callable[[LandingSession], Opened],
+    ended_runs: EndedRuns,
+    log: Any,
+    *,
+    skip_idle: bool,
+) -> tuple[SetPlans, dict[str, str]]:
+    """Find the landings of a set, and plan each.
+
+    :param plan: of one landing
+    :param skip_idle: make no plan for a landing that has nothing to do
+    :return: the plans, and what failed, by landing or topics
+    """
+    from airflow_provider_lakecommit.cycle.sets.connections import found_landings
+    from airflow_provider_lakecommit.cycle.sets.former_look import start_former
+    from airflow_provider_lakecommit.cycle.sets.plans import plans_of
+
+    def publish(session: LandingSession) -> Opened:
+        return start_former(session, run, release=ended_runs.of(session))
+
+    with set_places(declared) as at:
+        expansion = found_landings(at.declared, at.kafka)
+        with at.connect(expansion) as connections:
+            plans = plans_of(
+                at.declared,
+                expansion,
+                connections,
+                at.kafka,
+                at.tables,
+                plan,
+                lambda line: log_set_line(log, line),
+                publish=publish,
+                skip_idle=skip_idle,
+            )
+    failed = {name: told(each) for name, each in plans.failed.items()}
+    failed |= {f"topics {', '.join(t.topics)}": t.why for t in expansion.troubles}
+    _tell_set(log, expansion, plans, failed)
+    return plans, failed
+
+
+def bundled_groups(plans: SetPlans) -> list[BundledGroup]:
+    """Return the groups of all landings that were planned."""
+    from airflow_provider_lakecommit.cycle.sets.bundles import BundledGroup
+
+    return [BundledGroup(landing=plans.landings[n], ticket=t) for n, o in plans.opened.items() for t in _groups(o)]
+
+
+def _tell_set(log: Any, expansion: Expansion, plans: SetPlans, failed: Mapping[str, str]) -> None:
+    """Log the plans, and send metrics of each landing's own name."""
+    for name, why in failed.items():
+        log.error("%s: %s", name, why)
+    for name, why in plans.nothing.items():
+        log.info("%s: %s", name, why)
+    for former in plans.former.found:
+        log.warning("%s", former)
+    for topic in expansion.ignored:
+        log.info("topic %s matches no rule and is ignored, as `unmatched` says", topic)
+    busy = {name: sum(t.records for t in _groups(o)) for name, o in plans.opened.items() if _groups(o)}
+    log.info(
+        "%d landings: %d records of %d of them are to be read; %d failed; no cycle of %d, which have nothing",
+        len(expansion.landings),
+        sum(busy.values()),
+        len(busy),
+        len(failed),
+        len(plans.nothing),
+    )
+    send(sample for opened in plans.opened.values() for sample in opened_samples(opened))
+
+
+def _groups(opened: Opened) -> Sequence[GroupTicket]:
+    return () if opened.finished else opened.groups

@@ -8,7 +8,8 @@ goes on with its own lane, or tells what an attempt has replaced that died befor
 succeeded, it replays once more.
 
 Failure story: that of ``KafkaToIcebergOperator``. A task that ends for good before its range is read has changed
-nothing and leaves the lane open: the same run cleared, or the same range by `lakecommit replay`, goes on with it.
+nothing and leaves the lane open: the same run cleared, or the same range by `lakecommit backfill --replace`, goes on
+with it.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
-from airflow_provider_lakecommit.operators.decision import decision_of
+from airflow_provider_lakecommit.operators.decisions.operation import decision_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_lakecommit.cycle.results import Closed
-    from airflow_provider_lakecommit.lanes.preview import LanePreview
-    from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.operations.backfill.preview import LanePreview
 
 __all__ = ["ReplayOperator"]
 
@@ -70,8 +71,8 @@ class ReplayOperator(BackfillOperator):
 
         :param own: also what this one has
         """
-        from airflow_provider_lakecommit.lanes.opening import closed_lane
-        from airflow_provider_lakecommit.lanes.replayed import replaced_before
+        from airflow_provider_lakecommit.operations.backfill.opening import closed_lane
+        from airflow_provider_lakecommit.operations.backfill.replayed import replaced_before
 
         ti = context["ti"]
         attempts = range(ti.max_tries - (self.retries or 0) + 1, ti.try_number + own)
@@ -87,7 +88,7 @@ class ReplayOperator(BackfillOperator):
 
     @contextmanager
     def _lane(self, session: LandingSession, found: LanePreview) -> Iterator[LandingSession]:
-        from airflow_provider_lakecommit.lanes.replaying import replaying_session, rows_to_replace
+        from airflow_provider_lakecommit.operations.backfill.replaying import replaying_session, rows_to_replace
 
         if (context := self._context) is None:
             raise SpecError("ReplayOperator opens its lane in a task only")
@@ -99,8 +100,8 @@ class ReplayOperator(BackfillOperator):
 
     def _ended(self, session: LandingSession, whole: Closed, context: Context) -> Closed:
         """Replace what the tables have, and close the lane, if all of it is read."""
-        from airflow_provider_lakecommit.lanes.closing import close_lane
-        from airflow_provider_lakecommit.lanes.replaying import replace_lane
+        from airflow_provider_lakecommit.operations.backfill.closing import close_lane
+        from airflow_provider_lakecommit.operations.backfill.replaying import replace_lane
 
         closed = replace_lane(session, self._apart(context, "replace"))
         if closed is None:

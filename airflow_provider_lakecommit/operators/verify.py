@@ -52,14 +52,14 @@ class VerifyOperator(LandingTask):
         """Check."""
         from airflow_provider_lakecommit.hooks.connections import catalog_properties
         from airflow_provider_lakecommit.iceberg.catalog import Tables
-        from airflow_provider_lakecommit.inspect.history import read_history
-        from airflow_provider_lakecommit.inspect.record_rows import check_rows
-        from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
-        from airflow_provider_lakecommit.inspect.wording import verified_text, verified_to_dict
+        from airflow_provider_lakecommit.status.history import read_history
+        from airflow_provider_lakecommit.status.record_rows import check_rows
+        from airflow_provider_lakecommit.status.verify import Severity, check_landing
+        from airflow_provider_lakecommit.status.wording import verified_text, verified_to_dict
 
         landing = self.landing
         with no_retry_in_vain(self):
-            tables = Tables(catalog_properties(landing.iceberg_conn_id))
+            tables = Tables(catalog_properties(landing.connections.iceberg))
             try:
                 histories = [
                     read_history(tables, name, landing.branch, files=self.files, progress=self.log.info)

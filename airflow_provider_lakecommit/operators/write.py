@@ -11,6 +11,8 @@ slices; one that is not needed any more ends in success.
 Failure story: whatever ends the task early (a failed job, a timeout, a kill), the log says what is saved and what will
 be read again. Where there is time for it, tasks end behind the record in hand and report what they have. A window that
 somebody wants published now is left as it is, which is a success of this task.
+
+Of a landing set it writes one bundle of groups (:mod:`~airflow_provider_lakecommit.operators.bundle`).
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.secrets import hide
+from airflow_provider_lakecommit.hooks.settings import Settings
+from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import LandingTask, check_planned, leave_failure, no_retry_in_vain
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
+from airflow_provider_lakecommit.operators.places import set_places
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
-from airflow_provider_lakecommit.settings import Settings
-from airflow_provider_lakecommit.tasks.arguments import mapping_of
+from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,14 +42,13 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
+    from airflow_provider_lakecommit.control.control_topic import ControlTopic
     from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket
-    from airflow_provider_lakecommit.engines.base import Engine
+    from airflow_provider_lakecommit.cycle.session.progress import Progress
     from airflow_provider_lakecommit.iceberg.catalog import Tables
-    from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-    from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.session.progress import Progress
+    from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
     from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
-    from airflow_provider_lakecommit.tasks.write_jobs import WriteJobs
+    from airflow_provider_lakecommit.spark.launch.base import Engine
 
 __all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
 
@@ -54,9 +57,9 @@ MAP_INDEX_TEMPLATE = "{{ task.group.label or 'group %s' % task.group.group }}"
 
 
 class WriteWindowOperator(LandingTask):
-    """Read, decode, write and report the slices of one partition group by a Spark job.
+    """Read, decode, write and report the slices of one partition group, of a set those of one bundle, by a Spark job.
 
-    :param landing: the landing, or the path of its YAML spec
+    :param landing: the landing or the landing set, or the path of its YAML spec
     :param group: an entry of what :class:`~airflow_provider_lakecommit.operators.plan.PlanWindowOperator` returned
         (templated)
     :param spark_conn_id: connection of type `spark` (spark-submit) or `spark_connect` (a warm server): its type decides
@@ -67,6 +70,7 @@ class WriteWindowOperator(LandingTask):
     .. seealso:: :ref:`howto/operator:WriteWindowOperator`
     """
 
+    takes_sets: ClassVar[bool] = True
     template_fields: Sequence[str] = ("group", "spark_conn_id", "spark_conf")
     template_fields_renderers: ClassVar[dict[str, str]] = {"group": "json", "spark_conf": "json"}
     operator_extra_links = (SparkLink(), ErrorLink())
@@ -75,7 +79,7 @@ class WriteWindowOperator(LandingTask):
     def __init__(
         self,
         *,
-        landing: Landing | str | Path,
+        landing: Landing | LandingSet | str | Path,
         group: Mapping[str, Any],
         spark_conn_id: str = "spark_default",
         spark_conf: Mapping[str, Any] | None = None,
@@ -85,6 +89,8 @@ class WriteWindowOperator(LandingTask):
         super().__init__(landing=landing, **kwargs)
         if isinstance(group, XComArg) and any(isinstance(o, PlanWindowOperator) for o, _ in group.iter_references()):
             raise _no_group("the plan's whole list of them")
+        if replica and self.landing_set is not None:
+            raise SpecError(f"WriteWindowOperator {self.task_id!r}: `replica` is for a landing, and not for a set")
         self.group = group
         self.replica = replica
         self.spark_conn_id = spark_conn_id
@@ -96,7 +102,7 @@ class WriteWindowOperator(LandingTask):
     def execute(self, context: Context) -> dict[str, Any]:
         """Do what of the group is not reported yet."""
         try:
-            return self._execute()
+            return self._execute() if self.landing_set is None else self._execute_bundle(self.landing_set)
         except AirflowSkipException:
             raise
         except Exception as e:
@@ -104,12 +110,12 @@ class WriteWindowOperator(LandingTask):
             raise
 
     def _execute(self) -> dict[str, Any]:
+        from airflow_provider_lakecommit.control.control_topic import ControlTopic
         from airflow_provider_lakecommit.cycle.results import GroupTicket
         from airflow_provider_lakecommit.hooks.connections import catalog_properties, source_settings
         from airflow_provider_lakecommit.hooks.engines import engine_of
         from airflow_provider_lakecommit.iceberg.catalog import Tables
-        from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-        from airflow_provider_lakecommit.tasks.write_jobs import WriteJobs
+        from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
 
         settings = Settings.read()
         landing = settings.complete(self.landing)
@@ -129,8 +135,8 @@ class WriteWindowOperator(LandingTask):
                 grace=settings.spark_grace,
             )
             kafka = source_settings(landing)
-            tables = Tables(catalog_properties(landing.iceberg_conn_id, reach=False))
-            with ControlTopic(landing.control_topic_name, kafka) as control:
+            tables = Tables(catalog_properties(landing.connections.iceberg, reach=False))
+            with ControlTopic(landing.control_topic_name, kafka, wanted=[landing.group_id]) as control:
                 job = self._left(landing, control, ticket, tables)
                 if job is None:
                     return self._nothing_to_do(landing, control, ticket).to_dict()
@@ -142,9 +148,38 @@ class WriteWindowOperator(LandingTask):
                     engine.close()
                     tables.close()
 
+    def _execute_bundle(self, declared: LandingSet) -> dict[str, Any]:
+        from airflow_provider_lakecommit.cycle.sets.bundles import BundledGroup
+        from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
+        from airflow_provider_lakecommit.hooks.engines import engine_of
+        from airflow_provider_lakecommit.operators.bundle import Bundle, landings_in
+        from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
+
+        with no_retry_in_vain(self), set_places(declared, reach=False) as at:
+            if not (isinstance(self.group, Mapping) and "groups" in self.group):
+                raise _no_group(f"a {type(self.group).__name__}")
+            groups = [BundledGroup.from_dict(each) for each in self.group["groups"]]
+            # Before anything else, so that a kill finds it however early it comes.
+            self._engine = engine = engine_of(
+                self.spark_conn_id,
+                deployment=at.settings.deployment_id,
+                landing=declared.name,
+                conf=self.spark_conf,
+                grace=at.settings.spark_grace,
+            )
+            self._jobs = jobs = WriteJobs(engine, at.tables, at.kafka, self.log)
+            try:
+                with (
+                    at.connect(Expansion(landings=landings_in(groups))) as connections,
+                    jobs.until_deadline(self.execution_timeout),
+                ):
+                    return Bundle(groups, at, connections, self.log).write(jobs)
+            finally:
+                engine.close()
+
     def _left(self, landing: Landing, control: ControlTopic, ticket: GroupTicket, tables: Tables) -> WindowJob | None:
         """This replica's job for what nobody has reported."""
-        from airflow_provider_lakecommit.cycle.write import group_job
+        from airflow_provider_lakecommit.cycle.write.write import group_job
 
         job = group_job(landing, control, ticket, tables.name, tables.load)
         # One beside an original that knows of no replicas still has to look for it, and to shut nobody out.
@@ -154,7 +189,7 @@ class WriteWindowOperator(LandingTask):
         """Have the tasks of the Spark job end behind the record in hand, and report what they have read."""
         if self._engine is None:
             return
-        self.log.info("group %s is told to stop; its Spark job is asked to end", self.group["group"])
+        self.log.info("%s: told to stop; its Spark jobs are asked to end", self.group.get("label") or "the group")
         if self._jobs is None:
             self._engine.stop()
         else:
@@ -168,12 +203,12 @@ class WriteWindowOperator(LandingTask):
         run: Callable[[WindowJob], list[SliceResult]],
         tables: Tables,
     ) -> GroupResult:
-        from airflow_provider_lakecommit.cycle.write import group_result, run_group
-        from airflow_provider_lakecommit.engines.replicas import run_replicas
-        from airflow_provider_lakecommit.session.progress import progress_told
-        from airflow_provider_lakecommit.session.slow_slices import slow_slices_of
+        from airflow_provider_lakecommit.cycle.session.progress import progress_told
+        from airflow_provider_lakecommit.cycle.session.slow_slices import slow_slices_of
+        from airflow_provider_lakecommit.cycle.write.write import group_result, run_group
+        from airflow_provider_lakecommit.operators.tasks.write_jobs import left_undone
         from airflow_provider_lakecommit.spark.job import SliceStatus
-        from airflow_provider_lakecommit.tasks.write_jobs import left_undone
+        from airflow_provider_lakecommit.spark.launch.replicas import run_replicas
 
         def both(job: WindowJob) -> Sequence[SliceResult]:
             return run_replicas(job, run, self.log.info, slow_slices_of(job, control))
@@ -184,7 +219,7 @@ class WriteWindowOperator(LandingTask):
         with self._interruption_logged(landing, control, ticket), progress_told(control, [job], self._tell_progress):
             left = partial(self._left, landing, control, ticket, tables)
             # The landing's replicas are tasks of their own; what turns out to be slow is done again by this one.
-            again = run if landing.speculation is None else both
+            again = run if landing.window.speculation is None else both
             _, outcome = run_group(job, again, left, self.log.info)
         died = outcome if isinstance(outcome, SparkJobError) else None
         # Those that are done were told by their workers where these write to this log, and by the progress everywhere.
@@ -206,7 +241,7 @@ class WriteWindowOperator(LandingTask):
     @contextmanager
     def _interruption_logged(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> Iterator[None]:
         """A timeout or a kill passes through here and not through the ordinary end."""
-        from airflow_provider_lakecommit.cycle.write import group_result
+        from airflow_provider_lakecommit.cycle.write.write import group_result
 
         try:
             yield
@@ -218,7 +253,7 @@ class WriteWindowOperator(LandingTask):
             raise
 
     def _nothing_to_do(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> GroupResult:
-        from airflow_provider_lakecommit.cycle.write import group_result
+        from airflow_provider_lakecommit.cycle.write.write import group_result
 
         result = group_result(landing, control, ticket)
         if result.left and not result.ended_early:

@@ -14,18 +14,26 @@ with it the whole page, which then answers nobody (:mod:`~airflow_provider_lakec
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
-from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.api_fastapi.core_api.security import (
+    GetUserDep,
+    bearer_scheme,
+    collect_request_tokens,
+    resolve_user_from_token,
+)
+from airflow.models.dag import DagModel
 from fastapi import Depends, HTTPException, Request
+from fastapi.concurrency import run_in_threadpool
 
 from airflow_provider_lakecommit.page.landings import Board, LandingRow, TopicReading
 
-__all__ = ["VIEW", "Viewer", "ViewerDep", "same_site", "viewer"]
+__all__ = ["GRANT_SECONDS", "VIEW", "Viewer", "ViewerDep", "same_site", "viewer", "viewer_now"]
 
 VIEW = "Lake commits"
 """Name of the custom view that auth managers are asked for."""
@@ -36,11 +44,12 @@ MOST_KNOWN = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    """What one user may see."""
+    """What one user may see. ``teams`` is the team of each DAG that has one."""
 
     user: Any
     dags: frozenset[str]
     views_all: bool
+    teams: Mapping[str, str | None] = field(default_factory=dict)
 
     def sees(self, row: LandingRow) -> bool:
         """May this row be shown?"""
@@ -55,27 +64,22 @@ class Viewer:
 
     def sees_tasks(self, dag: str) -> bool:
         """May task instances of this DAG be shown?"""
-        return self._reads(dag, DagAccessEntity.TASK_INSTANCE)
-
-    def sees_logs(self, dag: str) -> bool:
-        """May the logs of its tasks be shown?"""
-        return self._reads(dag, DagAccessEntity.TASK_LOGS)
+        return dag in self.dags and get_auth_manager().is_authorized_dag(
+            method="GET", access_entity=DagAccessEntity.TASK_INSTANCE, details=self._details(dag), user=self.user
+        )
 
     def triggers(self, dag: str) -> bool:
         """May he have Airflow run this DAG?"""
-        details, entity = DagDetails(id=dag), DagAccessEntity.RUN
         return get_auth_manager().is_authorized_dag(
-            method="POST", access_entity=entity, details=details, user=self.user
+            method="POST", access_entity=DagAccessEntity.RUN, details=self._details(dag), user=self.user
         )
 
     def edits(self, dag: str) -> bool:
         """May he pause this DAG?"""
-        return get_auth_manager().is_authorized_dag(method="PUT", details=DagDetails(id=dag), user=self.user)
+        return get_auth_manager().is_authorized_dag(method="PUT", details=self._details(dag), user=self.user)
 
-    def _reads(self, dag: str, entity: DagAccessEntity) -> bool:
-        return dag in self.dags and get_auth_manager().is_authorized_dag(
-            method="GET", access_entity=entity, details=DagDetails(id=dag), user=self.user
-        )
+    def _details(self, dag: str) -> DagDetails:
+        return DagDetails(id=dag, team_name=self.teams.get(dag))
 
 
 _known: dict[str, tuple[float, Viewer]] = {}
@@ -92,8 +96,19 @@ def viewer(user: GetUserDep) -> Viewer:
     views_all = manager.is_authorized_custom_view(method="GET", resource_name=VIEW, user=user)
     if len(_known) >= MOST_KNOWN:
         _known.clear()
-    _known[name] = (now, Viewer(user=user, dags=dags, views_all=views_all))
+    teams = DagModel.get_dag_id_to_team_name_mapping(list(dags))
+    _known[name] = (now, Viewer(user=user, dags=dags, views_all=views_all, teams=teams))
     return _known[name][1]
+
+
+async def viewer_now(request: Request, who: Viewer) -> Viewer:
+    """Return what the user of an open stream may see now. A user without a token, as with public access, stays.
+
+    :raises HTTPException: the user has logged out, or the token has expired
+    """
+    tokens = collect_request_tokens(request, await bearer_scheme(request))
+    user = await resolve_user_from_token(tokens[0]) if tokens else who.user
+    return await run_in_threadpool(viewer, user)
 
 
 ViewerDep = Annotated[Viewer, Depends(viewer)]

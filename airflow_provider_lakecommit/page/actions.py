@@ -9,8 +9,8 @@ reason; of DAGs that he may not read nothing is told.
 ==============  =======================================================  ============================================
 action          is there where                                           what it asks of Airflow
 ==============  =======================================================  ============================================
-publish_now     a DAG has a `PublishNowOperator` for the landing         a run of that DAG
-retry_blocked   a DAG has an `ResetBlockedOperator` that may retry            a run of that DAG
+publish_now     a DAG has a `LandingOperationOperator` that does it      a run of that DAG
+retry_blocked   a DAG has one of `reset blocked` that may retry          a run of that DAG
 verify          a DAG has a `VerifyOperator` for the landing             a run of that DAG
 drain           DAGs that land are on, and one publishes                 to pause these, then a run of that one
 suspend         DAGs that land are on                                    to pause these

@@ -15,21 +15,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from airflow_provider_lakecommit.page.cycle_answers import (
-    CycleMark,
-    mark_of,
-    time_or_none,
-)
-from airflow_provider_lakecommit.page.landing_tables import KnownTables
+from airflow_provider_lakecommit.core.budgets import PendingBudget
+from airflow_provider_lakecommit.core.status_fields import lag_fields, pending_fields
+from airflow_provider_lakecommit.page.cycle_answers import CycleMark, mark_of, time_or_none
 from airflow_provider_lakecommit.page.landings import DAY, LandingRow, TopicReading
 from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, SeenCycle
 from airflow_provider_lakecommit.page.sensors import HeldSensor
-from airflow_provider_lakecommit.page.table_answers import BudgetAnswer, FilesAnswer, budget_of, files_of
 from airflow_provider_lakecommit.stall.state import waiting
-from airflow_provider_lakecommit.status_fields import lag_fields, pending_fields
 
 __all__ = [
-    "NO_TABLES",
     "Change",
     "LandingAnswer",
     "LandingList",
@@ -41,7 +35,6 @@ __all__ = [
 
 STRIP = 50
 MOST_SENSORS = 20
-NO_TABLES = KnownTables()
 
 
 class TopicAnswer(BaseModel):
@@ -84,11 +77,20 @@ class PendingAnswer(BaseModel):
     bytes: int
 
 
+class BudgetAnswer(BaseModel):
+    """How much may be under way or wait, in each table; ``null`` is no limit."""
+
+    open_cycles: int | None
+    slices: int | None
+    files: int | None
+    bytes: int | None
+
+
 class LandingAnswer(BaseModel):
     """A landing or a connector's group. ``kind`` is `landing` or `connector`. One that only a parsed DAG tells of has
     no connection and no control topic; ``never_ran`` says that its DAG has no run. ``budget`` is known of landings that
-    a parsed DAG declares, and so is where to look for ``files``. ``read_lag_since`` is since when records wait to be
-    read, at the latest, ``table_lag_since`` since when the table lacks some, read or not.
+    a parsed DAG declares. ``read_lag_since`` is since when records wait to be read, at the latest, ``table_lag_since``
+    since when the table lacks some, read or not.
     """
 
     id: str
@@ -101,7 +103,6 @@ class LandingAnswer(BaseModel):
     clears: str
     since: datetime | None
     never_ran: bool
-    failed_cycles: int
     last_commit: datetime | None
     read_lag: int | None
     commit_lag: int | None
@@ -110,9 +111,7 @@ class LandingAnswer(BaseModel):
     valid_through: datetime | None
     pending: PendingAnswer
     budget: BudgetAnswer | None
-    files: FilesAnswer | None
     open_cycles: int
-    blocked_ranges: int
     blocked: int
     rejected_24h: int
     topics: list[str]
@@ -157,10 +156,10 @@ def topics_of(topics: Iterable[TopicReading]) -> list[TopicAnswer]:
 
 
 def landing_of(
-    row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: KnownTables = NO_TABLES
+    row: LandingRow, sensors: Sequence[HeldSensor], now: float, budget: PendingBudget | None = None
 ) -> LandingAnswer:
     """:param sensors: those of it that the user may see"""
-    return LandingAnswer(**in_common(row, sensors, now, tables))
+    return LandingAnswer(**in_common(row, sensors, now, budget))
 
 
 def list_json(
@@ -178,7 +177,9 @@ def list_json(
     return head.model_dump_json().encode().removesuffix(b"[]}") + b"[" + b",".join(landings) + b"]}"
 
 
-def in_common(row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: KnownTables) -> dict[str, Any]:
+def in_common(
+    row: LandingRow, sensors: Sequence[HeldSensor], now: float, budget: PendingBudget | None
+) -> dict[str, Any]:
     """What a row and the detail of it have in common."""
     state, cycles = row.state, row.cycles
     outcomes = row.outcomes
@@ -197,7 +198,6 @@ def in_common(row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables
         "clears": row.found.clears,
         "since": time_or_none(row.since),
         "never_ran": row.never_ran,
-        "failed_cycles": int(str(row.found.evidence.get("cycles", 0))),
         "last_commit": time_or_none(state.completed_at),
         "read_lag_since": time_or_none(row.read_since if row.read_lag else None),
         "table_lag_since": time_or_none(row.table_since if row.read_lag or row.commit_lag else None),
@@ -206,10 +206,8 @@ def in_common(row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables
             **pending_fields(slices=sum(c.done for c in under_way), files=files, bytes=sum(c.bytes for c in under_way)),
             "files_most": max(_files_of(under_way).values(), default=files),
         },
-        "budget": budget_of(tables.declared),
-        "files": files_of(tables.files),
+        "budget": None if budget is None else BudgetAnswer.model_validate(budget, from_attributes=True),
         "open_cycles": outcomes.count(CycleOutcome.RUNNING),
-        "blocked_ranges": sum(len(c.items()) for c, _ in state.blocked),
         "blocked": sum(len(c) for c, _ in state.blocked),
         "rejected_24h": row.rejected_since(now - DAY),
         "topics": sorted({p.topic for p in row.partitions}),

@@ -3,8 +3,7 @@
 
 Contract: every route is guarded, the files of the page too (:mod:`~airflow_provider_lakecommit.page.access`); there is
 no mount, and no documentation that Airflow does not guard. No request touches brokers, catalog or Spark: rows come from
-:class:`~airflow_provider_lakecommit.page.reader.PageReader`, what tables hold from
-:class:`~airflow_provider_lakecommit.page.table_reader.TableReader`, sensors from Airflow's database. Nothing is
+:class:`~airflow_provider_lakecommit.page.reader.PageReader`, sensors and budgets from Airflow's database. Nothing is
 changed.
 
 ==================================  ===================================================================================
@@ -12,9 +11,8 @@ route                               answer
 ==================================  ===================================================================================
 ``/``, ``/assets/…``                the page
 ``/api/v1/landings``                rows, the worst first, paged and searched; with an ETag
-``/api/v1/landings/{id}``           one of them, with partitions, cycles and remedies; with an ETag
+``/api/v1/landings/{id}``           one of them, with partitions, cycles, remedies, rejects and decisions; with an ETag
 ``/api/v1/landings/{id}/trend``     what it did over hours and days, by minute and by quarter of an hour
-``/api/v1/landings/{id}/notes``     its specs, what persons decided, what was rejected with samples, and the newest plan
 ``/api/v1/landings/{id}/actions``   what the user may do about it, where `[lakecommit] page_actions` is on
 ``/api/v1/changes``                 server-sent events: rows have changed
 ``/api/v1/openapi.json``            this interface
@@ -25,34 +23,31 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any
 
-from airflow.utils.session import create_session
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import StreamingResponse
 
-from airflow_provider_lakecommit.page.access import Viewer, ViewerDep, same_site, viewer
+from airflow_provider_lakecommit.core.budgets import PendingBudget
+from airflow_provider_lakecommit.page.access import GRANT_SECONDS, Viewer, ViewerDep, same_site, viewer, viewer_now
 from airflow_provider_lakecommit.page.action_answers import ActionsAnswer, actions_answer
 from airflow_provider_lakecommit.page.actions import Rights, actions
 from airflow_provider_lakecommit.page.answers import Change, LandingList, landing_of, list_json, topics_of
 from airflow_provider_lakecommit.page.declared_landings import DeclaredLook, DeclaredRows
 from airflow_provider_lakecommit.page.detail_answers import LandingDetail, detail_of
-from airflow_provider_lakecommit.page.explained import newest_plan
 from airflow_provider_lakecommit.page.files import ASSETS, HEADERS, INDEX, built
-from airflow_provider_lakecommit.page.landing_tables import KnownTables, LandingTables
 from airflow_provider_lakecommit.page.landings import LandingRow, search
 from airflow_provider_lakecommit.page.look import DatabaseLook
-from airflow_provider_lakecommit.page.note_answers import NotesAnswer, notes_answer
 from airflow_provider_lakecommit.page.operations import OperationLook
 from airflow_provider_lakecommit.page.reader import PageReader
 from airflow_provider_lakecommit.page.sensors import HeldSensor, held_sensors
-from airflow_provider_lakecommit.page.table_reader import TableReader
 from airflow_provider_lakecommit.page.trend_answers import TrendAnswer, trend_of
 
-__all__ = ["create_app"]
+__all__ = ["create_app", "stream_changes"]
 
 VERSION = "1"
 MOST_ROWS = 200
@@ -66,17 +61,16 @@ ROW_SECONDS = 300.0
 """For which what a row says of the last 24 hours holds."""
 MOST_WRITTEN = 2000
 STREAM_SECONDS = 120.0
-"""After which a stream ends: who comes again is asked for his rights again."""
+"""After which a stream ends, and the browser opens the next one."""
 
 UNSEEN = "no landing of this id is known, or it is not yours to see"
 
 Guards = [Depends(same_site), Depends(viewer)]
 
 
-def create_app(reader: PageReader, tables: TableReader | None = None, *, with_actions: bool = False) -> FastAPI:
+def create_app(reader: PageReader, *, with_actions: bool = False) -> FastAPI:
     """The app that Airflow mounts.
 
-    :param tables: looks at tables; ``None``: nobody does
     :param with_actions: are actions offered?
     """
     app = FastAPI(
@@ -84,7 +78,7 @@ def create_app(reader: PageReader, tables: TableReader | None = None, *, with_ac
     )
     _add_headers(app)
     _add_files(app)
-    _add_landings(app, reader, tables, with_actions=with_actions)
+    _add_landings(app, reader, with_actions=with_actions)
     _add_changes(app, reader)
 
     @app.get("/api/v1/openapi.json", include_in_schema=False)
@@ -122,11 +116,10 @@ def _add_files(app: FastAPI) -> None:
         return served(f"{ASSETS}/{name}")
 
 
-def _add_landings(app: FastAPI, reader: PageReader, table_reader: TableReader | None, *, with_actions: bool) -> None:
+def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> None:
     known = DatabaseLook(OperationLook(), STATE_SECONDS)
     written, look = _Written(), DatabaseLook(held_sensors, STATE_SECONDS)
-    declared = DatabaseLook(DeclaredLook(), DECLARED_SECONDS)
-    rows_of, tables = DeclaredRows(declared), LandingTables(declared, table_reader)
+    rows_of = DeclaredRows(DatabaseLook(DeclaredLook(), DECLARED_SECONDS))
 
     def seen(who: Viewer, key: str) -> LandingRow:
         row = rows_of.find(reader.board(), key)
@@ -147,28 +140,19 @@ def _add_landings(app: FastAPI, reader: PageReader, table_reader: TableReader | 
         board, held = reader.board(), _Held(look(), who)
         rows = [r for r in rows_of(board).values() if who.sees(r)]
         found, verdicts = search(rows, text=q, verdicts=verdict or (), dag=dag_id)
-        shown = [written(r, held.of(r), tables.of(r, who)) for r in found[offset : offset + limit]]
+        shown = [written(r, held.of(r), rows_of.budget(r, who.dags)) for r in found[offset : offset + limit]]
         return _tagged(request, list_json(board.version, who.topics_of(board), verdicts, len(found), offset, shown))
 
     @app.get("/api/v1/landings/{key}", response_model=LandingDetail)
     def landing(request: Request, who: ViewerDep, key: str) -> Response:
         row = seen(who, key)
-        found = detail_of(row, _Held(look(), who).of(row), time.time(), tables.of(row, who))
+        found = detail_of(row, _Held(look(), who).of(row), time.time(), rows_of.budget(row, who.dags))
         return _tagged(request, found.model_dump_json().encode())
 
     @app.get("/api/v1/landings/{key}/trend", response_model=TrendAnswer)
     def trend(request: Request, who: ViewerDep, key: str) -> Response:
         row = seen(who, key)
         return _tagged(request, trend_of(row, time.time()).model_dump_json().encode())
-
-    @app.get("/api/v1/landings/{key}/notes", response_model=NotesAnswer)
-    def notes(request: Request, who: ViewerDep, key: str) -> Response:
-        row = seen(who, key)
-        dags = [dag for dag in row.dags if who.sees_tasks(dag)]
-        with create_session() as session:
-            plan = newest_plan(session, row.name, dags) if dags else None
-        found = notes_answer(row.cycles.notes, plan, tables.samples(row, who))
-        return _tagged(request, found.model_dump_json().encode())
 
     @app.get("/api/v1/landings/{key}/actions", response_model=ActionsAnswer)
     def actions_of(request: Request, who: ViewerDep, key: str) -> Response:
@@ -178,19 +162,19 @@ def _add_landings(app: FastAPI, reader: PageReader, table_reader: TableReader | 
 
 
 class _Written:
-    """Rows as JSON, each written once as long as it, its sensors and its tables are the same, in the same minutes."""
+    """Rows as JSON, each written once as long as it, its sensors and its budget are the same, in the same minutes."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[LandingRow, list[HeldSensor], KnownTables, int, bytes]] = {}
+        self._known: dict[str, tuple[LandingRow, list[HeldSensor], PendingBudget | None, int, bytes]] = {}
 
-    def __call__(self, row: LandingRow, sensors: list[HeldSensor], tables: KnownTables) -> bytes:
+    def __call__(self, row: LandingRow, sensors: list[HeldSensor], budget: PendingBudget | None) -> bytes:
         now = time.time()
         minutes = int(now // ROW_SECONDS)
         known = self._known.get(row.key)
-        if known is None or known[0] is not row or known[1:4] != (sensors, tables, minutes):
+        if known is None or known[0] is not row or known[1:4] != (sensors, budget, minutes):
             if len(self._known) >= MOST_WRITTEN:
                 self._known.clear()
-            known = (row, sensors, tables, minutes, landing_of(row, sensors, now, tables).model_dump_json().encode())
+            known = (row, sensors, budget, minutes, landing_of(row, sensors, now, budget).model_dump_json().encode())
             self._known[row.key] = known
         return known[4]
 
@@ -217,14 +201,26 @@ class _Held:
 
 def _add_changes(app: FastAPI, reader: PageReader) -> None:
     @app.get("/api/v1/changes", response_model=Change)
-    async def changes(who: ViewerDep) -> StreamingResponse:
-        return StreamingResponse(_changes(reader, who), media_type="text/event-stream")
+    async def changes(request: Request, who: ViewerDep) -> StreamingResponse:
+        events = stream_changes(reader, who, partial(viewer_now, request))
+        return StreamingResponse(events, media_type="text/event-stream")
 
 
-async def _changes(reader: PageReader, who: Viewer) -> AsyncIterator[str]:
-    begun = told = time.monotonic()
+async def stream_changes(
+    reader: PageReader, who: Viewer, now: Callable[[Viewer], Awaitable[Viewer]]
+) -> AsyncIterator[str]:
+    """Yield an event whenever rows change, until the user has logged out.
+
+    :param now: returns what the user may see now; called every :data:`GRANT_SECONDS`
+    """
+    begun = told = checked = time.monotonic()
     version: int | None = None
     while time.monotonic() - begun < STREAM_SECONDS:
+        if time.monotonic() - checked >= GRANT_SECONDS:
+            try:
+                who, checked = await now(who), time.monotonic()
+            except HTTPException:
+                return
         board = reader.board()
         if board.version != version or time.monotonic() - told >= ALIVE_SECONDS:
             version, told = board.version, time.monotonic()

@@ -4,7 +4,7 @@
 Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`. The accounting of a landing's cycle adds up:
 ``read`` is ``landed`` + ``rejected`` + ``filtered`` + ``gaps`` + ``skipped``, all of them source offsets; ``rows`` are
 those written, per table, and a sum of their own. Names are those of `lakecommit status --json` and `history --json`
-(:mod:`~airflow_provider_lakecommit.status_fields`).
+(:mod:`~airflow_provider_lakecommit.core.status_fields`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,8 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
-from airflow_provider_lakecommit.page.seen_cycle import (
-    FINISHED,
-    CycleOutcome,
-    SeenCycle,
-    SliceOutcome,
-    SliceWork,
-)
-from airflow_provider_lakecommit.status_fields import account_fields, cycle_fields
+from airflow_provider_lakecommit.core.status_fields import account_fields, cycle_fields
+from airflow_provider_lakecommit.page.seen_cycle import FINISHED, CycleOutcome, SeenCycle, SliceOutcome, SliceWork
 
 __all__ = ["CycleAnswer", "CycleMark", "WindowAnswer", "cycle_of", "mark_of", "moment", "time_or_none", "windows_of"]
 
@@ -61,7 +55,6 @@ class CycleAnswer(AccountAnswer, CycleMark):
     ended: datetime | None
     dag: str
     run: str
-    deployment: str
     tables: list[str]
     planned: int
     groups: int
@@ -76,8 +69,6 @@ class CycleAnswer(AccountAnswer, CycleMark):
     failures: int
     failed: str
     end_asked: str
-    snapshots: dict[str, int]
-    published: datetime | None
 
 
 class SliceAnswer(AccountAnswer):
@@ -123,7 +114,6 @@ class WindowAnswer(AccountAnswer):
     began: datetime
     dag: str
     run: str
-    deployment: str
     planned: int
     slices_total: int
     slices_done: int
@@ -151,7 +141,6 @@ def cycle_of(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
         files=c.files,
         written=time_or_none(c.last_report),
         ended=time_or_none(c.ended),
-        deployment=c.deployment,
         tables=list(c.tables),
         planned=c.planned,
         groups=c.groups,
@@ -166,8 +155,6 @@ def cycle_of(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
         failures=c.failures,
         failed=c.failed,
         end_asked=c.end_asked,
-        snapshots={table: snapshot for table, snapshot, _ in c.published},
-        published=time_or_none(max((at for _, _, at in c.published), default=None)),
     )
 
 
@@ -188,7 +175,6 @@ def _window(c: SeenCycle) -> WindowAnswer:
         **cycle_fields(commit_id=c.commit_id, dag=c.dag, run=c.run),
         **account_fields(c.counts),
         began=moment(c.began),
-        deployment=c.deployment,
         planned=c.planned,
         slices_total=c.slices,
         slices_done=c.done,

@@ -28,9 +28,10 @@ from airflow_provider_lakecommit.core.log import (
 )
 from airflow_provider_lakecommit.core.model import Cycle, Plan, Span
 from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask, tasks_after
-from airflow_provider_lakecommit.page.notes import LandingNotes, after_decisions, after_rejects, after_start
+from airflow_provider_lakecommit.page.notes import LandingNotes, after_committed, after_decisions, after_rejects
 from airflow_provider_lakecommit.page.partitions import Ends, PagePartition, shown_partitions
 from airflow_provider_lakecommit.page.seen_cycle import SeenCycle, SliceWork, with_report
+from airflow_provider_lakecommit.page.uncommitted import Uncommitted, after_commit, after_report
 from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
 
 __all__ = ["MOST_CYCLES", "MOST_OPEN", "LandingCycles", "Totals", "connector_cycles_after", "cycles_after"]
@@ -44,18 +45,13 @@ NO_ENDS: Ends = MappingProxyType({})
 
 
 class Totals(NamedTuple):
-    """What was counted since the log was first read: offsets that were reported and that were published, records that
-    were rejected, bytes and files of reports, commits, and commit attempts that failed. A connector's are the records
-    and files that it announced.
+    """Counts since the reading of the log began: reported and published offsets, and commits. A connector's are the
+    records that it announced.
     """
 
     read: int = 0
     committed: int = 0
-    rejected: int = 0
-    bytes: int = 0
-    files: int = 0
     commits: int = 0
-    failures: int = 0
 
 
 class LandingCycles(NamedTuple):
@@ -63,6 +59,7 @@ class LandingCycles(NamedTuple):
     ``published`` holds, per table, the end of each partition. A partition is published as far as the first table has
     it, which is that of the data: one of dead letters gets a snapshot only where there are some. ``took`` is how many
     seconds the last commit took, from the last report to its COMPLETE. ``tasks`` are those of a connector.
+    ``uncommitted`` are reports whose rejects are not in their table yet.
     """
 
     cycles: tuple[SeenCycle, ...] = ()
@@ -77,6 +74,7 @@ class LandingCycles(NamedTuple):
     took: float | None = None
     tasks: tuple[ConnectorTask, ...] = ()
     notes: LandingNotes = LandingNotes()
+    uncommitted: tuple[Uncommitted, ...] = ()
 
     @property
     def in_table(self) -> Ends:
@@ -101,12 +99,11 @@ def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
     """What is known after one more entry of the landing's log."""
     at = entry.at.timestamp()
     match entry:
-        case CycleOpened():
-            return _opened(known._replace(notes=after_start(known.notes, entry, at)), entry, at)
+        case CycleOpened(directives=directives):
+            return _opened(known._replace(notes=after_decisions(known.notes, directives.decided)), entry, at)
         case SliceReported():
             return _reported(known, entry, at)
         case CommitFailed(reason=reason):
-            known = _counted(known, failures=1)
             return _changed(known, entry.commit_id, lambda c: c._replace(failed=reason, failures=c.failures + 1))
         case TablePublished():
             return _published(known, entry, at)
@@ -128,13 +125,13 @@ def connector_cycles_after(known: LandingCycles, seen: Seen) -> LandingCycles:
             return known if again else known._replace(cycles=(*known.cycles, one)[-MOST_CYCLES:])
         case EventKind.WRITTEN:
             files, records = seen.files or 0, seen.records or 0
-            known = _counted(known, files=files, read=records)
+            known = _counted(known, read=records)
             return _changed(known, commit, lambda c: c._replace(files=c.files + files, recorded=c.recorded + records))
         case EventKind.ANSWERED:
             known = known._replace(tasks=tasks_after(known.tasks, seen))
             return _changed(known, commit, lambda c: c._replace(last_report=seen.at))
         case EventKind.PUBLISHED if seen.table is not None:
-            told = (seen.table, 0, seen.at)
+            told = (seen.table, seen.at)
             tables = known.tables if seen.table in known.tables else (*known.tables, seen.table)[-MOST_TABLES:]
             known = known._replace(tables=tables)
             return _changed(known, commit, lambda c: c._replace(published=(*c.published, told)))
@@ -169,7 +166,7 @@ def _opened(known: LandingCycles, entry: CycleOpened, at: float) -> LandingCycle
 
 
 def _run(cycle: Cycle) -> dict[str, Any]:
-    return {"deployment": cycle.deployment, "dag": cycle.dag, "run": cycle.run}
+    return {"dag": cycle.dag, "run": cycle.run}
 
 
 def _planned(plan: Plan, tables: tuple[str, ...], done: Mapping[UUID, SliceWork]) -> dict[str, Any]:
@@ -201,24 +198,25 @@ def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingC
     if after.done > before.done or after.undone > before.undone:
         known = known._replace(notes=after_rejects(known.notes, entry, at))
     if after.done > before.done:
-        known = _counted(
-            known,
-            read=after.counts.total - before.counts.total,
-            rejected=after.counts.rejected - before.counts.rejected,
-            bytes=after.bytes - before.bytes,
-            files=after.files - before.files,
-        )
+        known = known._replace(uncommitted=after_report(known.uncommitted, entry.report))
+        known = _counted(known, read=after.counts.total - before.counts.total)
     return known._replace(cycles=(*known.cycles[:place], after, *known.cycles[place + 1 :]))
 
 
 def _published(known: LandingCycles, entry: TablePublished, at: float) -> LandingCycles:
-    table, told = entry.table, (entry.table, entry.snapshot_id, at)
+    table, told = entry.table, (entry.table, at)
     ends = {**known.published, table: _furthest(known.published.get(table, {}), starmap(Span, entry.coverage.items()))}
     # Of each of its tables the same ranges are told; those of the data count.
     known = known._replace(published=ends)
     if table == next(iter(known.tables), table):
         known = _counted(known, committed=len(entry.coverage))
-    return _changed(known, entry.commit_id, lambda c: c._replace(published=(*c.published, told)))
+    left, rejected, kinds = after_commit(known.uncommitted, entry)
+    known = known._replace(uncommitted=left, notes=after_committed(known.notes, kinds))
+    return _changed(
+        known,
+        entry.commit_id,
+        lambda c: c._replace(published=(*c.published, told), dead_letters=c.dead_letters + rejected),
+    )
 
 
 def _closed(known: LandingCycles, commit: UUID, at: float) -> LandingCycles:

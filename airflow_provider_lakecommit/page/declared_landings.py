@@ -3,10 +3,9 @@
 
 Contract: reads only, from Airflow's database, where the DAG processor keeps the assets that tasks of serialized DAGs
 send events of; a landing's asset says its name and its table (:mod:`~airflow_provider_lakecommit.assets`). The tasks
-themselves have the rest of their declaration, as far as Airflow keeps it whole: where its tables are, and how much may
-wait for them. A control topic is not believed in this. At most
-:data:`MOST`. DAGs that are not parsed any more declare nothing. A declared landing is a row of its DAG alone, so who
-sees it is who may read that DAG.
+have the budgets of the landing, as far as Airflow keeps their declaration whole. At most :data:`MOST` landings are
+read. DAGs that are no longer parsed declare nothing. A declared landing is a row of its DAG alone: users who may read
+that DAG see it.
 
 Failure story: while a control topic has not been read yet nobody knows what is on it, and that is what is said.
 """
@@ -14,7 +13,7 @@ Failure story: while a control topic has not been read yet nobody knows what is 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,28 +40,24 @@ MOST, MOST_NEW = 10_000, 50
 OURS = "airflow_provider_lakecommit."
 LAST = '\n  "create": '
 """The last field of a declaration among the rendered fields of its task."""
-UNTOLD = PendingBudget()
 SCHEME = "lakecommit://"
 UNREAD = "nothing of it was seen so far, and not all control topics have been read yet"
 NEVER = "it never ran: its DAG has no run yet"
 UNSEEN = (
-    "its DAG has run, and nothing of it is on the control topics that are read: it opened no cycle, or its control "
-    "topic is none of [lakecommit] page_topics"
+    "its DAG has run, and nothing of it is among the newest records of the control topics that are read: it opened no "
+    "cycle for long, or its control topic is none of [lakecommit] page_topics"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredLanding:
-    """A landing of one DAG. ``ran``: that DAG has runs. ``connection`` names its catalog; empty: it is not known."""
+    """A landing of one DAG. ``ran``: that DAG has runs. ``budget`` is ``None`` where it is not known."""
 
     name: str
     table: str
     dag: str
     ran: bool
-    connection: str = ""
-    branch: str = ""
-    dead_letter_table: str = ""
-    budget: PendingBudget = UNTOLD
+    budget: PendingBudget | None = None
 
 
 class DeclaredLook:
@@ -107,7 +102,7 @@ def _landing_of(text: str) -> Landing | None:
     begin, end = text.find("{"), text.find(LAST)
     whole = text[begin:] if end < 0 else f"{text[begin:end].rstrip(', ')}}}"
     try:
-        return Landing.from_dict(json.loads(whole))
+        return Landing.from_flat(json.loads(whole))
     except (SpecError, TypeError, ValueError):
         return None
 
@@ -119,10 +114,8 @@ def _declared(extra: Any, dag: str, ran: bool, stored: Mapping[str, Landing]) ->
     if not (isinstance(name, str) and isinstance(table, str)):
         return None
     whole = stored.get(name)
-    if whole is None or whole.table != table:
-        return DeclaredLanding(name, table, dag, ran)
-    dead, budget = whole.dead_letter_table or "", whole.pending_budget
-    return DeclaredLanding(name, table, dag, ran, whole.iceberg_conn_id, whole.branch, dead, budget)
+    budget = None if whole is None or whole.table != table else whole.pending_budget
+    return DeclaredLanding(name, table, dag, ran, budget)
 
 
 class DeclaredRows:
@@ -140,6 +133,7 @@ class DeclaredRows:
             {},
         )
         self._rows: dict[tuple[DeclaredLanding, bool], LandingRow] = {}
+        self._budgets: tuple[tuple[DeclaredLanding, ...], Mapping[tuple[str, str], PendingBudget]] = ((), {})
 
     def __call__(self, board: Board) -> Mapping[str, LandingRow]:
         """By their key."""
@@ -162,6 +156,18 @@ class DeclaredRows:
             return row
         meant = {(d.name, d.dag) for d in self._look() if _key(d) == key}
         return next((r for r in rows.values() if any((r.name, dag) in meant for dag in r.dags)), None)
+
+    def budget(self, row: LandingRow, dags: Collection[str]) -> PendingBudget | None:
+        """Return how much may wait for the tables of a landing: as the first of its DAGs by name declares it.
+
+        :param dags: those that the user may read
+        """
+        declared, (known, found) = self._look(), self._budgets
+        if known is not declared:
+            found = {(d.name, d.dag): d.budget for d in declared if d.budget is not None}
+            self._budgets = declared, found
+        own = (found.get((row.name, dag)) for dag in sorted(row.dags) if row.state.landing and dag in dags)
+        return next((budget for budget in own if budget is not None), None)
 
     def _merged(
         self, rows: Mapping[str, LandingRow], declared: tuple[DeclaredLanding, ...], *, unread: bool

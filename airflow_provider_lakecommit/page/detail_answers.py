@@ -11,16 +11,17 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from airflow_provider_lakecommit.page.answers import NO_TABLES, LandingAnswer, in_common
+from airflow_provider_lakecommit.core.budgets import PendingBudget
+from airflow_provider_lakecommit.core.status_fields import partition_fields
+from airflow_provider_lakecommit.page.answers import LandingAnswer, in_common
 from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask
 from airflow_provider_lakecommit.page.cycle_answers import CycleAnswer, WindowAnswer, cycle_of, moment, windows_of
-from airflow_provider_lakecommit.page.landing_tables import KnownTables
 from airflow_provider_lakecommit.page.landings import LandingRow
+from airflow_provider_lakecommit.page.notes import RejectSeen
 from airflow_provider_lakecommit.page.partitions import hot
 from airflow_provider_lakecommit.page.remedies import Remedy, remedies
 from airflow_provider_lakecommit.page.sensors import HeldSensor
 from airflow_provider_lakecommit.stall.state import State, waiting
-from airflow_provider_lakecommit.status_fields import partition_fields
 
 __all__ = ["LandingDetail", "detail_of"]
 
@@ -70,30 +71,47 @@ class AnnouncedAnswer(BaseModel):
     passed_over: bool
 
 
-class BlockedAnswer(BaseModel):
-    """Ranges that wait for a person."""
+class DecisionAnswer(BaseModel):
+    """What a person did by hand."""
 
-    ranges: dict[str, list[list[int]]]
+    at: str
+    command: str
+    actor: str
+    host: str
+    reason: str
+    what: str
+
+
+class RejectAnswer(BaseModel):
+    """Rejected records of one kind: ``records`` were committed, ``ranges`` are of the newest slice with some."""
+
+    kind: str
+    records: int
+    since: datetime
+    at: datetime
+    ranges: list[str]
     reason: str
 
 
 class LandingDetail(LandingAnswer):
-    """All that is known of it."""
+    """All that is known of it. Of ``decisions`` and ``rejects`` the newest come first."""
 
     spec_version: str
     partitions: list[PartitionAnswer]
     windows: list[WindowAnswer]
     tasks: list[ConnectorTaskAnswer]
     announced: list[AnnouncedAnswer]
-    blocked_for: list[BlockedAnswer]
     remedies: list[RemedyAnswer]
+    decisions: list[DecisionAnswer]
+    rejects: list[RejectAnswer]
     history: list[CycleAnswer]
 
 
 def detail_of(
-    row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: KnownTables = NO_TABLES
+    row: LandingRow, sensors: Sequence[HeldSensor], now: float, budget: PendingBudget | None = None
 ) -> LandingDetail:
     """:param sensors: those of it that the user may see"""
+    notes = row.cycles.notes
     pairs = list(zip(row.cycles.cycles, row.outcomes, strict=True))
     hottest = hot(row.partitions)
     partitions = [
@@ -111,14 +129,15 @@ def detail_of(
         for p in row.partitions
     ]
     return LandingDetail(
-        **in_common(row, sensors, now, tables),
+        **in_common(row, sensors, now, budget),
         spec_version=row.cycles.spec_version,
         partitions=partitions,
         windows=windows_of(pairs),
         tasks=[_task(t, row.cycles.tasks) for t in row.cycles.tasks],
         announced=_announced(row.state),
-        blocked_for=[BlockedAnswer(ranges=c.to_dict(), reason=reason) for c, reason in row.state.blocked],
         remedies=[_remedy(r) for r in remedies(row)],
+        decisions=[DecisionAnswer.model_validate(d, from_attributes=True) for d in reversed(notes.decisions)],
+        rejects=[_reject(r) for r in reversed(notes.rejects)],
         history=[cycle_of(c, o) for c, o in reversed(pairs)],
     )
 
@@ -141,6 +160,17 @@ def _announced(state: State) -> list[AnnouncedAnswer]:
     over = [(table, p.files, p.at, True) for (table, _), p in state.over.items()]
     waits = [(w.table[0], w.files, w.at, False) for w in waiting(state)]
     return [AnnouncedAnswer(table=t, files=n, since=moment(at), passed_over=o) for t, n, at, o in (*over, *waits) if n]
+
+
+def _reject(r: RejectSeen) -> RejectAnswer:
+    return RejectAnswer(
+        kind=r.kind,
+        records=r.records,
+        since=moment(r.since),
+        at=moment(r.at),
+        ranges=list(r.ranges),
+        reason=r.reason,
+    )
 
 
 def _remedy(r: Remedy) -> RemedyAnswer:

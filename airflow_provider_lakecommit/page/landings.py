@@ -122,8 +122,8 @@ class LandingRow:
         return sum(1 for o in self.outcomes if o is CycleOutcome.RUNNING)
 
     def rejected_since(self, moment: float) -> int:
-        """Records that were rejected in the cycles that are known since then."""
-        return sum(c.counts.rejected for c in self.cycles.cycles if c.began >= moment)
+        """Return how many rejected records the known cycles have committed since then."""
+        return sum(c.dead_letters for c in self.cycles.cycles if c.published and c.published[-1][1] >= moment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,46 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept of the groups of one control topic while it is read: their cycles, their trends, and how far it is read.
+"""What is kept of the groups of one control topic while it is read: their cycles and their trends.
 
-Contract: written by the thread that reads the topic. Positions are those behind the records that count here, so what is
-read again from there on is counted once. :meth:`TopicMemory.to_json` gives lines that :meth:`TopicMemory.from_json`
-takes, with the states that the stall fold has; at most :data:`MOST_SAVED` cycles, of each group the newest.
-
-Invariant: what was saved is for display. It decides no commit, and is taken only for the topic, the brokers and the
-leader epochs that it was read of.
+Contract: written by the thread that reads the topic. It is for display and decides no commit.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
 from uuid import UUID
 
+from airflow_provider_lakecommit.control.control_log import ControlRecord
+from airflow_provider_lakecommit.control.events import PayloadType
+from airflow_provider_lakecommit.control.records import entry_told
 from airflow_provider_lakecommit.core.log import CycleOpened
-from airflow_provider_lakecommit.core.model import LIVE, ReadPosition
-from airflow_provider_lakecommit.kafka.control_log import ControlRecord
-from airflow_provider_lakecommit.page.codec import DAMAGE, decoder, encoder
-from airflow_provider_lakecommit.page.cycles import (
-    LandingCycles,
-    Totals,
-    connector_cycles_after,
-    cycles_after,
-)
+from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.page.cycles import LandingCycles, connector_cycles_after, cycles_after
 from airflow_provider_lakecommit.page.lag_clock import LagClock
 from airflow_provider_lakecommit.page.partitions import Ends, lags
 from airflow_provider_lakecommit.page.trend import Trend
 from airflow_provider_lakecommit.stall.events import SeenRecord
-from airflow_provider_lakecommit.stall.state import Chain, PendingFiles, Table, WorkerAnswer, items
-from airflow_provider_lakecommit.stall.verdict import EventKind, State
-from airflow_provider_lakecommit.wire.events import PayloadType
-from airflow_provider_lakecommit.wire.records import entry_told
+from airflow_provider_lakecommit.stall.verdict import EventKind
 
-__all__ = ["DAMAGE", "TopicMemory"]
+__all__ = ["TopicMemory"]
 
 MOST_TRENDS = 5000
 """Groups whose trend is kept; of those that come later none is shown."""
-MOST_SAVED = 200_000
-LEAST_SAVED = 5
 TURNS = frozenset({EventKind.START, EventKind.PUBLISHED})
 """Events at which the lags of a landing are known by its log, and are the most."""
 
@@ -54,14 +38,10 @@ class TopicMemory:
         self.cycles: dict[str, LandingCycles] = {}
         self.trends: dict[str, Trend] = {}
         self.clocks: dict[str, LagClock] = {}
-        self.positions: dict[int, ReadPosition] = {}
 
     def heard(self, told: SeenRecord, record: ControlRecord, landing: bool) -> None:
         """One more record that is believed."""
         group, seen, header = told
-        if record.leader_epoch is not None:
-            position = ReadPosition(offset=record.offset + 1, leader_epoch=record.leader_epoch)
-            self.positions[record.partition] = position
         known = self.cycles.get(group) or LandingCycles()
         if not landing:
             after = connector_cycles_after(known, seen)
@@ -114,9 +94,9 @@ class TopicMemory:
             return
         amounts: dict[str, float | None] = {}
         if after.totals is not before.totals:
-            pairs = zip(Totals._fields, before.totals, after.totals, strict=True)
-            amounts = {name: b - a for name, a, b in pairs if a != b}
-            if "commits" in amounts:
+            was, now = before.totals, after.totals
+            amounts = {"read": now.read - was.read, "committed": now.committed - was.committed}
+            if now.commits > was.commits:
                 amounts["commit_seconds"] = after.took
         if turn:
             # The most is waiting just before it is published.
@@ -132,75 +112,7 @@ class TopicMemory:
             found = self.trends[group] = Trend()
         return found
 
-    # -- kept over restarts -------------------------------------------------------------------------------------------
-
-    def to_json(self, states: Mapping[str, State]) -> Iterator[Any]:
-        """The positions, then each group, as JSON values."""
-        yield _POSITIONS[0](self.positions)
-        most = max(LEAST_SAVED, MOST_SAVED // max(1, len(states)))
-        for group, state in states.items():
-            known, trend = self.cycles.get(group) or LandingCycles(), self.trends.get(group)
-            cycles = _CYCLES[0](known._replace(cycles=known.cycles[-most:]))
-            clock = self.clocks.get(group) or LagClock()
-            looks = _LOOKS[0](tuple(clock.looks))
-            yield [group, _state_to_json(state), cycles, None if trend is None else trend.to_json(), looks]
-
-    @classmethod
-    def from_json(cls, lines: Iterable[Any]) -> tuple[TopicMemory, dict[str, State]]:
-        """What was saved, and the states of the groups.
-
-        :raises ValueError: or another one of :data:`DAMAGE`: it is damaged
-        """
-        rest = iter(lines)
-        made, states = cls(), dict[str, State]()
-        made.positions = dict(_POSITIONS[1](next(rest, None)))
-        for group, state, cycles, trend, looks in rest:
-            states[group] = _state_from_json(state)
-            made.cycles[group] = _CYCLES[1](cycles)
-            if looks:
-                made.clocks[group] = LagClock(_LOOKS[1](looks))
-            if trend is not None:
-                made.trends[group] = Trend.from_json(trend)
-        return made, states
-
-
-class _Chains(NamedTuple):
-    """What a state holds as chains, the oldest first: in the journal files that were announced, or a table."""
-
-    answers: tuple[WorkerAnswer, ...]
-    journal: tuple[tuple[PendingFiles | None, Table | None], ...]
-
-
-def _pair(hint: Any) -> tuple[Any, Any]:
-    return encoder(hint), decoder(hint)
-
-
-_POSITIONS = _pair(Mapping[int, ReadPosition])
-_CYCLES = _pair(LandingCycles)
-_LOOKS = _pair(tuple[tuple[float, Ends], ...])
-_STATE = _pair(State)
-_CHAINS = _pair(_Chains)
-
 
 def _late(clock: LagClock, known: LandingCycles, at: float) -> dict[str, float | None]:
     read, table = clock.seconds(known.read_upto, at), clock.seconds(known.in_table, at)
     return {"read_lag_seconds": read, "table_lag_seconds": table}
-
-
-def _state_to_json(state: State) -> list[Any]:
-    journal = [(i, None) if isinstance(i, PendingFiles) else (None, i) for i in items(state.journal)]
-    chains = _Chains(answers=tuple(items(state.answers))[::-1], journal=tuple(journal)[::-1])
-    return [_STATE[0](state._replace(answers=None, journal=None)), _CHAINS[0](chains)]
-
-
-def _state_from_json(told: Any) -> State:
-    plain, linked = told
-    chains: _Chains = _CHAINS[1](linked)
-    state: State = _STATE[1](plain)
-    answers: Chain = None
-    journal: Chain = None
-    for answer in chains.answers:
-        answers = (answer, answers)
-    for files, table in chains.journal:
-        journal = (files if table is None else table, journal)
-    return state._replace(answers=answers, journal=journal)

@@ -2,8 +2,9 @@
 """DAGs that act on a landing: which there are, by Airflow's own store of parsed DAGs.
 
 Contract: reads only. A DAG is for an action when all its tasks of this provider do that and nothing else (they are
-`PublishNowOperator`, or `VerifyOperator`, or `ResetBlockedOperator` that may retry; sensors do nothing), so that nobody
-who asks for a check decides what becomes of records. To run it does that for all landings that these tasks name.
+`VerifyOperator`, or `LandingOperationOperator` of one operation: `publish-now`, or `reset blocked` that may retry;
+sensors do nothing), so that nobody who requests a check decides what becomes of records. A run of it does that for all
+landings that these tasks name.
 
 Failure story: a DAG that is stored in another form than this reads is for no action.
 """
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.models.dag import DagModel
 from sqlalchemy import select
 
+from airflow_provider_lakecommit.core.commands import PUBLISH_NOW, RESET_BLOCKED, spoken
 from airflow_provider_lakecommit.page.stored_dags import OTHER_FORM, StoredDags, tasks_in
 
 if TYPE_CHECKING:
@@ -26,13 +28,10 @@ __all__ = ["KnownDag", "Operation", "OperationLook", "operations_in"]
 
 OURS = "airflow_provider_lakecommit."
 RETRY = "retry"
-KINDS = {
-    "PublishNowOperator": "publish_now",
-    "VerifyOperator": "verify",
-    "ResetBlockedOperator": "retry_blocked",
-    "UnblockOperator": "retry_blocked",
-}
-"""By the class of the task, former names too."""
+VERIFY = "VerifyOperator"
+OPERATION = "LandingOperationOperator"
+KINDS = {spoken(PUBLISH_NOW): "publish_now", spoken(RESET_BLOCKED): "retry_blocked"}
+"""By the operation of the task."""
 BYSTANDER = "StalledCommitSensor"
 """A task that changes nothing."""
 
@@ -67,7 +66,7 @@ def operations_in(dag: str, stored: Any) -> tuple[Operation, ...]:
         tasks = list(tasks_in(stored))
         params = dict(stored["dag"].get("params", []))
         ours = [t for t in tasks if str(t.get("_task_module", "")).startswith(OURS) and t["task_type"] != BYSTANDER]
-        if len({t["task_type"] for t in ours}) != 1 or not all(_does_only_that(t, params) for t in ours):
+        if len({_kind(t) for t in ours}) != 1 or not all(_does_only_that(t, params) for t in ours):
             return ()
         asks = any(t["task_type"] in ("ApprovalOperator", "HITLOperator", "HITLBranchOperator") for t in tasks)
         # Each task by its own param, if they differ.
@@ -81,14 +80,22 @@ def operations_in(dag: str, stored: Any) -> tuple[Operation, ...]:
     return tuple(found.values())
 
 
+def _kind(task: Mapping[str, Any]) -> str | None:
+    """Return the action that a task does; ``None`` for none."""
+    if task["task_type"] == VERIFY:
+        return "verify"
+    return KINDS.get(str(task.get("operation"))) if task["task_type"] == OPERATION else None
+
+
 def _does_only_that(task: Mapping[str, Any], params: Mapping[str, Mapping[str, Any]]) -> bool:
-    kind = KINDS.get(task["task_type"])
+    kind = _kind(task)
     return kind is not None and (kind != "retry_blocked" or _conf(task, params) is not None)
 
 
 def _conf(task: Mapping[str, Any], params: Mapping[str, Mapping[str, Any]]) -> dict[str, str] | None:
     """With what a run has to be triggered, so that the task reads blocked ranges again; ``None``: it does not."""
-    how = task.get("how")
+    arguments = task.get("arguments")
+    how = arguments.get("how") if isinstance(arguments, Mapping) else None
     if how == RETRY:
         return {}
     name = _choice(str(how or ""), params)
@@ -97,8 +104,10 @@ def _conf(task: Mapping[str, Any], params: Mapping[str, Mapping[str, Any]]) -> d
 
 def _operation(dag: str, task: Mapping[str, Any], conf: Mapping[str, str], *, asks: bool) -> Operation | None:
     """``None`` for a task of no landing that is known before it runs."""
-    kind, landing = KINDS[task["task_type"]], task.get("landing_name")
-    return Operation(kind=kind, landing=landing, dag=dag, conf=conf, asks=asks) if isinstance(landing, str) else None
+    kind, landing = _kind(task), task.get("landing_name")
+    if kind is None or not isinstance(landing, str):
+        return None
+    return Operation(kind=kind, landing=landing, dag=dag, conf=conf, asks=asks)
 
 
 def _choice(how: str, params: Mapping[str, Mapping[str, Any]]) -> str | None:

@@ -2,9 +2,9 @@
 """What the page knows: the control topics of this deployment, read in the background of an API server.
 
 Contract: :meth:`PageReader.board` answers at once with what is known, whatever the brokers do, and never waits. The
-first one that asks sets the threads going, one for each control topic; they stop when nobody has asked for
-:data:`UNUSED_SECONDS`, and the next one who asks has them read again. What was read last stays meanwhile, with its
-time.
+first request starts the threads, one for each control topic; they stop when nobody has asked for
+:data:`UNUSED_SECONDS`, and the next request has them read again from the beginning. Until they have, the board keeps
+what was read last, with its time.
 
 Failure story: a connection or a topic that is not there, and brokers that went away, are told as the ``trouble`` of
 that topic, and tried again; the others go on. An error that nobody foresaw is logged, told, and tried again as well: a
@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.page.landings import Board, LandingRow, PageTopic, TopicReading, ranked
@@ -28,7 +27,7 @@ __all__ = ["PageReader"]
 
 _LOG = logging.getLogger(__name__)
 
-UNUSED_SECONDS = 600.0
+UNUSED_SECONDS = 3600.0
 RETRY_SECONDS = 5.0
 STOP_SECONDS = 5.0
 
@@ -37,17 +36,10 @@ class PageReader:
     """All control topics that are watched.
 
     :param places: which they are, asked for when the threads start
-    :param folder: where the history of each is kept; ``None``: nowhere
     """
 
-    def __init__(
-        self,
-        places: Callable[[], Sequence[PageTopic]],
-        settings: Settings,
-        deployment: str,
-        folder: Path | None = None,
-    ) -> None:
-        self._places, self._settings, self._deployment, self._folder = places, settings, deployment, folder
+    def __init__(self, places: Callable[[], Sequence[PageTopic]], settings: Settings, deployment: str) -> None:
+        self._places, self._settings, self._deployment = places, settings, deployment
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -64,7 +56,7 @@ class PageReader:
         return self._board
 
     def close(self) -> None:
-        """Stop the threads, which keep what they know; they end behind the look that is under way."""
+        """Stop the threads, which finish the poll that is under way."""
         self._stop.set()
         for thread in self._threads:
             thread.join(STOP_SECONDS)
@@ -85,7 +77,7 @@ class PageReader:
         reader: TopicReader | None = None
         while not stop.is_set() and time.monotonic() - self._asked < UNUSED_SECONDS:
             try:
-                reader = reader or TopicReader(place, self._settings, self._deployment, self._folder)
+                reader = reader or TopicReader(place, self._settings, self._deployment)
                 if reader.look():
                     self._take(reader)
             except Exception as e:

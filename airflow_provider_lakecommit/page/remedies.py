@@ -12,8 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from shlex import quote
 
+from airflow_provider_lakecommit.core.commands import (
+    CONNECT_RESCUE,
+    DEAD_LETTERS,
+    DOCTOR,
+    PUBLISH_NOW,
+    RESET_BLOCKED,
+    STATUS,
+    VERIFY,
+)
 from airflow_provider_lakecommit.page.landings import LandingRow
-from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
 from airflow_provider_lakecommit.stall.verdict import Verdict
 
 __all__ = ["Remedy", "remedies"]
@@ -46,31 +54,36 @@ _LANDING: tuple[_Offer, ...] = (
     _Offer(
         lambda r: bool(r.state.blocked),
         f"{RESET_BLOCKED} {{whose}} --retry",
-        "reads the blocked ranges again, once records, table or spec are mended",
+        "shows the blocked ranges; with --yes it reads them again, once records, table or spec are fixed",
     ),
     _Offer(
         lambda r: bool(r.state.blocked),
         f"{RESET_BLOCKED} {{whose}} --skip",
-        "shows which bad records would be given up, and goes on without them after a yes",
+        "shows which bad records would be given up; with --yes it goes on without them",
     ),
     _Offer(
         lambda r: r.running > 0 and r.found.verdict is Verdict.HEALTHY,
-        "lakecommit publish-now {whose}",
+        f"{PUBLISH_NOW} {{whose}}",
         "ends the windows under way behind the record in hand, and publishes them",
     ),
     _Offer(
         _is(Verdict.STALLED, Verdict.SLOWING),
-        "lakecommit doctor {whose}",
+        f"{DOCTOR} {{whose}}",
         "checks brokers, catalog, storage and tables, and says what does not answer",
     ),
-    _Offer(lambda _: True, "lakecommit status {whose}", "says how far the tables are, and what waits"),
-    _Offer(_is(Verdict.HEALTHY), "lakecommit verify {whose}", "checks that every offset is in the tables exactly once"),
+    _Offer(lambda _: True, f"{STATUS} {{whose}}", "says how far the tables are, and what waits"),
+    _Offer(
+        lambda r: any(kind.records for kind in r.cycles.notes.rejects),
+        f"{DEAD_LETTERS} {{whose}} --values",
+        "shows open dead letters with their values",
+    ),
+    _Offer(_is(Verdict.HEALTHY), f"{VERIFY} {{whose}}", "checks that every offset is in the tables exactly once"),
 )
 _CONNECTOR: tuple[_Offer, ...] = (
     _Offer(
         _is(Verdict.LOSING, Verdict.DEAD, Verdict.STALLED),
-        "lakecommit rescue --connector {whose}",
-        "lists files that were announced and never committed, and commits them after a yes",
+        f"{CONNECT_RESCUE} --connector {{whose}} --dry-run",
+        "lists files that were announced and never committed; without --dry-run it commits them",
     ),
 )
 

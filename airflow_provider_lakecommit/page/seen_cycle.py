@@ -89,7 +89,8 @@ class SeenCycle(NamedTuple):
     ``done`` counts the slices of this cycle's plan that were read whole or in part, ``undone`` those that were only
     over their budget, or failed; ``work`` are all of them, while it is under way, as are ``files_of``, the files for
     each table. ``redundant`` counts reports on slices that had been reported. ``rows`` are those written for each
-    table. ``published`` are its tables with their snapshot and when it was told. A cycle of a connector has no plan
+    table. ``published`` are its tables with the time of their commit, ``dead_letters`` the rejected records
+    in these snapshots, whichever cycle read them. A cycle of a connector has no plan
     that is known; its ``files`` are those that were announced for it, ``recorded`` their records.
     """
 
@@ -97,7 +98,6 @@ class SeenCycle(NamedTuple):
     began: float
     dag: str = ""
     run: str = ""
-    deployment: str = ""
     tables: tuple[str, ...] = ()
     planned: int = 0
     groups: int = 0
@@ -117,7 +117,8 @@ class SeenCycle(NamedTuple):
     files_of: tuple[tuple[str, int], ...] = ()
     bytes: int = 0
     last_report: float | None = None
-    published: tuple[tuple[str, int, float], ...] = ()
+    published: tuple[tuple[str, float], ...] = ()
+    dead_letters: int = 0
     failures: int = 0
     failed: str = ""
     end_asked: str = ""
@@ -131,7 +132,7 @@ class SeenCycle(NamedTuple):
     @property
     def outcome(self) -> CycleOutcome:
         """The first that applies, by what is known of this cycle alone."""
-        short = self.end_asked or self.undone or self.done < self.slices
+        short = self.end_asked or self.undone or self.refused or self.done < self.slices
         rows = (
             (CycleOutcome.FAILED, self.ended is None and self.failed),
             (CycleOutcome.RUNNING, self.ended is None and (self.slices or self.connector)),

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One control topic read for the page: its records folded to rows, beginning where the page's history ends.
+"""One control topic read for the page: its newest records folded to rows.
 
-Contract: for one thread at a time, by the same :class:`CommitWatch` that serves the triggers. What was kept of the
-topic is taken if it is of this very topic and its log still holds what was read of it, by the leader epochs; else all
-is read anew. It is kept when all has been read for the first time, every :data:`SAVE_SECONDS`, and at the end.
+Contract: for one thread at a time, by the same :class:`CommitWatch` that serves the triggers. It begins
+:data:`MOST_OFFSETS` before the end of the topic, so the first read takes bounded time, however long the topic is.
 
 Failure story: brokers that do not answer raise, and who calls begins anew.
 """
@@ -13,16 +12,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-from airflow_provider_lakecommit.kafka.truncation import diverged
 from airflow_provider_lakecommit.page.cycles import LandingCycles
-from airflow_provider_lakecommit.page.history import PageHistory
 from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic, TopicReading, key_of
 from airflow_provider_lakecommit.page.memory import TopicMemory
 from airflow_provider_lakecommit.page.partitions import Ends
@@ -39,8 +33,8 @@ ENDS_AT_ONCE = 1000
 ANSWER_SECONDS = 2.0
 COMPLETION_SECONDS = 3600.0
 """Seconds after which an open cycle of a landing has failed: the default of landings, whose own is not in the log."""
-SAVE_SECONDS = 300.0
-DESCRIBE_SECONDS = 10.0
+MOST_OFFSETS = 1_000_000
+"""Offsets of the topic that are read first, markers of transactions among them: some 100,000 cycles."""
 
 Settings = Callable[[str], Mapping[str, Any]]
 
@@ -50,28 +44,16 @@ class TopicReader:
 
     :param settings: librdkafka settings of a connection
     :param deployment: of this Airflow: DAGs of others are not its own
-    :param folder: where its history is kept; ``None``: nowhere
     """
 
-    def __init__(self, place: PageTopic, settings: Settings, deployment: str, folder: Path | None = None) -> None:
+    def __init__(self, place: PageTopic, settings: Settings, deployment: str) -> None:
         self.reading = TopicReading(place=place)
         self.rows: Mapping[str, LandingRow] = {}
         self._place, self._settings, self._deployment = place, settings, deployment
         self._known: dict[str, _Known] = {}
-        self._history = PageHistory(folder, place)
-        with ControlTopic(place.topic, settings(place.connection), DESCRIBE_SECONDS) as topic:
-            self._info = topic.describe()
-        self.memory, states = self._remembered()
-        # What took long to be read first is kept as soon as it is: workers of an API server end without a word.
-        self._saved = time.monotonic() if states else float("-inf")
-        watched = WatchedTopic(topic=place.topic, completion_timeout=COMPLETION_SECONDS)
-        self._watch = CommitWatch(
-            watched,
-            lambda: settings(place.connection),
-            heard=self.memory.heard,
-            groups=states,
-            starts={p: at.offset for p, at in self.memory.positions.items()},
-        )
+        self.memory = TopicMemory()
+        watched = WatchedTopic(topic=place.topic, completion_timeout=COMPLETION_SECONDS, newest=MOST_OFFSETS)
+        self._watch = CommitWatch(watched, lambda: settings(place.connection), heard=self.memory.heard)
         self._ends = SourceEnds(lambda: settings(place.connection))
 
     def look(self) -> bool:
@@ -92,35 +74,12 @@ class TopicReader:
         made = [self._row(group, state, commits.at, ends) for group, state in commits.groups.items()]
         if len(made) != len(self.rows) or any(self.rows.get(row.key) is not row for row in made):
             self.rows = {row.key: row for row in made}
-        if time.monotonic() - self._saved > SAVE_SECONDS:
-            self._save()
         return True
 
     def close(self) -> None:
-        """Keep what is known, and let go of the clients."""
-        self._save()
-        self._history.close()
+        """Let go of the clients."""
         self._watch.close()
         self._ends.close()
-
-    def _save(self) -> None:
-        self._saved = time.monotonic()
-        if self.memory.positions:
-            self._history.write(self._info, self.memory, self._watch.groups())
-
-    def _remembered(self) -> tuple[TopicMemory, dict[str, State]]:
-        """What was kept, as far as the log is still the one that was read."""
-        found = self._history.read(self._info)
-        if found is None:
-            return TopicMemory(), {}
-        places = [
-            (SourcePartition(self._place.topic, n, self._info.topic_id), at) for n, at in found[0].positions.items()
-        ]
-        lost = diverged(self._settings(self._place.connection), places, DESCRIBE_SECONDS)
-        if lost or any(n >= self._info.partitions for n in found[0].positions):
-            self._history.put_aside("the topic does not hold what was read of it any more")
-            return TopicMemory(), {}
-        return found
 
     def _row(self, group: str, state: State, now: float, ends: Ends) -> LandingRow:
         """The row that is known, as long as nothing in it has changed."""

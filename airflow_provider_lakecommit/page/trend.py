@@ -16,13 +16,12 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isnan, nan
-from typing import Any
 
 __all__ = ["MEASURES", "PEAKS", "STEPS", "Steps", "Trend"]
 
 STEPS = ((60, 120), (900, 192))
 """Seconds of a bucket, and how many there are."""
-AMOUNTS = ("read", "committed", "rejected", "bytes", "files", "commits", "failures")
+AMOUNTS = ("read", "committed")
 PEAKS = ("read_lag", "commit_lag", "read_lag_seconds", "table_lag_seconds", "commit_seconds")
 MEASURES = AMOUNTS + PEAKS
 EMPTY = -1
@@ -103,31 +102,3 @@ class Trend:
         """All rings, the finest first."""
         with self._lock:
             return tuple(ring.shown(now) for ring in self._rings)
-
-    def to_json(self) -> list[Any]:
-        """Per ring the numbers of its buckets and the values of each measure, by bucket; those that hold something."""
-        with self._lock:
-            return [
-                {
-                    "step": ring.step,
-                    "numbers": [n for n in ring.numbers if n != EMPTY],
-                    **{
-                        name: [None if isnan(v) else v for v, n in zip(values, ring.numbers, strict=True) if n != EMPTY]
-                        for name, values in ring.values.items()
-                    },
-                }
-                for ring in self._rings
-            ]
-
-    @classmethod
-    def from_json(cls, told: Any) -> Trend:
-        """:raises ValueError: it is none, or was made with other buckets"""
-        made = cls()
-        for ring, values in zip(made._rings, told, strict=True):
-            if values["step"] != ring.step or len(values["numbers"]) > ring.size:
-                raise ValueError("it was made with other buckets")
-            for name in MEASURES:
-                for number, value in zip(values["numbers"], values.get(name, ()), strict=name in values):
-                    if value is not None:
-                        ring.add(float(number) * ring.step, name, float(value))
-        return made

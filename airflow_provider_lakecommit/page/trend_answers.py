@@ -18,8 +18,8 @@ __all__ = ["TrendAnswer", "trend_of"]
 
 
 class StepsAnswer(BaseModel):
-    """Buckets of ``step_seconds``, the first of which begins at ``begin``. Offsets that were read and committed, bytes
-    and files are summed in each; lags, in records and in seconds, and seconds of commits are the most of each. The lag
+    """Buckets of ``step_seconds``, the first of which begins at ``begin``. Offsets that were read and committed
+    are summed in each; lags, in records and in seconds, and seconds of commits are the most of each. The lag
     of the table is that of all that it lacks, read or not.
     """
 
@@ -27,11 +27,6 @@ class StepsAnswer(BaseModel):
     begin: datetime
     read: list[float]
     committed: list[float]
-    rejected: list[float]
-    bytes: list[float]
-    files: list[float]
-    commits: list[float]
-    failures: list[float]
     read_lag: list[float | None]
     commit_lag: list[float | None]
     read_lag_seconds: list[float | None]

@@ -66,21 +66,17 @@ async def _closed(
 
 
 def _page() -> App:
-    from airflow.configuration import AIRFLOW_HOME, conf
+    from airflow.configuration import conf
 
-    from airflow_provider_lakecommit.hooks.connections import kafka_settings, stated_properties
+    from airflow_provider_lakecommit.hooks.connections import kafka_settings
+    from airflow_provider_lakecommit.hooks.settings import Settings
     from airflow_provider_lakecommit.page.app import create_app
     from airflow_provider_lakecommit.page.reader import PageReader
-    from airflow_provider_lakecommit.page.table_reader import TableReader
-    from airflow_provider_lakecommit.page.watched import TableLooks, history_folder, page_topics, table_looks
-    from airflow_provider_lakecommit.settings import Settings
+    from airflow_provider_lakecommit.page.watched import page_topics
 
     settings = Settings.read()
     places = page_topics(conf.get("lakecommit", "page_topics"), settings.control_topic)
-    folder = history_folder(conf.get("lakecommit", "page_history"), AIRFLOW_HOME)
-    reader = PageReader(lambda: places, kafka_settings, settings.deployment_id, folder)
-    # Its threads would else be gone before they have kept what they know.
+    reader = PageReader(lambda: places, kafka_settings, settings.deployment_id)
+    # Its threads hold clients of Kafka, which must be closed while Python still runs.
     atexit.register(reader.close)
-    looks = table_looks(conf.get("lakecommit", "page_tables"))
-    tables = None if looks is TableLooks.NONE else TableReader(stated_properties, samples=looks is TableLooks.SAMPLES)
-    return create_app(reader, tables, with_actions=conf.getboolean("lakecommit", "page_actions"))
+    return create_app(reader, with_actions=conf.getboolean("lakecommit", "page_actions"))

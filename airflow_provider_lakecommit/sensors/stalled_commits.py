@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -26,14 +26,14 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
 from airflow_provider_lakecommit.core.identity import group_id
-from airflow_provider_lakecommit.declared.checks import CHECKS
-from airflow_provider_lakecommit.declared.times import EXAMPLES, duration_of
+from airflow_provider_lakecommit.hooks.settings import Settings
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing.checks import CHECKS
 from airflow_provider_lakecommit.operators.base import landing_of, no_retry_in_vain
-from airflow_provider_lakecommit.settings import Settings
-from airflow_provider_lakecommit.stall.guard import CALM, HELD, MOST_CYCLES, Guard, GuardAnswer, Ruling
-from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
-from airflow_provider_lakecommit.tasks.arguments import refuse_unknown
+from airflow_provider_lakecommit.operators.tasks.arguments import refuse_unknown
+from airflow_provider_lakecommit.stall.guard import CALM, Guard, GuardAnswer, Ruling
+from airflow_provider_lakecommit.stall.policy import POLICY_FIELDS, StallPolicy
+from airflow_provider_lakecommit.stall.verdict import Verdict
 from airflow_provider_lakecommit.telemetry.metrics import STALLED, Sample
 from airflow_provider_lakecommit.telemetry.send import send
 
@@ -50,9 +50,7 @@ COMPLETION = timedelta(hours=1)
 BACKSTOP = timedelta(minutes=2)
 """How long after its deadline the scheduler ends a wait, should no triggerer be there to do so."""
 ON_STALL = ("skip", "wait", "fail")
-ON_UNKNOWN = ("pass", "stall")
 SPECS = (".yaml", ".yml")
-SPANS = ("max_valid_through_age", "fail_after", "look_back")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,19 +77,9 @@ class StalledCommitSensor(BaseSensorOperator):
     :param kafka_config_id: connection of type `kafka`; that of the landing, or `kafka_default`
     :param kafka_connect_conn_id: connection of type `http` of a Kafka Connect worker
     :param on_stall: what is done while commits stall: ``skip``, ``wait`` or ``fail`` (for good, without retries)
-    :param on_unknown: what is done when too little was seen for a verdict: ``pass``, or the same as in a ``stall``
-    :param stalled_cycles: cycles in a row that do not complete, or fail, make a stall
-    :param only_cycles: judge by that alone
-    :param hold_on: verdicts that count as a stall: by default dead and stalled
-    :param max_valid_through_age: a table that is valid through an older time counts as stalled too, and so does one of
-        which that is not known: a landing that never ran, or whose name is misspelt. Times are timedeltas, seconds, or
-        texts as ``1h30m``
-    :param fail_after: a stall that has lasted longer fails the task, whatever ``on_stall`` says. One of which nothing
-        tells since when it is so (nothing was ever seen of the landing) is as old as the wait; without a wait it fails
-    :param look_back: read only so much of the control topic; all of it by default
+    :param policy: what counts as a stall, and what ends a wait; see
+        :class:`~airflow_provider_lakecommit.stall.policy.StallPolicy`
     :param deferrable: wait in the triggerer; else in the worker, by ``mode`` and ``poke_interval``
-    :param release_jitter: over how long a time those that wait are let go
-    :param on_wait_callback: called with the context when a wait begins
     :param timeout: how long ``wait`` waits; then the task fails, or is skipped with ``soft_fail``
 
     .. seealso:: :ref:`howto/operator:StalledCommitSensor`
@@ -110,18 +98,15 @@ class StalledCommitSensor(BaseSensorOperator):
         kafka_config_id: str | None = None,
         kafka_connect_conn_id: str = "kafka_connect_default",
         on_stall: Literal["skip", "wait", "fail"] = "skip",
-        on_unknown: Literal["pass", "stall"] = "pass",
-        stalled_cycles: int = 3,
-        only_cycles: bool = False,
-        hold_on: Collection[str] | None = None,
-        max_valid_through_age: timedelta | str | float | None = None,
-        fail_after: timedelta | str | float | None = None,
-        look_back: timedelta | str | float | None = None,
+        policy: StallPolicy = StallPolicy(),  # noqa: B008
         deferrable: bool = True,
-        release_jitter: timedelta | str | float = timedelta(seconds=3),
-        on_wait_callback: Callable[[Context], Any] | Sequence[Callable[[Context], Any]] = (),
         **kwargs: Any,
     ) -> None:
+        if moved := [name for name in kwargs if name in POLICY_FIELDS]:
+            raise ValueError(
+                f"StalledCommitSensor {kwargs.get('task_id', '')!r}: {', '.join(moved)} belongs to the policy: "
+                f"policy=StallPolicy({moved[0]}=…)"
+            )
         refuse_unknown(type(self), kwargs, kwargs.get("task_id", ""))
         super().__init__(**kwargs)
         self.landing = _landing_or_name(landing)
@@ -131,16 +116,8 @@ class StalledCommitSensor(BaseSensorOperator):
         self.kafka_config_id = kafka_config_id
         self.kafka_connect_conn_id = kafka_connect_conn_id
         self.on_stall = on_stall
-        self.on_unknown = on_unknown
-        self.stalled_cycles = stalled_cycles
-        self.only_cycles = only_cycles
-        self.hold_on = sorted(hold_on) if hold_on is not None else None
-        self.max_valid_through_age = duration_of(max_valid_through_age)
-        self.fail_after = duration_of(fail_after)
-        self.look_back = duration_of(look_back)
+        self.policy = policy
         self.deferrable = deferrable
-        self.release_jitter = duration_of(release_jitter)
-        self.on_wait_callback = on_wait_callback
         self._waits_since: float | None = None
         if wrong := [*_wrong_target(self), *_wrong_values(self)]:
             raise ValueError(f"StalledCommitSensor {self.task_id!r}: {'; '.join(wrong)}")
@@ -228,36 +205,24 @@ class StalledCommitSensor(BaseSensorOperator):
 
         topic, group, kafka, interval, completion = self.control_topic, self.control_group_id, None, None, COMPLETION
         if self.connector is not None:
-            from airflow_provider_lakecommit.connector.sink import Sink
             from airflow_provider_lakecommit.hooks.kafka_connect import KafkaConnectHook
+            from airflow_provider_lakecommit.operations.kafka_connect.sink import Sink
 
             sink = Sink.of(self.connector, KafkaConnectHook(self.kafka_connect_conn_id).rest.config(self.connector))
             topic, group, interval = sink.control_topic, sink.group, sink.interval
         elif isinstance(self.landing, Landing):
             declared = Settings.read().complete(self.landing)
-            topic, group, kafka = declared.control_topic_name, group_id(declared.name), declared.kafka_config_id
-            completion = declared.completion_timeout
+            topic, group, kafka = declared.control_topic_name, group_id(declared.name), declared.connections.kafka
+            completion = declared.window.completion_timeout
         elif self.landing is not None:
             topic, group = topic or Settings.read().control_topic, group_id(self.landing)
         return _Target(
             place=WatchedTopic(
-                topic=str(topic), completion_timeout=completion.total_seconds(), since=_seconds(self.look_back)
+                topic=str(topic), completion_timeout=completion.total_seconds(), since=self.policy.look_back_seconds
             ),
             group=str(group),
             kafka_config_id=self.kafka_config_id or kafka or "kafka_default",
-            guard=Guard(
-                rules=StallRules(
-                    landing=self.landing is not None,
-                    stalled_cycles=self.stalled_cycles,
-                    only_cycles=self.only_cycles,
-                    interval=interval,
-                ),
-                hold=HELD if self.hold_on is None else frozenset(Verdict(v) for v in self.hold_on),
-                unknown_holds=self.on_unknown == "stall",
-                max_age=_seconds(self.max_valid_through_age),
-                fail_after=_seconds(self.fail_after),
-                waits_since=self._waits_since,
-            ),
+            guard=self.policy.guard(landing=self.landing is not None, interval=interval, waits_since=self._waits_since),
         )
 
     @property
@@ -269,8 +234,7 @@ class StalledCommitSensor(BaseSensorOperator):
     def _tell_wait(self, context: Context, text: str) -> None:
         """Nothing that a callback does keeps the wait from beginning."""
         self.log.warning("%s", text)
-        callbacks = self.on_wait_callback if isinstance(self.on_wait_callback, Sequence) else (self.on_wait_callback,)
-        for callback in callbacks:
+        for callback in self.policy.callbacks:
             try:
                 callback(context)
             except Exception:
@@ -289,7 +253,7 @@ class StalledCommitSensor(BaseSensorOperator):
             control_group_id=target.group,
             guard=guard_to_json(target.guard),
             deadline=time.time() + self.timeout,
-            jitter=_seconds(self.release_jitter) or 0.0,
+            jitter=self.policy.jitter_seconds,
             soft_fail=self.soft_fail,
         )
         self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout) + BACKSTOP)
@@ -299,10 +263,6 @@ def _log(context: Context, text: str) -> str:
     """For callbacks: Airflow gives them no exception of a skip, and none is there when a wait begins or ends well."""
     cast("dict[str, Any]", context)["reason"] = text
     return text
-
-
-def _seconds(span: object) -> float | None:
-    return span.total_seconds() if isinstance(span, timedelta) else None
 
 
 def _landing_or_name(landing: Landing | str | Path | None) -> Landing | str | None:
@@ -331,17 +291,7 @@ def _wrong_target(sensor: StalledCommitSensor) -> Iterator[str]:
 def _wrong_values(sensor: StalledCommitSensor) -> Iterator[str]:
     if sensor.on_stall not in ON_STALL:
         yield f"on_stall={sensor.on_stall!r} is not one of {', '.join(ON_STALL)}"
-    if sensor.on_unknown not in ON_UNKNOWN:
-        yield f"on_unknown={sensor.on_unknown!r} is not one of {', '.join(ON_UNKNOWN)}"
-    if not 1 <= sensor.stalled_cycles <= MOST_CYCLES:
-        yield f"stalled_cycles={sensor.stalled_cycles!r}: a number from 1 to {MOST_CYCLES}"
-    if unknown := sorted(set(sensor.hold_on or ()) - {v.value for v in Verdict if v is not Verdict.HEALTHY}):
-        yield f"hold_on: {', '.join(unknown)} is no verdict that could hold"
-    for name in SPANS:
-        span = getattr(sensor, name)
-        if span is not None and not (isinstance(span, timedelta) and span > timedelta(0)):
-            yield f"{name}={span}: a positive duration ({EXAMPLES}, seconds, or a timedelta)"
-    if not isinstance(sensor.release_jitter, timedelta) or sensor.release_jitter < timedelta(0):
-        yield f"release_jitter={sensor.release_jitter}: a duration ({EXAMPLES}, seconds, or a timedelta)"
-    if sensor.fail_after is not None and sensor.soft_fail:
+    if not isinstance(sensor.policy, StallPolicy):
+        yield f"policy={sensor.policy!r} is not a StallPolicy"
+    elif sensor.policy.fail_after is not None and sensor.soft_fail:
         yield "fail_after fails, soft_fail skips instead: one of them"

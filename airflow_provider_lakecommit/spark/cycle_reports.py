@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_provider_lakecommit.control.quarantine import read_entries
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Entry, SliceReported
 from airflow_provider_lakecommit.core.model import SliceReport
 from airflow_provider_lakecommit.core.state import CycleState
-from airflow_provider_lakecommit.wire.quarantine import read_entries
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.kafka.control_log import LogReader
+    from airflow_provider_lakecommit.control.control_log import LogReader
     from airflow_provider_lakecommit.spark.job import WindowJob
 
 __all__ = ["CycleReports"]
@@ -46,6 +46,6 @@ class CycleReports:
         self._entries += new
         reports = [e.report for e in new if isinstance(e, SliceReported) and e.commit_id == job.commit_id]
         if reports:
-            cycle = fold(self._entries, (), job.landing.completion_timeout).cycles.get(job.commit_id)
+            cycle = fold(self._entries, (), job.landing.window.completion_timeout).cycles.get(job.commit_id)
             self.cycle = cycle if cycle is not None and cycle.plan.window_id == job.plan.window_id else None
         return reports

@@ -16,11 +16,12 @@ from datetime import datetime
 from typing import Any, Protocol
 
 import pyarrow as pa
+from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.formats.decoder import Reject
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
 from airflow_provider_lakecommit.kafka.record import NO_TIME, UNREADABLE_NAME, Headers, headers_of, time_of
-from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
 
 __all__ = ["Record", "dead_letters", "odd_time", "record_time"]
 
@@ -51,10 +52,21 @@ def odd_time(record: Record) -> int | None:
     return None if kind == _NO_TIMESTAMP or millis == NO_TIME or time_of(millis) is not None else millis
 
 
-def dead_letters(landing: str, records: Sequence[Record], rejects: Iterable[Reject]) -> pa.Table:
-    """Rows for the rejects among these records; a reject's ``index`` is the place of its record."""
-    rows = [_row(landing, records[r.index], r) for r in rejects]
-    return pa.Table.from_pylist(rows, schema=arrow_schema(DEAD_LETTER_SCHEMA))
+def dead_letters(
+    landing: str,
+    records: Sequence[Record],
+    rejects: Iterable[Reject],
+    generation: int | None = None,
+    schema: Schema = DEAD_LETTER_SCHEMA,
+) -> pa.Table:
+    """Return rows for the rejects among these records.
+
+    :param rejects: each with the place of its record as ``index``
+    :param generation: of the reading
+    :param schema: of the table, which may lack `generation`, and have field ids of its own
+    """
+    rows = [{**_row(landing, records[r.index], r), "generation": generation} for r in rejects]
+    return pa.Table.from_pylist(rows, schema=arrow_schema(schema))
 
 
 def _row(landing: str, record: Record, reject: Reject) -> dict[str, Any]:

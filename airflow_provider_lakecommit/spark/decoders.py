@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The decoders of a landing, made from what it declares and from the columns of its tables.
 
-Contract: one :class:`~airflow_provider_lakecommit.records.block.BlockDecoder` for all data tables of a landing, in
-which format, route and SQL stand around each other. Columns that keys and headers fill are left alone.
+Contract: one :class:`~airflow_provider_lakecommit.formats.transforms.block.BlockDecoder` for all data tables of a
+landing, in which format, route and SQL stand around each other. Columns that keys and headers fill are left alone.
 
 Failure story: a table that the landing cannot fill is a :class:`~airflow_provider_lakecommit.exceptions.TableError`
 naming every column that stands against it, before a record is read; records that name schemas of a registry, where the
@@ -21,19 +21,19 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.formats import UNCOUNTED, FormatOptions
 from airflow_provider_lakecommit.core.routing import Route
-from airflow_provider_lakecommit.declared.names import meant
-from airflow_provider_lakecommit.declared.unwrap import ENVELOPE_ROOTS, PAYLOAD, columns_of_unwrap
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoder, decoder_for
-from airflow_provider_lakecommit.formats.record_parts import filled_by_parts
 from airflow_provider_lakecommit.formats.schema_names import COLUMN, schema_names_for
+from airflow_provider_lakecommit.formats.transforms.block import BlockDecoder, OneTable
+from airflow_provider_lakecommit.formats.transforms.router import Router, field_schema
+from airflow_provider_lakecommit.formats.transforms.unwrap import UnwrapDecoder
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
-from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
-from airflow_provider_lakecommit.records.block import BlockDecoder, OneTable
-from airflow_provider_lakecommit.records.router import Router, field_schema
-from airflow_provider_lakecommit.records.unwrap import UnwrapDecoder
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing.unwrap import ENVELOPE_ROOTS, PAYLOAD, columns_of_unwrap
 from airflow_provider_lakecommit.spark.key_columns import key_columns, registry_for
 from airflow_provider_lakecommit.spark.metadata import mistyped
+from airflow_provider_lakecommit.spark.record_parts import filled_by_parts
 
 __all__ = [
     "block_decoder",
@@ -81,7 +81,7 @@ def check_rules(landing: Landing, schemas: Mapping[str, Schema]) -> None:
     if landing.routing is None:
         return
     names = sorted({field.name for t, s in schemas.items() for field in _read_schema(landing, t, s).fields})
-    declared = {"timestamps": landing.timestamps, "encodings": landing.encodings}
+    declared = {"timestamps": landing.timestamps, "encodings": landing.decoding.encodings}
     wrong = [
         f"{key}: no table has a column {path!r} (columns are {', '.join(names)}){meant(path, names)}"
         for key, rules in declared.items()
@@ -102,9 +102,9 @@ def given_columns(landing: Landing, table: str, schema: Schema) -> pa.Schema:
     if (sql := landing.transform_of(table)) is None:
         raise KeyError(table)
     with _engine_of_sql():
-        from airflow_provider_lakecommit.records.engine import given_by
+        from airflow_provider_lakecommit.formats.transforms.engine import given_by
     with closing(_unwrapped(landing, _read_schema(landing, table, schema), None)) as records:
-        return given_by(sql, records.schema, landing.functions)
+        return given_by(sql, records.schema, landing.transform.functions)
 
 
 def tables_of_values(landing: Landing, values: Sequence[bytes], kafka: Kafka | None) -> Mapping[str, Sequence[int]]:
@@ -120,8 +120,7 @@ def tables_of_values(landing: Landing, values: Sequence[bytes], kafka: Kafka | N
 
 def filled_elsewhere(landing: Landing) -> Set[str]:
     """Top-level columns that are not filled from the records' values."""
-    metadata = frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
-    return filled_by_parts(landing.key, landing.headers) | metadata
+    return filled_by_parts(landing.columns.key, landing.columns.headers) | frozenset(landing.record_columns)
 
 
 def _router(landing: Landing, route: Route, decoders: Mapping[str, Decoder], kafka: Kafka | None) -> Router:
@@ -132,7 +131,7 @@ def _router(landing: Landing, route: Route, decoders: Mapping[str, Decoder], kaf
         names = schema_names_for(landing.format, registry_for(landing, landing.format, kafka))
         return Router(route, names, decoders, [COLUMN])
     options = replace(landing.format_options, timestamps={}, encodings={}, unknown_fields=UNCOUNTED)
-    if landing.unwrap is None:
+    if landing.transform.unwrap is None:
         return Router(route, _decoder(landing, field_schema([route.field]), options, kafka), decoders)
     root = route.field.partition(".")[0]
     if root in ENVELOPE_ROOTS:
@@ -145,20 +144,22 @@ def _router(landing: Landing, route: Route, decoders: Mapping[str, Decoder], kaf
 
 def filled_beside_rows(landing: Landing) -> Set[str]:
     """Top-level columns that no field of a record's row fills, though it may have their names."""
-    envelope = frozenset[str]() if landing.unwrap is None else columns_of_unwrap(landing.unwrap).keys()
+    envelope = (
+        frozenset[str]() if landing.transform.unwrap is None else columns_of_unwrap(landing.transform.unwrap).keys()
+    )
     return filled_elsewhere(landing) | envelope
 
 
 def _row_decoder(landing: Landing, table: str, schema: Schema, kafka: Kafka | None) -> Decoder:
-    if landing.metadata_columns and (wrong := mistyped(schema)):
+    if wrong := mistyped(schema, landing.record_columns):
         raise TableError("; ".join(wrong))
     skip = filled_elsewhere(landing)
     read = _read_schema(landing, table, schema)
     if (sql := landing.transform_of(table)) is None:
         return _unwrapped(landing, read, kafka, skip)
     with _engine_of_sql():
-        from airflow_provider_lakecommit.records.transform import TransformDecoder
-    return TransformDecoder(_unwrapped(landing, read, kafka), sql, schema, skip, landing.functions)
+        from airflow_provider_lakecommit.formats.transforms.transform import TransformDecoder
+    return TransformDecoder(_unwrapped(landing, read, kafka), sql, schema, skip, landing.transform.functions)
 
 
 @contextmanager
@@ -178,16 +179,16 @@ def _engine_of_sql() -> Iterator[None]:
 def _unwrapped(landing: Landing, schema: Schema, kafka: Kafka | None, skip: Set[str] = frozenset()) -> Decoder:
     """The columns that are read from the values, which may be in an envelope."""
     options = _options(landing, schema)
-    if landing.unwrap is None and landing.transform is None:
+    if landing.transform.unwrap is None and landing.transform.sql is None:
         return _decoder(landing, schema, options, kafka, skip)
     own = Schema(*(f for f in schema.fields if f.name not in skip))
     elsewhere = filled_elsewhere(landing) - {f.name for f in own.fields}
     told = replace(
         options, timestamps=_without(options.timestamps, elsewhere), encodings=_without(options.encodings, elsewhere)
     )
-    if landing.unwrap is None:
+    if landing.transform.unwrap is None:
         return _decoder(landing, own, told, kafka)
-    columns = columns_of_unwrap(landing.unwrap)
+    columns = columns_of_unwrap(landing.transform.unwrap)
     return UnwrapDecoder(lambda of, to: _decoder(landing, of, to, kafka), own, columns, told)
 
 
@@ -204,14 +205,16 @@ def _decoder(
     skip: Set[str] = frozenset(),
 ) -> Decoder:
     """The format's own."""
-    return decoder_for(schema, options, skip, None if landing.schema else registry_for(landing, landing.format, kafka))
+    return decoder_for(
+        schema, options, skip, None if landing.decoding.schema else registry_for(landing, landing.format, kafka)
+    )
 
 
 def _read_schema(landing: Landing, table: str, schema: Schema) -> Schema:
     """The columns that are read from the values for a table."""
     if landing.transform_of(table) is None:
         return schema
-    return create_from_spec({"schema": landing.record_schema})[0]
+    return create_from_spec({"schema": landing.transform.record_schema})[0]
 
 
 def _options(landing: Landing, schema: Schema) -> FormatOptions:

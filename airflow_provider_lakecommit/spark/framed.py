@@ -2,8 +2,8 @@
 """Values whose schema is named in a header of their record.
 
 Contract: where the records of a landing name their schema in a registry, one that is named in a header stands before
-the value afterwards, as :mod:`~airflow_provider_lakecommit.registry.framing` reads it; all other values stay as they
-are. Headers that cannot be read name no schema.
+the value afterwards, as :mod:`~airflow_provider_lakecommit.formats.registry.framing` reads it; all other values stay as
+they are. Headers that cannot be read name no schema.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from operator import methodcaller
 from typing import Any, Protocol
 
 from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
+from airflow_provider_lakecommit.formats.registry.framing import with_header
 from airflow_provider_lakecommit.kafka.record import headers_of
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.registry.framing import with_header
 
 __all__ = ["with_schemas"]
 
@@ -28,7 +28,7 @@ class _Record(Protocol):
 
 def with_schemas(landing: Landing, records: Sequence[_Record], values: Sequence[bytes]) -> Sequence[bytes]:
     """The values, each behind the schema that its record names in a header, if it does."""
-    if landing.format not in WITH_REGISTRY or landing.schema or not _any_headers(records):
+    if landing.format not in WITH_REGISTRY or landing.decoding.schema or not _any_headers(records):
         return values
     return [with_header(value, headers_of(record)) for value, record in zip(values, records, strict=True)]
 

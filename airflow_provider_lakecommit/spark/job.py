@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
+from airflow_provider_lakecommit.control.plan import plan_from_json, plan_to_json
 from airflow_provider_lakecommit.core.identity import transactional_id
 from airflow_provider_lakecommit.core.model import Plan
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.storage import TableStorage, clock
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
-from airflow_provider_lakecommit.wire.plan import plan_from_json, plan_to_json
 
 if TYPE_CHECKING:
     pass
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["RESULT", "Secrets", "SliceResult", "SliceStatus", "WindowJob"]
 
 _OF_PLANS = ("target_window", "target_file_size", "group_by", "replicas", "speculation")
-"""Fields of a landing that no task looks at: an executor of the release before this one does not know them."""
+"""Options of a landing that no task reads: an executor of the release before this one does not know them."""
 
 
 NO_JOB = UUID(int=0)
@@ -100,7 +100,7 @@ class WindowJob:
         return json.dumps(
             {
                 **copies,
-                "landing": {k: v for k, v in self.landing.to_dict().items() if k not in _OF_PLANS},
+                "landing": {k: v for k, v in self.landing.to_flat().items() if k not in _OF_PLANS},
                 "plan": plan_to_json(self.plan),
                 "group": self.group,
                 "places": list(self.places),
@@ -121,7 +121,7 @@ class WindowJob:
     def from_json(cls, text: str) -> WindowJob:
         v = json.loads(text)
         return cls(
-            landing=Landing.from_dict(v["landing"]),
+            landing=Landing.from_flat(v["landing"]),
             plan=plan_from_json(v["plan"]),
             group=v["group"],
             places=tuple(v["places"]),

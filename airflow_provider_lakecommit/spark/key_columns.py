@@ -20,13 +20,13 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
-from airflow_provider_lakecommit.formats.record_parts import RecordPart, parts_of
+from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry, needed, registry_of
+from airflow_provider_lakecommit.formats.registry.framing import KEY_HEADER, with_header
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
 from airflow_provider_lakecommit.kafka.record import headers_of
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
-from airflow_provider_lakecommit.registry.client import SchemaRegistry, needed, registry_of
-from airflow_provider_lakecommit.registry.framing import KEY_HEADER, with_header
 from airflow_provider_lakecommit.spark.dead_letters import Record
+from airflow_provider_lakecommit.spark.record_parts import RecordPart, parts_of
 
 __all__ = ["KeyColumns", "key_columns", "registry_for"]
 
@@ -53,9 +53,9 @@ def key_columns(landing: Landing, schema: Schema, kafka: Mapping[str, Any] | Non
     :raises TableError: the table lacks such a column, or it cannot be filled
     :raises RegistryError: as :func:`registry_for`
     """
-    stated = bool(landing.key.get("schema"))
-    registry = None if stated else registry_for(landing, landing.key.get("format", ""), kafka)
-    parts = parts_of(schema, landing.format_options, landing.key, landing.headers, registry)
+    stated = bool(landing.columns.key.get("schema"))
+    registry = None if stated else registry_for(landing, landing.columns.key.get("format", ""), kafka)
+    parts = parts_of(schema, landing.format_options, landing.columns.key, landing.columns.headers, registry)
     return KeyColumns(schema, parts, framed_keys=registry is not None)
 
 

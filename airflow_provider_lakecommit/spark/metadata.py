@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns filled from the record itself: topic, partition, offset, timestamp, key.
+"""Columns filled from the record itself: topic, partition, generation of the reading, offset, timestamp, key.
 
 Contract: only the columns that the table has are filled, in the types of
 :data:`~airflow_provider_lakecommit.iceberg.schemas.METADATA_TYPES`; the table's other columns are left alone and the
@@ -9,18 +9,20 @@ null; :func:`lost_times` counts the second kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.iceberg.schemas import METADATA_TYPES
-from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.spark.dead_letters import Record, odd_time, record_time
 
 __all__ = ["lost_times", "mistyped", "with_metadata"]
 
-_OPTIONAL = {"kafka_timestamp", "kafka_key"}
+_OPTIONAL = {"kafka_generation", "kafka_timestamp", "kafka_key"}
+_GENERATION = "kafka_generation"
+Generation = int | None | Sequence[int | None]
 _READ: dict[str, Callable[[Record], object]] = {
     "kafka_topic": lambda r: r.topic(),
     "kafka_partition": lambda r: r.partition(),
@@ -30,30 +32,42 @@ _READ: dict[str, Callable[[Record], object]] = {
 }
 
 
-def mistyped(schema: Schema) -> list[str]:
-    """What is wrong with the metadata columns of a table."""
+def mistyped(schema: Schema, filled: Collection[str]) -> list[str]:
+    """Return what is wrong with the columns of a table that are filled from the record itself."""
     return [
         f"metadata column {f.name} is {f.field_type}{' required' * f.required}, it must be {METADATA_TYPES[f.name]}"
         f"{' and optional' * (f.name in _OPTIONAL)}"
         for f in schema.fields
-        if f.name in METADATA_TYPES and (f.field_type != METADATA_TYPES[f.name] or (f.required and f.name in _OPTIONAL))
+        if f.name in filled and (f.field_type != METADATA_TYPES[f.name] or (f.required and f.name in _OPTIONAL))
     ]
 
 
-def with_metadata(rows: pa.Table, schema: Schema, records: Sequence[Record]) -> pa.Table:
-    """The rows with their metadata columns; ``records`` are those of the rows, in their order."""
+def with_metadata(
+    rows: pa.Table, schema: Schema, records: Sequence[Record], filled: Collection[str], generation: Generation
+) -> pa.Table:
+    """Return the rows with the columns that are filled from the record itself.
+
+    :param records: those of the rows, in their order
+    :param generation: of the reading, or of each record
+    """
     target = arrow_schema(schema)
-    columns = [
-        pa.array(map(_READ[f.name], records), f.type, size=len(records))
-        if f.name in METADATA_TYPES
-        else rows.column(f.name)
-        for f in target
-    ]
+    if not any(f.name in filled for f in target):
+        return rows
+    columns = [_column(f, records, generation) if f.name in filled else rows.column(f.name) for f in target]
     return pa.Table.from_arrays(columns, schema=target)
 
 
-def lost_times(rows: pa.Table, records: Sequence[Record]) -> int:
+def _column(field: pa.Field, records: Sequence[Record], generation: Generation) -> pa.Array:
+    if field.name == _GENERATION:
+        if isinstance(generation, Sequence):
+            return pa.array(generation, field.type)
+        return pa.repeat(pa.scalar(generation, field.type), len(records))
+    return pa.array(map(_READ[field.name], records), field.type, size=len(records))
+
+
+def lost_times(rows: pa.Table, records: Sequence[Record], filled: Collection[str]) -> int:
     """How many of the rows have no timestamp though their records have a number for one."""
-    if "kafka_timestamp" not in rows.column_names or not rows.column("kafka_timestamp").null_count:
+    there = "kafka_timestamp" in filled and "kafka_timestamp" in rows.column_names
+    if not there or not rows.column("kafka_timestamp").null_count:
         return 0
     return sum(odd_time(r) is not None for r in records)

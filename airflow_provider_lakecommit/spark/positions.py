@@ -18,7 +18,7 @@ from confluent_kafka import Message
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.spark.chunks import Run
 
-__all__ = ["Partition", "PartitionReading", "offset_of", "partition_of", "rounds", "stretches"]
+__all__ = ["Partition", "PartitionReading", "offset_of", "partition_of", "position_behind", "rounds", "stretches"]
 
 Partition = tuple[str, int]
 
@@ -58,6 +58,22 @@ class PartitionReading:
         known = self.span.range.start if self.seen is None else self.seen.offset
         if leader_epoch is not None and leader_epoch >= 0 and known < offset <= self.span.range.end:
             self.seen = ReadPosition(offset=offset, leader_epoch=leader_epoch)
+
+
+def position_behind(span: Span, seen: ReadPosition | None, leader_epoch: int | None) -> ReadPosition | None:
+    """Return the position at the end of a span that was read to its end; ``seen``, if nobody knows a later one.
+
+    What lies behind the last record, marks and aborted records of transactions, tells no epoch. A log that loses it
+    and grows again has new records there, so the position is at the end, under the epoch of the leader that planned it.
+    A record of a later epoch says that the log was another one by then.
+
+    :param seen: where the newest record ended whose epoch is known
+    :param leader_epoch: of the leader by whose word the log reaches to the end of the span
+    """
+    end = span.range.end
+    if leader_epoch is None or (seen is not None and (seen.offset >= end or seen.leader_epoch > leader_epoch)):
+        return seen
+    return ReadPosition(offset=end, leader_epoch=leader_epoch)
 
 
 def rounds(spans: Sequence[Span]) -> Iterator[list[PartitionReading]]:

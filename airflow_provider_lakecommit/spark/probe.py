@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 
 from airflow_provider_lakecommit.exceptions import SparkJobError
+from airflow_provider_lakecommit.iceberg.file_io import GuardedFileIO
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +68,8 @@ def _version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
-        return "not installed"
+        # Spark's Python workers import pyspark from Spark itself.
+        return str(getattr(sys.modules.get(name), "__version__", "not installed"))
 
 
 def run_probe(spark: SparkSession, places: Mapping[str, str], read_secrets: Callable[[], Secrets]) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def _task(
 
         for _ in batches:
             seen, secrets = here.local_view(), read_secrets()
-            tried = (here.try_storage(load_file_io(secrets.io_of(t), place), place) for t, place in places.items())
+            tried = (here.try_storage(GuardedFileIO(secrets.io_of(t)), place) for t, place in places.items())
             seen["storage"] = secrets.without("; ".join(trouble for trouble in tried if trouble))
             yield pa.RecordBatch.from_pydict({"seen": [json.dumps(seen)]})
 

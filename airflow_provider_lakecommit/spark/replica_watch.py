@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.spark.cycle_reports import CycleReports
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
 
-    from airflow_provider_lakecommit.kafka.control_log import LogReader
+    from airflow_provider_lakecommit.control.control_log import LogReader
     from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 
 __all__ = ["ReplicaReported", "ReplicaWatch", "delete_files"]
@@ -89,13 +89,12 @@ class ReplicaWatch:
             self._left = Coverage() if left is None else left.coverage
 
 
-def delete_files(job: WindowJob, secrets: Secrets, files: Mapping[str, Sequence[DataFile]]) -> None:
+def delete_files(secrets: Secrets, files: Mapping[str, Sequence[DataFile]]) -> None:
     """Delete the files of an attempt that is not reported; what cannot be deleted stays, in no table."""
-    from airflow_provider_lakecommit.parquet.layout import file_io
+    from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
 
-    targets = {t.table: t for t in job.plan.targets}
     for table, made in files.items():
-        io = file_io(targets[table], secrets.io_of(table))
+        io = file_io(secrets.io_of(table))
         for file in made:
             with suppress(Exception):
                 io.delete(file.file_path)

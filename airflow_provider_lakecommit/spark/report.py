@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from types import MappingProxyType
 from uuid import UUID
 
 from pyiceberg.manifest import DataFile as ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
+from airflow_provider_lakecommit.control.events import DataFile, DataWritten
+from airflow_provider_lakecommit.control.records import Outgoing, Sender, table_reference
 from airflow_provider_lakecommit.core.model import SliceReport, TableReport, TableTarget
 from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_wire
-from airflow_provider_lakecommit.wire.events import DataFile, DataWritten
-from airflow_provider_lakecommit.wire.records import Outgoing, Sender, table_reference
 
 __all__ = ["MAX_RECORD_BYTES", "report_records"]
 
@@ -41,11 +42,13 @@ def report_records(
     report: SliceReport,
     new_id: NewId,
     at: datetime,
+    marks: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> list[Outgoing]:
     """DATA_WRITTEN of every table that got files, then DATA_COMPLETE. A slice that is over its budget or cannot be done
     has no targets.
 
     :param report: of the slice; the tables in it are filled in here
+    :param marks: by table, the columns that say which record a row is of
     """
     out: list[Outgoing] = []
     tables: list[TableReport] = []
@@ -63,6 +66,7 @@ def report_records(
                 events=len(records),
                 files=len(written),
                 rows=sum(f.record_count for f in written),
+                columns=marks.get(name, ()),
             )
         )
     out.append(sender.reported(new_id(), at, replace(report, tables=tuple(tables))))

@@ -116,7 +116,9 @@ def _do(asked: dict[str, str]) -> SliceOutcome:
         targets=job.plan.targets,
         attempt=UUID(asked["attempt"]),
         known=job.plan.positions,
+        leader_epochs=job.plan.leader_epochs,
         lane=job.plan.lane,
+        generation=job.plan.generation,
     )
     return run_slice(work, secrets.kafka, secrets.io_of, progress=lambda text: print(text, file=sys.stderr, flush=True))
 

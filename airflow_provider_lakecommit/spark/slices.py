@@ -35,25 +35,17 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.accounting import ODD_TIME, add_names
-from airflow_provider_lakecommit.core.model import (
-    LIVE,
-    ReadPosition,
-    Slice,
-    SliceCost,
-    Span,
-    SpanReport,
-    TableTarget,
-)
+from airflow_provider_lakecommit.core.model import LIVE, ReadPosition, Slice, SliceCost, Span, SpanReport, TableTarget
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.routing import Role, tables_for
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, RecordsError, TableError
-from airflow_provider_lakecommit.formats.column_types import with_types
 from airflow_provider_lakecommit.formats.times import odd_times
+from airflow_provider_lakecommit.formats.transforms.block import Block
+from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
+from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.parquet.layout import file_io
-from airflow_provider_lakecommit.parquet.write import FanoutWriter
-from airflow_provider_lakecommit.records.block import Block
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, part_of
+from airflow_provider_lakecommit.spark.column_types import with_types
 from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.decoders import block_decoder
@@ -61,7 +53,7 @@ from airflow_provider_lakecommit.spark.failures import passes
 from airflow_provider_lakecommit.spark.framed import with_schemas
 from airflow_provider_lakecommit.spark.key_columns import key_columns
 from airflow_provider_lakecommit.spark.metadata import lost_times, with_metadata
-from airflow_provider_lakecommit.spark.positions import offset_of
+from airflow_provider_lakecommit.spark.positions import offset_of, position_behind
 from airflow_provider_lakecommit.spark.read import BATCH_RECORDS, SliceReader
 from airflow_provider_lakecommit.spark.totals import SliceTotals
 from airflow_provider_lakecommit.spark.unknown_places import UnknownPlaces
@@ -84,7 +76,8 @@ class SliceWork:
 
     ``targets`` holds the tables of ``slice.tables``, and in any case all data tables that are there: their schemas
     decide what is rejected, also where only the dead letters of a span are missing. ``known`` is how far partitions
-    were read before.
+    were read before, ``leader_epochs`` are those of the leaders that told the ends, ``generation`` is that of the
+    reading.
     """
 
     landing: Landing
@@ -92,7 +85,9 @@ class SliceWork:
     targets: tuple[TableTarget, ...]
     attempt: UUID
     known: Mapping[SourcePartition, ReadPosition] = field(default_factory=dict)
+    leader_epochs: Mapping[SourcePartition, int] = field(default_factory=dict)
     lane: str = LIVE
+    generation: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,17 +144,19 @@ class _SliceRun:
                 f"slice {work.slice}: no schema and location of {', '.join(sorted(missing))} came with the plan"
             )
         data = work.landing.data_tables
-        self._schemas = {n: Schema.model_validate_json(t.schema) for n, t in targets.items() if n in data}
+        schemas = {n: Schema.model_validate_json(t.schema) for n, t in targets.items()}
+        self._schemas = {n: schema for n, schema in schemas.items() if n in data}
+        self._dead = {n: schema for n, schema in schemas.items() if n not in data}
         self._decoder = block_decoder(work.landing, self._schemas, kafka)
         self._unknown = UnknownPlaces(None if work.landing.evolve == "none" else self._decoder)
         self._keys = {n: key_columns(work.landing, schema, kafka) for n, schema in self._schemas.items()}
         self._writers = {
             name: FanoutWriter(
                 targets[name],
-                file_io(targets[name], io_of(name)),
+                file_io(io_of(name)),
                 work.attempt,
                 owner=(work.landing.name, work.lane),
-                providers=work.landing.location_providers,
+                providers=work.landing.connections.location_providers,
             )
             for name in work.slice.tables
         }
@@ -280,19 +277,28 @@ class _SliceRun:
         for name, rows in decoded.tables.items():
             if name in self._writers:
                 table = rows.table
-                if landing.metadata_columns:
+                if filled := landing.record_columns:
                     of_rows = messages if rows.records is None else [messages[i] for i in rows.records]
-                    table = with_metadata(table, self._schemas[name], of_rows)
-                    if ignored is not None and (lost := lost_times(table, of_rows)):
+                    table = with_metadata(table, self._schemas[name], of_rows, filled, self._work.generation)
+                    if ignored is not None and (lost := lost_times(table, of_rows, filled)):
                         ignored[LOST_TIMES] += lost
                 yield name, table
         for name in tables_for(landing.destinations, Role.DEAD_LETTERS):
             if decoded.rejects and name in self._writers:
-                yield name, dead_letters(landing.name, messages, decoded.rejects)
+                schema = self._dead[name]
+                yield name, dead_letters(landing.name, messages, decoded.rejects, self._work.generation, schema)
+
+    def _position(self, span: Span, seen: ReadPosition | None) -> ReadPosition | None:
+        if self._totals.partly:
+            return seen
+        return position_behind(span, seen, self._work.leader_epochs.get(span.partition))
 
     def _outcome(self, seen: Mapping[int, ReadPosition]) -> SliceOutcome:
         totals = self._totals
-        spans = tuple(replace(r, position=seen.get(n)) for n, r in zip(totals.places, totals.reports(), strict=True))
+        spans = tuple(
+            replace(r, position=self._position(r.span, seen.get(n)))
+            for n, r in zip(totals.places, totals.reports(), strict=True)
+        )
         blocked = totals.blocked_at_the_end()
         files: dict[str, list[DataFile]] = {}
         if blocked:

@@ -27,6 +27,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.control.records import Sender
 from airflow_provider_lakecommit.core.identity import attempt_id, slice_id
 from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, Span, SpanReport
 from airflow_provider_lakecommit.core.routing import schemas_of
@@ -36,21 +39,21 @@ from airflow_provider_lakecommit.spark.broker_check import check_brokers, note_g
 from airflow_provider_lakecommit.spark.end_watch import EndWatch
 from airflow_provider_lakecommit.spark.fenced import send_report
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
+from airflow_provider_lakecommit.spark.marks import marks_of
 from airflow_provider_lakecommit.spark.replica_watch import ReplicaReported, ReplicaWatch, delete_files
 from airflow_provider_lakecommit.spark.report import report_records
-from airflow_provider_lakecommit.wire.records import Sender
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-    from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
-    from airflow_provider_lakecommit.kafka.transaction import Record
+    from airflow_provider_lakecommit.control.control_topic import ControlTopic
+    from airflow_provider_lakecommit.control.control_writer import ControlWriter
+    from airflow_provider_lakecommit.control.transaction import Record
     from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
 
 __all__ = ["QUIET", "run_task"]
 
 FRESH_KEYS = (
     "the next attempt takes fresh ones. Have the catalog hand out credentials that hold longer, or make windows "
-    "smaller (`max_records`, `max_bytes`)"
+    "smaller (`window.max_records`, `window.max_bytes`)"
 )
 """What helps against keys that do not hold for as long as a window takes."""
 
@@ -95,7 +98,7 @@ def run_task(job: WindowJob, secrets: Secrets, index: int, *, deaths: int = 0) -
 
 
 def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int) -> SliceResult:
-    from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+    from airflow_provider_lakecommit.control.control_topic import ControlTopic
     from airflow_provider_lakecommit.spark.failures import passes
     from airflow_provider_lakecommit.spark.parts import in_parts
     from airflow_provider_lakecommit.spark.slices import SliceStopped
@@ -103,7 +106,7 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int)
     if expired := secrets.expired(work.tables, time.time()):
         raise _Expired(f"{expired}, before this slice was begun: {FRESH_KEYS}")
     with (
-        ControlTopic(job.control_topic, secrets.kafka) as control,
+        ControlTopic(job.control_topic, secrets.kafka, wanted=[job.landing.group_id]) as control,
         control.writer(job.transactional_id(index), job.control_partition) as writer,
     ):
         check_brokers(job, control)
@@ -178,7 +181,9 @@ class _Doing:
                     targets=self._job.plan.targets,
                     attempt=attempt,
                     known=self._job.plan.positions,
+                    leader_epochs=self._job.plan.leader_epochs,
                     lane=self._job.plan.lane,
+                    generation=self._job.plan.generation,
                 )
             )
             self._still_wanted(spans, outcome)
@@ -227,14 +232,14 @@ class _Doing:
             try:
                 self._others.check(spans, at_once=True)
             except ReplicaReported:
-                delete_files(self._job, self._secrets, outcome.files)
+                delete_files(self._secrets, outcome.files)
                 raise
 
     def told_of(self, deaths: int) -> None:
         """Tell the control log that processes die of the slice; when it is done after all, that counts no more."""
         reason = (
             f"{deaths} processes that worked at it died: killed, or out of memory. Give Spark's Python workers more "
-            "memory, or make slices smaller (`slice_records`)"
+            "memory, or make slices smaller (`window.slice_records`)"
         )
         attempt = attempt_id(self._work.slice_id, uuid4())
         records = _records(self._job, self._work, attempt, None, failed=reason)
@@ -312,23 +317,26 @@ def _records(
         bytes=finished.bytes if finished else 0,
         ignored_fields=finished.ignored_fields if finished else {},
         cost=finished.cost if finished else None,
-        rules=rules_of(job.landing.decoding, *schemas_of(job.landing.destinations, job.plan.targets)),
+        rules=rules_of(job.landing.decoding_hash, *schemas_of(job.landing.destinations, job.plan.targets)),
         blocked=outcome.blocked if outcome else None,
         failed=None if failed is None else failed[:MOST_REASON],
         rejects=outcome.rejects if outcome else {},
         reject_reason=outcome.reject_reason[:MOST_REASON] if outcome else "",
         unknown_at=outcome.unknown_at if outcome else {},
         whole=whole.slice_id if whole is not None and whole != work else None,
+        generation=job.plan.generation,
     )
-    form = job.landing.control_events
+    form = job.landing.connections.control_events
+    targets = {t.table: t for t in job.plan.targets if finished and t.table in work.tables}
     records = report_records(
         Sender(landing=job.plan.landing, lane=job.plan.lane, role="write", commit_id=job.commit_id, form=form),
         catalog=job.catalog,
-        targets={t.table: t for t in job.plan.targets if finished and t.table in work.tables},
+        targets=targets,
         files=finished.files if finished else {},
         report=report,
         new_id=uuid4,
         at=datetime.now(UTC),
+        marks={n: marks_of(job.landing, n, Schema.model_validate_json(t.schema)) for n, t in targets.items()},
     )
     return [(r.key, r.value, r.headers) for r in records]
 

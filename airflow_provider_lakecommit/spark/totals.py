@@ -20,8 +20,8 @@ from airflow_provider_lakecommit.core.model import Counts, Slice, SpanReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.core.routing import FAIL, NOT_ROUTED, Role
 from airflow_provider_lakecommit.exceptions import AccountingError
+from airflow_provider_lakecommit.formats.transforms.block import Block
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.records.block import Block
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
 from airflow_provider_lakecommit.spark.reject_tally import RejectTally
 

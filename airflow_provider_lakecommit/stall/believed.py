@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from airflow_provider_lakecommit.control.headers import HEADER
 from airflow_provider_lakecommit.stall.verdict import EventKind
-from airflow_provider_lakecommit.wire.headers import HEADER
 
 __all__ = ["TELLING", "Believed", "is_ours"]
 

@@ -14,14 +14,10 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
-from airflow_provider_lakecommit.wire import headers as h
-from airflow_provider_lakecommit.wire.coverage import coverage_from_json, spans_from_json
-from airflow_provider_lakecommit.wire.envelope import DAMAGE
-from airflow_provider_lakecommit.wire.events import (
+from airflow_provider_lakecommit.control import headers as h
+from airflow_provider_lakecommit.control.coverage import coverage_from_json, spans_from_json
+from airflow_provider_lakecommit.control.envelope import DAMAGE
+from airflow_provider_lakecommit.control.events import (
     CommitComplete,
     CommitToTable,
     DataComplete,
@@ -31,7 +27,11 @@ from airflow_provider_lakecommit.wire.events import (
     decode,
     glance,
 )
-from airflow_provider_lakecommit.wire.plan import YEARS, refusal_from_json, time_from_json
+from airflow_provider_lakecommit.control.plan import YEARS, refusal_from_json, time_from_json
+from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
 
 __all__ = ["SeenRecord", "group_of", "seen_of", "told_of"]
 

@@ -20,11 +20,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
+from airflow_provider_lakecommit.control.control_watch import ControlRecord, ControlWatch
 from airflow_provider_lakecommit.core.identity import group_id
-from airflow_provider_lakecommit.declared.names import nearest
 from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch
+from airflow_provider_lakecommit.landing.names import nearest
 from airflow_provider_lakecommit.stall.believed import TELLING, Believed, is_ours
 from airflow_provider_lakecommit.stall.events import SeenRecord, group_of, told_of
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, GuardAnswer, Ruling, rule
@@ -60,11 +60,13 @@ class WatchedTopic:
 
     :param completion_timeout: seconds after which an open cycle of a landing has failed
     :param since: begin with records of that age, in seconds; by default with all that the topic has
+    :param newest: begin that many offsets before the end of the topic, instead
     """
 
     topic: str
     completion_timeout: float
     since: float | None = None
+    newest: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +131,11 @@ class _Fold:
         place: WatchedTopic,
         only: str | None = None,
         heard: Heard | None = None,
-        groups: Mapping[str, State] | None = None,
     ) -> None:
         self._place = place
         self._only = only
         self._heard = heard
-        self._groups: dict[str, State] = dict(groups or {})
+        self._groups: dict[str, State] = {}
         self._others: set[str] = set()
         self._believed = Believed()
         self.overlooked = 0
@@ -227,8 +228,6 @@ class CommitWatch:
     :param settings: librdkafka settings, asked for at the first look
     :param interval: seconds in which changes are gathered
     :param heard: told of each record that is believed, in its turn
-    :param groups: states that are known from before
-    :param starts: offsets behind the records that these states have in them
     """
 
     def __init__(
@@ -237,15 +236,12 @@ class CommitWatch:
         settings: Callable[[], Mapping[str, Any]],
         interval: float = 1.0,
         heard: Heard | None = None,
-        groups: Mapping[str, State] | None = None,
-        starts: Mapping[int, int] | None = None,
     ) -> None:
         self._place = place
         self._settings = settings
-        self._starts = starts
         self._interval = interval
         self._watch: ControlWatch | None = None
-        self._fold = _Fold(place, heard=heard, groups=groups)
+        self._fold = _Fold(place, heard=heard)
         self._reported = float("-inf")
         self._away: tuple[float, str] | None = None
         self._caught_up = False
@@ -284,10 +280,6 @@ class CommitWatch:
         trouble = None if self._away is None else self._away[1]
         return Commits(groups=groups, trouble=trouble, overlooked=self._fold.overlooked)
 
-    def groups(self) -> Mapping[str, State]:
-        """How all groups stand, read to the end or not."""
-        return self._fold.groups()
-
     def close(self) -> None:
         """Let go of the consumer."""
         if self._watch is not None:
@@ -296,6 +288,6 @@ class CommitWatch:
 
     def _connected(self) -> ControlWatch:
         if self._watch is None:
-            place, starts = self._place, self._starts
-            self._watch = ControlWatch(place.topic, self._settings(), since=place.since, starts=starts, gather=True)
+            place, settings = self._place, self._settings()
+            self._watch = ControlWatch(place.topic, settings, since=place.since, newest=place.newest, gather=True)
         return self._watch

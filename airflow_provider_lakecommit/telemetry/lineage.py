@@ -29,6 +29,7 @@ __all__ = ["Commit", "catalog_namespace", "kafka_namespace", "lineage_of", "tabl
 OFFSETS, CYCLE = "lakecommit_offsets", "lakecommit_cycle"
 """Names of our own facets."""
 KAFKA_PORT = 9092
+_CONTAINERS = ("abfs", "wasb")
 
 
 class Commit(NamedTuple):
@@ -43,7 +44,7 @@ class Commit(NamedTuple):
 def kafka_namespace(settings: Mapping[str, Any]) -> str:
     """Of the topics of a cluster, by librdkafka's settings."""
     stated = settings.get("bootstrap.servers") or settings.get("metadata.broker.list") or ""
-    first = str(stated).split(",")[0].strip().rpartition("://")[2]
+    first = str(stated).split(",")[0].strip().rpartition("://")[2].rpartition("@")[2]
     host, _, port = first.rpartition(":") if first.rpartition(":")[2].isdigit() else (first, "", "")
     return f"kafka://{host}:{port or KAFKA_PORT}"
 
@@ -53,7 +54,7 @@ def catalog_namespace(properties: Mapping[str, str], conn_id: str) -> str:
     kind, region, account = properties.get("type", "rest"), properties.get("glue.region"), properties.get("glue.id")
     if kind == "glue":
         return f"arn:aws:glue:{region}:{account}" if region and account else f"glue://{region or conn_id}"
-    for place in (_without_login(properties.get("uri", "")), properties.get("warehouse", "")):
+    for place in (_without_login(properties.get("uri", "")), _without_keys(properties.get("warehouse", ""))):
         scheme, known, rest = place.partition("://")
         if known:
             scheme, rest = ("hive", rest.partition(",")[0]) if kind == "hive" and scheme == "thrift" else (scheme, rest)
@@ -65,6 +66,16 @@ def _without_login(uri: str) -> str:
     """A catalog's address; none where it cannot be told from a password, which may hold what no address can."""
     scheme, known, rest = uri.partition("://")
     return "" if re.search("[?#].*@", rest) else f"{scheme}{known}{rest.rpartition('@')[2]}"
+
+
+def _without_keys(warehouse: str) -> str:
+    """Return a folder's address without keys. A bucket has no port, so a colon before a slash belongs to a login. So
+    does an ``@``, except behind the name of an Azure container. A secret key may hold slashes.
+    """
+    scheme, known, rest = warehouse.partition("://")
+    bucket = re.split("[/?#]", rest)[0]
+    login = ":" in bucket or ("@" in bucket and not scheme.startswith(_CONTAINERS))
+    return f"{scheme}{known}{rest.rpartition('@')[2]}" if login and "@" in rest else warehouse
 
 
 def table_name(namespace: str, table: str) -> str:

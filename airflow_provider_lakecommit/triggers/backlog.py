@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_provider_lakecommit.declared.times import seconds_of
+from airflow_provider_lakecommit.core.planning.backlog import BacklogLimits
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.planning.backlog import BacklogLimits
+from airflow_provider_lakecommit.landing.times import seconds_of
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.kafka.backlog import BacklogWatch
-    from airflow_provider_lakecommit.planning.backlog import Backlog
+    from airflow_provider_lakecommit.control.backlog import BacklogWatch
+    from airflow_provider_lakecommit.core.planning.backlog import Backlog
 
 __all__ = ["BacklogTrigger"]
 
@@ -62,8 +62,8 @@ class BacklogTrigger(BaseEventTrigger):
         declared = landing if isinstance(landing, Landing) else None
         self.landing = landing.name if isinstance(landing, Landing) else landing
         self.topics = list(declared.topic_names) if declared else list(topics or ())
-        self.control_topic = control_topic or (declared.control_topic if declared else None)
-        self.kafka_config_id = kafka_config_id or (declared.kafka_config_id if declared else "kafka_default")
+        self.control_topic = control_topic or (declared.connections.control_topic if declared else None)
+        self.kafka_config_id = kafka_config_id or (declared.connections.kafka if declared else "kafka_default")
         oldest = None if age is None else seconds_of(age, "age")
         self.limits = BacklogLimits(rows=rows, bytes=bytes, age=oldest)
         self.interval = seconds_of(interval, "interval")
@@ -148,9 +148,9 @@ class _Looker:
             self._watch = None
 
     def _made(self) -> BacklogWatch:
+        from airflow_provider_lakecommit.control.backlog import BacklogWatch
         from airflow_provider_lakecommit.hooks.connections import kafka_settings
-        from airflow_provider_lakecommit.kafka.backlog import BacklogWatch
-        from airflow_provider_lakecommit.settings import Settings
+        from airflow_provider_lakecommit.hooks.settings import Settings
 
         t = self._trigger
         topic = t.control_topic or Settings.read().control_topic

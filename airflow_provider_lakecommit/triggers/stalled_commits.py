@@ -58,8 +58,7 @@ def guard_from_json(values: Mapping[str, Any]) -> Guard:
         unknown_holds=values["unknown_holds"],
         max_age=values["max_age"],
         fail_after=values["fail_after"],
-        # Triggers that were stored by an earlier release have none.
-        waits_since=values.get("waits_since"),
+        waits_since=values["waits_since"],
     )
 
 

@@ -22,6 +22,8 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord, record_of
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
+from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
     CycleClosed,
@@ -33,9 +35,7 @@ from airflow_provider_lakecommit.core.log import (
 )
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.wire.records import read_entry
 from dev.demo.flights import POSITION, checksum
 
 STEPS = {

@@ -80,12 +80,12 @@ def _no_catalog_from_mid_window(demo: Demo, run: str) -> Iterator[None]:
 
 
 def _check_verdict(demo: Demo, due: str) -> None:
-    """`lakecommit stall`, which looks at nothing but the control topic."""
+    """`lakecommit connect watch`, which looks at nothing but the control topic."""
     landing = demo.landing
     where = ["--bootstrap", demo.stack.broker.bootstrap, "--control-topic", landing.control_topic_name]
-    asked = ["stall", "--json", *where, "--group", landing.group_id]
+    asked = ["connect", "watch", "--json", *where, "--group", landing.group_id]
     _, lines = demo.lakecommit(f"stall-{due}", *asked, timeout=VERDICT_SECONDS)
     told = [line for line in lines if line.startswith("{")]
     found = json.loads(told[-1]) if told else {}
     text = textwrap.shorten(f"{str(found.get('verdict')).upper()}: {found.get('reason')}", SHOWN, placeholder=" …")
-    demo.screen.check("lakecommit stall", text, found.get("verdict") == due)
+    demo.screen.check("lakecommit connect watch", text, found.get("verdict") == due)

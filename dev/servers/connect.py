@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_provider_lakecommit.engines.connect_server import PRELOAD, SERVER_SETTINGS
+from airflow_provider_lakecommit.spark.launch.connect_server import PRELOAD, SERVER_SETTINGS
 from dev.java import java_binary
 from dev.servers.server import Server, ServerError
 

@@ -74,7 +74,7 @@ class RestCatalogServer(Server):
 
     def properties_at(self, port: int) -> dict[str, str]:
         """The same through another port, where something stands between."""
-        return {"type": "rest", "uri": f"http://127.0.0.1:{port}"}
+        return {"type": "rest", "uri": f"http://127.0.0.1:{port}", "warehouse": self._settings["warehouse"]}
 
     def command(self) -> list[str]:
         (self.directory / "warehouse").mkdir(exist_ok=True)

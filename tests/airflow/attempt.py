@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.replay import ReplayOperator
+from tests.support.declared import landing_of
 from tests.support.gate import Gate
 
 __all__ = ["Asked", "Ended", "attempt", "begin", "killed_in_its_second_slice"]
@@ -51,7 +51,7 @@ class Asked:
 
     def operator(self) -> KafkaToIcebergOperator:
         options = {"spark_conn_id": "spark_connect_default", "retries": 2, **self.options}
-        return KINDS[self.kind](task_id=TASK, landing=Landing(**self.landing), **options)
+        return KINDS[self.kind](task_id=TASK, landing=landing_of(**self.landing), **options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 
 DAGS = frozenset({"land_orders", "land_clicks"})
@@ -29,11 +28,3 @@ class TeamAuthManager(SimpleAuthManager):
 
 def _only(user: Any) -> str | None:
     return user.get_name().partition("_of_")[2] or None
-
-
-class DiscreetAuthManager(SimpleAuthManager):
-    """Airflow's simple one, with a user ``lou`` who may read all but the logs of tasks."""
-
-    def is_authorized_dag(self, *, user: Any, access_entity: Any = None, **more: Any) -> bool:
-        refused = user.get_name() == "lou" and access_entity is DagAccessEntity.TASK_LOGS
-        return not refused and super().is_authorized_dag(user=user, access_entity=access_entity, **more)

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.lanes import closing
+from airflow_provider_lakecommit.operations.backfill import closing
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
 from tests.airflow.attempt import Asked, attempt, killed_in_its_second_slice
 from tests.airflow.test_land_operator import CHECKOUT, World, orders, world
@@ -93,6 +93,7 @@ def test_an_attempt_that_died_with_all_of_it_landed_is_told_by_the_next(
     assert attempt(replace(first, number=3, first=3)).state == "skipped", "cleared, it has nothing to do"
 
 
+@pytest.mark.heavy
 def test_a_cleared_run_whose_rows_were_rolled_back_lands_them_again(late: World) -> None:
     first = asked(late, "fill", ranges=f"{late.topic}:0=5-10")
     before = late.lake.head("shop.orders")

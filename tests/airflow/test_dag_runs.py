@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
+from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-from airflow_provider_lakecommit.wire.records import read_entry
 from dev.servers.server import free_port
 from tests.fixtures.kafka import unique
 from tests.support.airflow_dags import CREATE, Lake, bundles, connections, write_dag

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.terminal.output import Exit
+from airflow_provider_lakecommit.cli.terminal.output import Exit
 from tests.airflow.test_dag_runs import sigterm
 from tests.fixtures.kafka import unique
 from tests.support.airflow_dags import Lake, bundles, connections
 from tests.support.cli import COMMAND
+from tests.support.declared import landing_of
 from tests.support.world import World, catalog_in
 
 __all__ = ["sigterm"]
@@ -48,10 +48,10 @@ class Repairs:
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self.folder = world, folder
         landing = world.landing
-        fields = {k: v for k, v in landing.to_dict().items() if v or k != "dead_letter_table"}
+        fields = {k: v for k, v in landing.to_flat().items() if v or k != "dead_letter_table"}
         told = EXAMPLE.replace(
             'Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")',
-            f"Landing(**{fields!r})",
+            f"Landing.from_flat({fields!r})",
         )
         assert told != EXAMPLE
         folder.mkdir()
@@ -139,7 +139,7 @@ def repairs(
 ) -> Repairs:
     """A landing with a blocked range: of ten records two are bad, and there is no dead-letter table."""
     topic, control = make_topic(1), unique("control")
-    landing = Landing(name=unique("rows"), topics=topic, table="shop.rows", control_topic=control, create=SCHEMA)
+    landing = landing_of(name=unique("rows"), topics=topic, table="shop.rows", control_topic=control, create=SCHEMA)
     world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
     produce(topic, [*({"id": n} for n in range(8)), "no json", "none either"], 0)
     return repairs_of(world, bootstrap, tmp_path, monkeypatch)
@@ -247,15 +247,27 @@ def test_every_command_works_on_the_landing_of_a_dag(repairs: Repairs, airflow_h
     assert status.returncode == Exit.BLOCKED, status.stderr
     assert json.loads(status.stdout)["landing"] == world.landing.name
     assert json.loads(command("verify", "--dag", dag, "--landing", world.landing.name, "--json").stdout)["ok"]
-    assert world.landing.name in command("stall", "--dag", dag, "--until", "2020-01-01").stdout
+    assert world.landing.name in command("connect", "watch", "--dag", dag, "--until", "2020-01-01").stdout
     refused = command("reset", "blocked", "--dag", dag, "--skip", "--whole")
     assert refused.returncode == 3, refused.stderr
     given = command(
-        "reset", "blocked", "--dag", dag, "--task-group", "unblock", "--skip", "--reason", "test data", "--json"
+        "reset",
+        "blocked",
+        "--dag",
+        dag,
+        "--task-group",
+        "unblock",
+        "--skip",
+        "--yes",
+        "--reason",
+        "test data",
+        "--json",
     )
     assert json.loads(given.stdout)["committed"], given.stderr
     assert "test data" in repairs.decisions()
-    connection = command("control-log", "--kafka-conn-id", "kafka_default", "--topic", world.landing.control_topic_name)
+    connection = command(
+        "history", "--kafka-conn-id", "kafka_default", "--control-topic", world.landing.control_topic_name
+    )
     assert "START_COMMIT" in connection.stdout, connection.stderr
     missing = command("status", "--dag", "nowhere")
     assert missing.returncode == 2

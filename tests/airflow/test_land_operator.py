@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
+from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import CycleOpened, Entry, SliceReported
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-from airflow_provider_lakecommit.wire.records import read_entry
 from dev.servers.connect import ConnectServer
 from tests.airflow.attempt import Asked, attempt, begin, kill
 from tests.fixtures.kafka import unique
@@ -91,6 +91,7 @@ def world(
     return World(topic=topic, landing=landing, bootstrap=bootstrap, lake=lake)
 
 
+@pytest.mark.heavy
 def test_a_run_takes_as_many_cycles_as_it_needs_and_one_event_tells_of_all(world: World, produce: Produce) -> None:
     produce(world.topic, orders(*range(20)), 0)
     produce(world.topic, [*orders(*range(20, 24)), None], 1)
@@ -164,6 +165,7 @@ def test_a_run_of_which_nobody_was_told_is_told_by_its_retry_and_a_cleared_one_i
     assert world.ids == [1, 2, 3]
 
 
+@pytest.mark.heavy
 def test_a_task_follows_for_its_time_and_one_event_tells_of_all_its_windows(world: World, produce: Produce) -> None:
     produce(world.topic, orders(0), 0)
     assert attempt(world.asked("before")).state == "success"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.operators import set_commit, set_plan
+from airflow_provider_lakecommit.operators import commit, outcome, plan
 from airflow_provider_lakecommit.telemetry.metrics import LAG, ROWS, RUNS, Sample
 from dev.paths import CHECKOUT
 from tests.fixtures.kafka import unique
@@ -31,12 +31,16 @@ import datetime
 
 from airflow.sdk import DAG
 
-from airflow_provider_lakecommit.landing_set import LandingSet
-from airflow_provider_lakecommit.task_groups.landing_set import LandingSetTaskGroup
+from airflow_provider_lakecommit.landing import LandingSet
+from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
+from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 
 with DAG({dag!r}, schedule=None, start_date=datetime.datetime(2026, 1, 1), catchup=False):
-    LandingSetTaskGroup("land", landing_set=LandingSet(**{declared!r}), tasks=2)
+    declared = LandingSet(**{declared!r})
+    {land}
 """
+GROUP = 'KafkaToIcebergTaskGroup("land", landing=declared, tasks=2)'
+ONE_TASK = 'KafkaToIcebergOperator(task_id="land", landing=declared)'
 DEADLY = """
 import os
 
@@ -84,10 +88,11 @@ def run_set(
     name = unique("set").replace("-", "_")
     (tmp_path / "dags").mkdir()
 
-    def run(declared: dict[str, Any]) -> tuple[str, Tasks, Events]:
+    def run(declared: dict[str, Any], land: str = GROUP) -> tuple[str, Tasks, Events]:
         from airflow.dag_processing.dagbag import DagBag
 
-        (tmp_path / "dags" / f"{name}.py").write_text(DAG_FILE.format(dag=name, declared={"name": name, **declared}))
+        text = DAG_FILE.format(dag=name, declared={"name": name, **declared}, land=land)
+        (tmp_path / "dags" / f"{name}.py").write_text(text)
         bag = DagBag(tmp_path / "dags")
         assert bag.import_errors == {}
         done = bag.dags[name].test()
@@ -104,7 +109,7 @@ def run_set(
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[Sample]:
     """The metrics that the tasks of a set send."""
     samples: list[Sample] = []
-    for module in (set_plan, set_commit):
+    for module in (plan, commit, outcome):
         monkeypatch.setattr(module, "send", samples.extend)
     return samples
 
@@ -167,6 +172,36 @@ def test_one_run_lands_all_topics_by_a_few_tasks_and_a_broken_table_stops_none(
 
 
 @pytest.mark.heavy
+def test_one_task_lands_all_topics_until_nothing_is_left_and_a_broken_table_stops_none(
+    run_set: Callable[..., tuple[str, Tasks, Events]],
+    make_topic: Callable[..., str],
+    produce: Callable[..., Any],
+    catalog_properties: dict[str, str],
+) -> None:
+    lake = Lake(properties={**catalog_properties, "name": "lake"})
+    topics = [make_topic(1) for _ in range(3)]
+    for n, topic in enumerate(topics):
+        produce(topic, [{"id": i} for i in range(n + 4)], 0)
+    rules = [{"topics": topic, "table": f"one.t{n}"} for n, topic in enumerate(topics)]
+    # Windows that are smaller than what there is: it takes several rounds.
+    defaults = {"create": CREATE, "max_records": 3}
+    declared = {"topics": topics, "rules": rules, "missing_table": "create", "defaults": defaults}
+    state, tasks, events = run_set(declared, ONE_TASK)
+    assert (state, tasks) == ("success", {"land": "success"})
+    assert [lake.ids(f"one.t{n}") for n in range(3)] == [list(range(n + 4)) for n in range(3)]
+    assert {name.rpartition(".")[2] for name in events} == {"t0", "t1", "t2"}
+
+    assert run_set(declared, ONE_TASK) == ("success", {"land": "skipped"}, {})
+
+    lake.open().drop_table("one.t1")
+    for topic in topics[:2]:
+        produce(topic, [{"id": 10}], 0)
+    state, tasks, _ = run_set(declared, ONE_TASK)
+    assert (state, tasks) == ("failed", {"land": "failed"})
+    assert lake.ids("one.t0") == [0, 1, 2, 3, 10]
+
+
+@pytest.mark.heavy
 def test_a_record_that_kills_its_process_costs_its_slice_and_none_of_the_bundle(
     run_set: Callable[[dict[str, Any]], tuple[str, Tasks, Events]],
     make_topic: Callable[..., str],
@@ -192,6 +227,7 @@ def test_a_record_that_kills_its_process_costs_its_slice_and_none_of_the_bundle(
     assert len(events) == 4
 
 
+@pytest.mark.heavy
 def test_a_topic_that_never_had_a_record_fails_no_run_and_its_table_is_made_with_the_first(
     run_set: Callable[[dict[str, Any]], tuple[str, Tasks, Events]],
     make_topic: Callable[..., str],

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of a live Airflow that are killed in the middle of a window, and what finds its work then.
 
-Each test is a row of ``docs/adoption.rst``.
+Each test is a row of ``docs/project/adoption.rst``.
 """
 
 from __future__ import annotations

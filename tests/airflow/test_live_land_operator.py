@@ -26,7 +26,7 @@ from airflow.sdk import DAG, task
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 
-landing = Landing(**{landing!r})
+landing = Landing.from_flat({landing!r})
 
 with DAG({dag!r}, schedule=None, start_date=datetime(2026, 1, 1), catchup=False):
     KafkaToIcebergOperator(task_id="land", landing=landing, spark_conn_id={engine!r})

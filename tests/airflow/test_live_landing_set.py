@@ -14,6 +14,7 @@ from tests.airflow.faults import Faults
 from tests.airflow.gated import GATED
 from tests.airflow.live import RUN_SECONDS, Live, orders, until, until_its_job_is_gone
 from tests.support.airflow_dags import CREATE, UNSCHEDULED
+from tests.support.declared import nested_set
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.long, pytest.mark.heavy]
 
@@ -22,14 +23,14 @@ import datetime
 
 from airflow.sdk import DAG
 
-from airflow_provider_lakecommit.landing_set import LandingSet
-from airflow_provider_lakecommit.task_groups.landing_set import LandingSetTaskGroup
+from airflow_provider_lakecommit.landing import LandingSet
+from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 from tests.airflow.faults import arm
 
 declared = LandingSet(**{declared!r})
 
 with DAG({name!r}, **{dag_options!r}) as dag:
-    LandingSetTaskGroup("land", landing_set=declared, **{options!r})
+    KafkaToIcebergTaskGroup("land", landing=declared, **{options!r})
 
 arm(dag, declared.name)
 """
@@ -52,7 +53,9 @@ class _Set:
         }
         told = {"tasks": 1, "spark_conf": GATED, **options}
         made = (live.folder / f"{name}.py").with_suffix(".new")
-        made.write_text(DAG_FILE.format(name=name, declared=declared, options=told, dag_options=UNSCHEDULED))
+        made.write_text(
+            DAG_FILE.format(name=name, declared=nested_set(**declared), options=told, dag_options=UNSCHEDULED)
+        )
         made.replace(live.folder / f"{name}.py")
         live.client.await_dag(name, RUN_SECONDS)
 

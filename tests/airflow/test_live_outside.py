@@ -30,7 +30,7 @@ from airflow.sdk import DAG, PartitionedAssetTimetable, task
 from airflow_provider_lakecommit.assets import hourly_asset_of
 from airflow_provider_lakecommit.landing import Landing
 
-hours = hourly_asset_of(Landing(**{landing!r}))
+hours = hourly_asset_of(Landing.from_flat({landing!r}))
 
 with DAG(
     {dag!r},

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.integration]
 Produce = Callable[..., list[tuple[int, int]]]
 
 
+@pytest.mark.heavy
 def test_a_scheduled_landing_starts_who_follows_it_once_per_snapshot_and_a_cleared_run_does_nothing(
     live: Live, make_topic: Callable[..., str], produce: Produce
 ) -> None:

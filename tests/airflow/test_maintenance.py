@@ -43,8 +43,8 @@ def test_the_example_expires_sweeps_and_checks(
     age(files(world))
     told = EXAMPLE.replace(
         'Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")',
-        f"Landing(**{ {k: v for k, v in world.landing.to_dict().items() if k != 'dead_letter_table'}!r})",
-    ).replace('older_than="30d", keep=100', "older_than=0.001, keep=2")
+        f"Landing.from_flat({ {k: v for k, v in world.landing.to_flat().items() if k != 'dead_letter_table'}!r})",
+    ).replace('snapshots_older_than="30d", keep_snapshots=100', "snapshots_older_than=0.001, keep_snapshots=2")
     assert told != EXAMPLE
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "maintenance.py").write_text(told)
@@ -57,7 +57,7 @@ def test_the_example_expires_sweeps_and_checks(
     assert bag.import_errors == {}
     done = bag.dags["example_lakecommit_maintenance"].test()
     states = {ti.task_id: str(ti.state) for ti in done.get_task_instances()}
-    assert states == dict.fromkeys(("expire", "sweep", "verify"), "success")
+    assert states == dict.fromkeys(("maintain", "verify"), "success")
     assert not left & files(world)
     with world.session() as session:
         assert len(session.tables.load(world.landing.table).metadata.snapshots) == 2

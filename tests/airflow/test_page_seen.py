@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,6 @@ from dev.browser import Browser
 from tests.airflow.live import RUN_SECONDS, Live, live_airflow
 from tests.fixtures.kafka import create_topic, unique
 from tests.support import waiting
-from tests.support.airflow_dags import CREATE
 from tests.support.coordinator import Coordinator, write_guard
 from tests.support.narrator import Narrator
 from tests.support.story import P0, P1
@@ -173,45 +172,27 @@ def test_a_landing_that_never_ran_is_seen_once_its_dag_is_parsed(live: Live, bro
     shot(browser, "never-ran-own")
 
 
-PLANNED = """
-from airflow.sdk import DAG
-
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
-
-planned = Landing(name="planned", topics="{topic}", table="shop.planned", create={create})
-with DAG("planned", schedule=None):
-    PlanWindowOperator(task_id="plan", landing=planned)
-"""
-
-
-def test_the_newest_plan_is_explained_with_what_was_rejected_and_by_which_spec(
-    live: Live, bootstrap: str, control: str, browser: Browser, make_topic: Callable[..., str]
+def test_rejected_records_are_seen_by_kind_with_a_reason(
+    live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
-    (live.folder / "planned.py").write_text(PLANNED.format(topic=make_topic(2), create=CREATE))
-    live.client.await_dag("planned", RUN_SECONDS)
-    live.client.trigger("planned", "explained")
-    live.await_state("planned", "explained", "plan", "success")
-    told = Narrator({"bootstrap.servers": bootstrap}, control, "planned", "planned")
+    live.declare("rejecting", "orders")
+    told = Narrator({"bootstrap.servers": bootstrap}, control, "rejecting", "rejecting")
     told.opens("more")
     told.reports("more", rejects={"missing_required id": 3}, reject_reason="the record has 'idx'")
-    look_at(browser, live, "planned", "Dead letters by kind", "notes")
-    for text in ("the record has 'idx'", "Versions of the spec", "The newest plan explained"):
-        browser.wait_for(text)
-    browser.evaluate("document.querySelector('summary h2').click()")
-    browser.wait_for("nothing new")
+    look_at(browser, live, "rejecting", "Dead letters by kind", "rejects")
+    browser.wait_for("the record has 'idx'")
 
 
 OPERATIONS = """
 from airflow.sdk import DAG
 
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.publish_now import PublishNowOperator
+from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
 from airflow_provider_lakecommit.operators.verify import VerifyOperator
 
 acted = Landing(name="acted", topics="orders", table="shop.acted")
 with DAG("acted_publish", schedule=None):
-    PublishNowOperator(task_id="publish_now", landing=acted)
+    LandingOperationOperator(task_id="publish_now", landing=acted, operation="publish-now")
 with DAG("acted_verify", schedule=None):
     VerifyOperator(task_id="verify", landing=acted)
 """

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyiceberg.table.snapshots import Operation
 
-from airflow_provider_lakecommit.lanes import closing
+from airflow_provider_lakecommit.operations.backfill import closing
 from tests.airflow.attempt import Asked, attempt, killed_in_its_second_slice
 from tests.airflow.test_land_operator import CHECKOUT, World, orders, world
 from tests.support.world import Killed
@@ -72,6 +72,7 @@ def test_an_attempt_that_is_killed_is_gone_on_with(landed: World, tmp_path: Path
     assert landed.ids == ALL
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("when", ["before the lane is closed", "after it"])
 def test_an_attempt_that_died_with_all_of_it_replaced_is_told_by_the_next(
     landed: World, when: str, monkeypatch: pytest.MonkeyPatch

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a user's hands do to runs in a live Airflow: Clear, Mark, Delete, the same run id again, retries, many runs.
 
-Each test is one row, or some rows, of ``docs/howto/under_your_hands.rst``. Whatever is done: every record is in the
+Each test is one row, or some rows, of ``docs/operate/airflow_actions.rst``. Whatever is done: every record is in the
 table exactly once in the end, no run hangs, and what a run did not do is not shown as done.
 """
 
@@ -31,6 +31,7 @@ def start(live: Live, dag: str, run: str, *, until_at: str, faults: Faults) -> N
     until(f"{run} at {until_at}", lambda: faults.reached(until_at))
 
 
+@pytest.mark.heavy
 def test_a_failed_run_that_is_cleared_lands_what_it_lacked_and_its_writer_alone_cannot(
     live: Live, make_topic: Make, produce: Produce
 ) -> None:

@@ -64,7 +64,7 @@ class Backlog:
     @property
     def done(self) -> int:
         """Slices that are reported and not in the table yet."""
-        told = run("control-log", str(self.spec), "--group", "lakecommit-orders", "--json").lines
+        told = run("history", str(self.spec), "--control-topic", "--group", "lakecommit-orders", "--json").lines
         return sum(r["event"]["type"] == "DATA_COMPLETE" for r in told)
 
     def await_done(self, count: int) -> None:

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -14,8 +17,9 @@ from confluent_kafka.admin import AdminClient
 from dev.servers.standalone import StandaloneCluster
 from tests.cluster.backlog import Backlog
 from tests.fixtures.kafka import Sender, create_topic
-from tests.support.cli import run
 from tests.support.cluster_gate import ClusterGate
+from tests.support.doc_play import script
+from tests.support.doc_texts import ROOT
 
 
 @pytest.fixture(scope="session")
@@ -43,12 +47,28 @@ def gate(whole_cluster: tuple[StandaloneCluster, ClusterGate]) -> Iterator[Clust
 
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `lakecommit env pack` makes of this environment."""
-    file = tmp_path_factory.mktemp("archive") / "environment.tar.gz"
-    answer = run("env", "pack", "-o", str(file), "--json")
-    assert answer.code == 0, answer.err
-    assert answer.value["file"] == str(file)
-    return file
+    """The archive of the page about clusters, made by the commands that the page shows."""
+    folder = tmp_path_factory.mktemp("archive")
+    places = {
+        "/usr/bin/python3.11": getattr(sys, "_base_executable", sys.executable),
+        "/shared/lakecommit.tar.gz": str(folder / "lakecommit.tar.gz"),
+        "constraints.txt": str(ROOT / "constraints.txt"),
+        "executors.txt": str(ROOT / "docs" / "examples" / "executors.txt"),
+    }
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    commands = [line.text for line in script(ROOT / "docs" / "guides" / "spark.rst") if line.kind == "command"]
+    made = [shlex.split(each) for each in commands if each.startswith(("uv ", "tar "))]
+    assert len(made) == 3
+    for command in made:
+        words = [places.get(word, word) for word in command]
+        subprocess.run(words, cwd=folder, env={**os.environ, "PATH": path}, check=True, timeout=600)
+    return folder / "lakecommit.tar.gz"
+
+
+@pytest.fixture(scope="session")
+def archive_conf(archive: Path) -> dict[str, str]:
+    """The settings with which Spark uses the archive."""
+    return {"spark.archives": f"{archive}#environment", "spark.pyspark.python": "./environment/bin/python"}
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.write import group_job
-from airflow_provider_lakecommit.engines.connect import ConnectEngine
-from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
+from airflow_provider_lakecommit.cycle.write.write import group_job
+from airflow_provider_lakecommit.spark.job import WindowJob
+from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine
 from dev.servers.connect import ConnectServer
 from dev.servers.standalone import StandaloneCluster
 from tests.cluster.backlog import CONF, SLICES, Backlog
@@ -56,7 +56,7 @@ def test_the_death_of_the_connect_server_costs_the_slices_in_hand(
 
 CLIENT = """
 import sys
-from airflow_provider_lakecommit.engines.connect import ConnectEngine
+from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine
 from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 job, secrets = WindowJob.from_json(sys.stdin.readline()), Secrets.from_json(sys.stdin.readline())
 ConnectEngine(sys.argv[1], deployment="test", landing=job.plan.landing).run(job, secrets)
@@ -68,7 +68,7 @@ def test_the_work_of_a_killed_attempt_goes_on_and_is_adopted(
 ) -> None:
     world = make_world(partitions=1, groups=1, slice_records=40, dead_letter_table=None)
     produce(str(world.landing.topics), records(0, 200), partition=0)
-    opened, secrets = world.open("run"), Secrets(kafka=world.kafka, io={})
+    opened, secrets = world.open("run"), world.secrets
     [ticket] = opened.groups
 
     def left() -> WindowJob | None:

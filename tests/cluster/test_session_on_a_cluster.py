@@ -8,15 +8,14 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.engines.env_pack import spark_conf
 from dev.servers.standalone import StandaloneCluster
 from tests.cluster.backlog import SLICES, TOTAL, Backlog
 from tests.support.cli import run
 from tests.support.cluster_gate import ClusterGate
+from tests.support.declared import nested
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -40,9 +39,9 @@ def test_a_backlog_lands_by_the_workers_of_a_cluster(
 
 
 def test_a_backlog_lands_with_the_libraries_of_an_archive(
-    cluster: StandaloneCluster, gate: ClusterGate, make_backlog: Make, archive: Path
+    cluster: StandaloneCluster, gate: ClusterGate, make_backlog: Make, archive_conf: dict[str, str]
 ) -> None:
-    backlog = make_backlog({"master": cluster.url, "conf": spark_conf(archive)})
+    backlog = make_backlog({"master": cluster.url, "conf": archive_conf})
     gate.open()
     answer = backlog.land()
     assert answer.code == 0, answer.err
@@ -52,9 +51,9 @@ def test_a_backlog_lands_with_the_libraries_of_an_archive(
 
 
 def test_the_doctor_finds_a_cluster_that_has_the_package_only_as_it_is_sent_in_order(
-    cluster: StandaloneCluster, gate: ClusterGate, make_backlog: Make, archive: Path
+    cluster: StandaloneCluster, gate: ClusterGate, make_backlog: Make, archive_conf: dict[str, str]
 ) -> None:
-    backlog = make_backlog({"master": cluster.url, "conf": spark_conf(archive)})
+    backlog = make_backlog({"master": cluster.url, "conf": archive_conf})
     answer = run("doctor", str(backlog.spec))
     assert "a task ran on" in answer.out
     assert not [
@@ -94,7 +93,7 @@ def test_a_task_that_hangs_holds_up_no_window_whose_slices_are_done_a_second_tim
     cluster: StandaloneCluster, gate: ClusterGate, make_backlog: Make, field: str
 ) -> None:
     backlog = make_backlog({"master": cluster.url})
-    backlog.spec.write_text(json.dumps({**backlog.values, field: 2}))
+    backlog.spec.write_text(json.dumps(nested(**{**backlog.values, field: 2})))
     with backlog.landing() as landing:
         held = gate.hold_after_first()
         hangs = next(note for note in gate.notes if note.first in held)

@@ -12,6 +12,7 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -19,11 +20,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.write import group_job, run_group
-from airflow_provider_lakecommit.engines.env_pack import spark_conf
+from airflow_provider_lakecommit.cycle.write.write import group_job, run_group
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.spark import SparkMaster, SparkSubmit, spark_master
-from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from dev.processes import descendants, living
 from dev.servers.standalone import StandaloneCluster
 from tests.cluster.backlog import CONF
@@ -58,7 +58,7 @@ class Write(threading.Thread):
             self.error = e
 
     def _submit(self, job: WindowJob) -> list[SliceResult]:
-        return self.engine.run(job, Secrets(kafka={**self.world.kafka, "sasl.password": CANARY}, io={}))
+        return self.engine.run(job, replace(self.world.secrets, kafka={**self.world.kafka, "sasl.password": CANARY}))
 
     def ended(self) -> bool:
         """Is its group all reported then?"""
@@ -108,11 +108,11 @@ def test_a_window_lands_and_no_worker_keeps_a_setting_of_its_connections(
 
 
 def test_a_window_lands_with_the_libraries_of_an_archive(
-    world: World, cluster: StandaloneCluster, gate: ClusterGate, archive: Path
+    world: World, cluster: StandaloneCluster, gate: ClusterGate, archive_conf: dict[str, str]
 ) -> None:
     opened = world.open("run")
     gate.open()
-    assert Write(world, opened, spark_conf(archive)).ended()
+    assert Write(world, opened, archive_conf).ended()
     world.close("run", opened)
     assert all(note.from_archive for note in gate.notes)
     check(world)

@@ -9,20 +9,20 @@ held by ``tests/integration/test_kafka_ports.py``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from airflow_provider_lakecommit.control.control_log import ControlLog, ControlRecord, ControlTopicInfo
+from airflow_provider_lakecommit.control.control_topic_settings import partition_of
+from airflow_provider_lakecommit.control.recent import Recent, recent_records
+from airflow_provider_lakecommit.control.transaction import Record
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning.headroom import Retention
+from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.core.planning.truncation import Truncation
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, SourceError
-from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord, ControlTopicInfo
-from airflow_provider_lakecommit.kafka.control_topic_settings import partition_of
 from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
-from airflow_provider_lakecommit.kafka.transaction import Record
-from airflow_provider_lakecommit.planning.headroom import Retention
-from airflow_provider_lakecommit.planning.missing import Watermark
-from airflow_provider_lakecommit.planning.truncation import Truncation
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -62,6 +62,7 @@ class FakeControl:
     closed: bool = False
     others: dict[str, FakeControl] = field(default_factory=dict)
     """Further topics of the cluster, by name."""
+    wanted: set[str] = field(default_factory=set)
 
     def other(self, name: str) -> FakeControl:
         return self.others.get(name, FakeControl(name=name, topic_id=""))
@@ -104,6 +105,9 @@ class FakeControl:
             partitions=self.partitions,
         )
 
+    def read_together(self, starts: Mapping[int, int]) -> dict[int, ControlLog]:
+        return {partition: self.read(partition, start) for partition, start in starts.items()}
+
     def first_since(self, partition: int, moment: datetime) -> int | None:
         return next((r.offset for r in self.read(partition).records if r.timestamp >= moment), None)
 
@@ -111,12 +115,20 @@ class FakeControl:
         records = (r for p in range(self.partitions) for r in self.read(p).records)
         return iter(sorted(records, key=lambda r: r.timestamp))
 
-    @contextmanager
-    def writer(self, transactional_id: str, partition: int) -> Iterator[FakeWriter]:
-        yield FakeWriter(self, transactional_id, partition)
+    def recent(self, prefix: str = "") -> Recent:
+        return recent_records(self, prefix)
+
+    def writer(self, transactional_id: str, partition: int) -> FakeWriter:
+        return FakeWriter(self, transactional_id, partition)
 
     def close(self) -> None:
         self.closed = True
+
+    def __enter__(self) -> FakeControl:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def cut(self, partition: int, begin: int) -> None:
         """As retention does."""
@@ -136,6 +148,14 @@ class FakeWriter:
 
     def open(self) -> None:
         self._control.writers[self._id], self._opened = self, True
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> FakeWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def send(self, records: Sequence[Record]) -> tuple[int, ...]:
         control = self._control

@@ -51,13 +51,15 @@ def coverage(*ranges: tuple[int, int, int], topic_id: str = TOPIC_ID) -> Coverag
 
 
 def section(landing: str = "orders", lane: str = LIVE, **changes: Any) -> LedgerSection:
+    """Of landing orders, or of one of other partitions: no two landings of a table share a topic."""
+    first = 0 if landing == "orders" else 5
     values: dict[str, Any] = {
         "landing": landing,
         "lane": lane,
         "cluster_id": "cluster",
         "epoch": uuid4(),
         "spec_version": "spec-1",
-        "starts": {at(0): 0, at(1): 0},
+        "starts": {at(first): 0, at(first + 1): 0},
         "covered": Coverage(),
         "control": CONTROL,
     }

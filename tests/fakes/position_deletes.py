@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -40,18 +40,23 @@ class _DeletesWriter(ManifestWriterV2):
 
 class _AppendDeletes(_FastAppendFiles):
     deletes: tuple[DataFile, ...] = ()
+    mixed: tuple[DataFile, ...] = ()
+    """Files of data and of deletes that one manifest of data lists."""
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        return [*manifests, *map(self._manifest, self.deletes)]
+        if self.mixed:
+            return [*manifests, self._manifest(ManifestWriterV2, self.mixed)]
+        return [*manifests, *(self._manifest(_DeletesWriter, [delete]) for delete in self.deletes)]
 
-    def _manifest(self, delete: DataFile) -> ManifestFile:
-        spec, output = self.spec(delete.spec_id), self.new_manifest_output()
-        with _DeletesWriter(spec, self.schema(), output, self._snapshot_id, self._compression) as writer:
-            writer.add(
-                ManifestEntry.from_args(
-                    status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, data_file=delete
+    def _manifest(self, kind: type[ManifestWriterV2], files: Sequence[DataFile]) -> ManifestFile:
+        spec, output = self.spec(files[0].spec_id), self.new_manifest_output()
+        with kind(spec, self.schema(), output, self._snapshot_id, self._compression) as writer:
+            for file in files:
+                writer.add(
+                    ManifestEntry.from_args(
+                        status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, data_file=file
+                    )
                 )
-            )
         return writer.to_manifest_file()
 
 
@@ -73,12 +78,18 @@ def delete_positions(table: Table, branch: str, named: Iterable[tuple[DataFile, 
     _commit(table, branch, deletes)
 
 
-def delete_equal(table: Table, branch: str, like: DataFile, column: str, value: int) -> None:
-    """Rows of a file's partition that have this value."""
+def delete_equal(
+    table: Table, branch: str, like: DataFile, column: str, value: int, *, among: Sequence[DataFile] | None = None
+) -> None:
+    """Rows of a file's partition that have this value.
+
+    :param among: data files that the manifest lists too, which then is called one of data
+    """
     field_id = table.schema().find_field(column).field_id
     columns = {column: (pa.int64(), [value], field_id)}
     content = DataFileContent.EQUALITY_DELETES
-    _commit(table, branch, [_written(table, like, content, columns, {}, equality_ids=[field_id])])
+    deletes = [_written(table, like, content, columns, {}, equality_ids=[field_id])]
+    _commit(table, branch, deletes, among)
 
 
 def _written(
@@ -108,8 +119,9 @@ def _written(
     )
 
 
-def _commit(table: Table, branch: str, deletes: list[DataFile]) -> None:
+def _commit(table: Table, branch: str, deletes: list[DataFile], among: Sequence[DataFile] | None = None) -> None:
     with table.transaction() as change:
         append = _AppendDeletes(operation=Operation.APPEND, transaction=change, io=table.io, branch=branch)
         append.deletes = tuple(deletes)
+        append.mixed = () if among is None else (*among, *deletes)
         append.commit()

@@ -42,6 +42,9 @@ class Stored:
         }
 
 
+_PORTS: set[int] = set()
+
+
 @dataclass
 class FakeRegistry:
     """Schemas by id, subjects as lists of versions. ``asked`` has the path of each request, ``before`` is called with
@@ -104,7 +107,7 @@ class FakeRegistry:
     @contextmanager
     def running(self) -> Iterator[FakeRegistry]:
         """Listening, until the end of the block."""
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        server = _at_a_new_port(self)
         server.daemon_threads = True
         self.url = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -115,6 +118,20 @@ class FakeRegistry:
             server.shutdown()
             server.server_close()
             thread.join()
+
+
+def _at_a_new_port(registry: FakeRegistry) -> ThreadingHTTPServer:
+    """Return a server at a port that none in this process had: a client keeps the schemas of an address."""
+    refused = []
+    while True:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(registry))
+        if server.server_port not in _PORTS:
+            break
+        refused.append(server)
+    for other in refused:
+        other.server_close()
+    _PORTS.add(server.server_port)
+    return server
 
 
 def _error(code: int, message: str) -> dict[str, Any]:

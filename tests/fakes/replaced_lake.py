@@ -38,16 +38,18 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.committer.append import PublishOutcome
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
+from airflow_provider_lakecommit.core.routing import Role
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.targets import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.inspect.history import read_history
-from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.parquet.layout import Layout
-from airflow_provider_lakecommit.parquet.write import FanoutWriter
-from airflow_provider_lakecommit.session.landing_session import LandingSession
-from airflow_provider_lakecommit.session.targets import target_of
+from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
+from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.iceberg.schemas import mark_columns
+from airflow_provider_lakecommit.status.history import read_history
+from airflow_provider_lakecommit.status.verify import Severity, check_landing
 from tests.fakes.kafka import FakeControl, FakeSource
 from tests.fakes.lake import TOPIC_ID, Lake, at, section, spans, staged
+from tests.support.declared import landing_of
 
 ROWS_SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -61,12 +63,17 @@ ROWS_SCHEMA = Schema(
     NestedField(12, "kafka_offset", LongType()),
     NestedField(13, "kafka_timestamp", TimestamptzType()),
     NestedField(14, "kafka_key", BinaryType()),
+    NestedField(15, "kafka_generation", LongType()),
 )
+READING = 1
+"""The generation of what the lake lands, unless it is said."""
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 Ranges = tuple[int, int, int]
 
 
-def rows_of(ranges: Iterable[Ranges], schema: pa.Schema, note: str, topic: str = "orders") -> pa.Table:
+def rows_of(
+    ranges: Iterable[Ranges], schema: pa.Schema, note: str, topic: str = "orders", generation: int | None = READING
+) -> pa.Table:
     """One row per offset; an hour per offset, so that a day has 24 of a partition."""
     found = [(p, o) for p, a, b in ranges for o in range(a, b)]
     columns: dict[str, list[Any]] = {
@@ -81,6 +88,7 @@ def rows_of(ranges: Iterable[Ranges], schema: pa.Schema, note: str, topic: str =
         "kafka_offset": [o for _, o in found],
         "kafka_timestamp": [BEGIN for _ in found],
         "kafka_key": [b"k" if o % 2 else None for _, o in found],
+        "kafka_generation": [generation for _ in found],
     }
     return pa.table({f.name: pa.array(columns.get(f.name, [None] * len(found)), f.type) for f in schema}, schema=schema)
 
@@ -100,7 +108,7 @@ class RowsLake(Lake):
     def session(self, tables: Tables | None = None, **fields: Any) -> LandingSession:
         landing = {"name": "orders", "topics": "orders", "table": self.name, "metadata_columns": True}
         return LandingSession(
-            landing=Landing(**{**landing, "branch": self.branch, **fields}),
+            landing=landing_of(**{**landing, "branch": self.branch, **fields}),
             kafka={},
             tables=tables or self.tables,
             control=FakeControl(),
@@ -108,18 +116,23 @@ class RowsLake(Lake):
             log=lambda _: None,
         )
 
-    def written(self, *ranges: Ranges, note: str = "first", topic: str = "orders") -> tuple[DataFile, ...]:
+    def written(
+        self, *ranges: Ranges, note: str = "first", topic: str = "orders", generation: int | None = READING
+    ) -> tuple[DataFile, ...]:
         """Files of a slice, by the writer that landings have."""
         table = self.load()
         target = target_of(self.name, table, uuid4())
         writer = FanoutWriter(target, table.io, uuid4())
-        writer.write(rows_of(ranges, Layout(target).arrow, note, topic))
+        writer.write(rows_of(ranges, Layout(target).arrow, note, topic, generation))
         return tuple(writer.close())
 
     def slice(self, *ranges: Ranges, epoch: UUID, note: str = "first", **changes: Any) -> StagedSlice:
         metadata = self.load().metadata
+        generation = changes.get("generation", READING)
         values = {
-            "files": self.written(*ranges, note=note),
+            "files": self.written(*ranges, note=note, generation=generation),
+            "generation": generation,
+            "columns": mark_columns(metadata.schema(), Role.ROWS),
             "schema_id": metadata.current_schema_id,
             "spec_id": metadata.default_spec_id,
         }

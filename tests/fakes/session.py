@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+from airflow_provider_lakecommit.control.records import Outgoing
 from airflow_provider_lakecommit.core.identity import attempt_id
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.model import Counts, ReadPosition, Slice, SliceCost, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.open import open_cycle
+from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.spark.report import report_records
-from airflow_provider_lakecommit.wire.records import Outgoing
 from tests.fakes.catalog import FaultyCatalog
 from tests.fakes.kafka import Clock, FakeControl, FakeSource
 from tests.fakes.lake import data_file
+from tests.support.declared import landing_of
 
 DATA, DEAD = "shop.rows", "shop.dead"
 P0, P1 = (SourcePartition("orders", n, "topic-1") for n in range(2))
@@ -58,9 +58,13 @@ class FakeLanding:
         """A session of its own, as another process has it; with other ``fields`` of the landing."""
         stated = {"name": "rows", "topics": "orders", "table": DATA, "create": CREATE, "slice_records": 10}
         return LandingSession(
-            landing=Landing(**{**stated, **self.fields, **fields}),
+            landing=landing_of(**{**stated, **self.fields, **fields}),
             kafka={},
-            tables=Tables({"type": "sql"}, "fake", connect=lambda *_, **__: self.catalog),
+            tables=Tables(
+                {"type": "sql", "warehouse": f"file://{self.path / 'warehouse'}"},
+                "fake",
+                connect=lambda *_, **__: self.catalog,
+            ),
             control=self.control,
             source=self.source,
             now=self.clock,

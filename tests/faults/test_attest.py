@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`reset attest`: the metadata is made to forget what a table holds, a person says it, and landing goes on: nothing is
+"""`reset assert`: the metadata is made to forget what a table holds, a person says it, and landing goes on: nothing is
 lost or doubled against what was said.
 """
 
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,17 +15,17 @@ import pytest
 from pyiceberg.expressions import GreaterThanOrEqual
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.cli.repair import ledger_attest
+from airflow_provider_lakecommit.cli.reset import reset_assert
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
 from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.cycle.session.tables import MARKED
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.inspect.history import read_history
-from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
-from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.repair.attest import Attested, attest, from_log, from_offsets, from_snapshot
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
-from airflow_provider_lakecommit.terminal.output import Output
+from airflow_provider_lakecommit.operations.reset.attest import Attested, attest, from_log, from_offsets, from_snapshot
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.status.history import read_history
+from airflow_provider_lakecommit.status.verify import Severity, check_landing
 from tests.support.world import World, records
 
 pytestmark = pytest.mark.integration
@@ -70,7 +71,20 @@ def remade(world: World) -> None:
     schema, spec = old.schema(), old.spec()
     catalog = Tables(world.catalog).catalog
     catalog.drop_table(ROWS)
-    catalog.create_table(ROWS, schema=schema, partition_spec=spec).append(rows)
+    catalog.create_table(ROWS, schema=schema, partition_spec=spec, properties={MARKED: "true"}).append(rows)
+
+
+def refused(world: World, snapshot_id: int) -> None:
+    """The rows of a snapshot that is not on the branch are not known to be there."""
+    with world.session() as session, pytest.raises(LedgerError, match="not on branch"):
+        from_snapshot(session, snapshot_id)
+
+
+def ends(world: World) -> dict[tuple[str, int], int]:
+    """All that the source has."""
+    with world.session() as session:
+        marks = session.source.watermarks().partitions
+    return {(p.topic, p.partition): mark.stable for p, mark in marks.items()}
 
 
 def attested(world: World, look_up: Callable[..., Attested], *told: object) -> Attested:
@@ -97,7 +111,7 @@ def test_a_ledger_that_was_cut_off_is_taken_from_its_snapshot(make_world: Make, 
     produce(world.landing.topics, records(0, 60))
     world.run()
     kept = cut(world)
-    with pytest.raises(LedgerError, match=rf"cut.*`lakecommit reset attest SPEC --snapshot {kept}`"):
+    with pytest.raises(LedgerError, match=rf"cut.*`lakecommit reset assert SPEC --snapshot {kept}`"):
         world.open("refused")
     before = state(world)
     with world.session() as session:
@@ -175,7 +189,7 @@ def test_a_table_that_was_migrated_is_attested_from_the_log(make_world: Make, pr
     produce(world.landing.topics, records(60, 40))
     world.settle()
     remade(world)
-    with pytest.raises(LedgerError, match=r"`lakecommit reset attest SPEC --from-log`"):
+    with pytest.raises(LedgerError, match=r"`lakecommit reset assert SPEC --from-log`"):
         world.open("refused")
     said = attested(world, from_log)
     assert [t.table for t in said.tables] == [ROWS], "the dead letters have their ledger"
@@ -242,7 +256,8 @@ def test_a_rollback_whose_rows_are_there_all_the_same_is_not_read_again(make_wor
     found.manage_snapshots().rollback_to_snapshot(first).commit()
     table(world).overwrite(rows)
     assert state(world).condition is Condition.ROLLED_BACK
-    attested(world, from_snapshot, newest)
+    refused(world, newest)
+    attested(world, from_offsets, ends(world), [ROWS])
     assert state(world).condition is Condition.PRESENT
     goes_on(world, produce, Counter(range(60)))
 
@@ -270,7 +285,7 @@ def test_rows_that_were_cherry_picked_from_above_a_bad_snapshot_are_not_read_aga
     foreign(world, -1)
     produce(world.landing.topics, records(30, 30))
     world.run()
-    newest = state(world).snapshot_id
+    newest, picked_to = state(world).snapshot_id, ends(world)
     assert good is not None
     assert newest is not None
     table(world).manage_snapshots().rollback_to_snapshot(good).commit()
@@ -279,9 +294,10 @@ def test_rows_that_were_cherry_picked_from_above_a_bad_snapshot_are_not_read_aga
     history = read_history(Tables(world.catalog), ROWS, "main", files=True, progress=str)
     assert [f.level for f in check_landing(world.landing, [history])].count(Severity.WRONG) == 1
     produce(world.landing.topics, records(60, 5))
-    with pytest.raises(LedgerError, match=rf"is picked.*reset attest SPEC --snapshot {newest}"):
+    with pytest.raises(LedgerError, match=r"is picked.*reset assert SPEC --at "):
         world.settle()
-    attested(world, from_snapshot, newest)
+    refused(world, newest)
+    attested(world, from_offsets, picked_to, [ROWS])
     assert state(world).condition is Condition.PRESENT
     goes_on(world, produce, Counter(range(65)))
 
@@ -334,11 +350,13 @@ def test_the_command_shows_first_and_writes_only_with_yes(
     produce(world.landing.topics, records(0, 20))
     world.run()
     kept = cut(world)
-    spec = LandingSpec(landing=world.landing, kafka=world.kafka, catalog=world.catalog, spark={})
 
-    def command(at: str | None, *, yes: bool, as_json: bool = False) -> str:
-        asked = kept if at is None else None
-        ledger_attest(spec, Output(as_json=as_json), snapshot=asked, log=False, at=at, tables=None, yes=yes)
+    def command(at: str | None, *, yes: bool, as_json: bool = False, **more: object) -> str:
+        stated = {"snapshot": kept if at is None else None, "from_log": False, "at": at, "table": None, **more}
+        options = Namespace(**stated, yes=yes, reason="", give_up_reported=False, others=None)
+        with world.session() as session:
+            code = reset_assert(session, options, Output(as_json=as_json))
+        assert code == (Exit.DONE if yes else Exit.UNCONFIRMED)
         return capsys.readouterr().out
 
     topic = world.landing.topics
@@ -346,12 +364,11 @@ def test_the_command_shows_first_and_writes_only_with_yes(
     assert "ledger cut" in shown
     assert f"{topic}[0]: landed [0, 5), goes on at 5" in shown
     assert f"read AGAIN, though the ledger or the control log has it: {topic}[0] [5, 20): doubled" in shown
-    assert shown.endswith("nothing is written: the same with --yes writes it\n")
     assert state(world).condition is Condition.CUT
     told = json.loads(command(None, yes=True, as_json=True))
     assert (told["written"], told["attested"]) == (True, {ROWS: {f"{topic}[0]": 20}})
     with pytest.raises(SpecError, match=r"--table shop\.none: the landing has shop\.rows"):
-        ledger_attest(spec, Output(as_json=False), snapshot=None, log=True, at=None, tables=["shop.none"], yes=False)
+        command(None, yes=False, snapshot=None, from_log=True, table=["shop.none"])
     goes_on(world, produce, Counter([*range(20), -1, -2]))
 
 

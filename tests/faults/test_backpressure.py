@@ -18,20 +18,21 @@ from airflow_provider_lakecommit.committer import swap
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord
+from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import CommitFailed, CycleClosed, CycleOpened, Entry
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.cycle.loop import LandingRunner
-from airflow_provider_lakecommit.cycle.pause_policy import REFUSED_PAUSES
+from airflow_provider_lakecommit.core.planning.pressure import Pending, pressure_of
+from airflow_provider_lakecommit.cycle.outcome import RunOutcome
+from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
 from airflow_provider_lakecommit.cycle.results import Closed
-from airflow_provider_lakecommit.cycle.run import RunOutcome
+from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.run.pause_policy import REFUSED_PAUSES
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError
-from airflow_provider_lakecommit.planning.pressure import Pending, pressure_of
-from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from airflow_provider_lakecommit.stall.events import seen_of
 from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, judge, observe
-from airflow_provider_lakecommit.wire.records import read_entry
+from tests.support.declared import changed_landing
 from tests.support.world import Killed, World, deaths, records
 
 Make = Callable[..., World]
@@ -176,7 +177,7 @@ def test_an_outage_of_the_catalog_under_steady_load(make_outage: Callable[..., O
         assert max(sizes) < SMALL
         assert max(sizes) - min(sizes) < 100
     outage.load()
-    stalled = cycles >= world.landing.stalled_cycles
+    stalled = cycles >= world.landing.backpressure.stalled_cycles
     opened = world.open("first")
     assert (opened.plan.refused == "stalled") is stalled
     assert bool(opened.slices) is not stalled
@@ -211,7 +212,7 @@ def test_a_catalog_that_can_be_read_and_takes_no_commit(make_outage: Callable[..
             world.write(opened)
             with pytest.raises(CommitUnknownError):
                 world.close(f"dark-{n}", opened)
-    assert windows == world.landing.stalled_cycles == 3
+    assert windows == world.landing.backpressure.stalled_cycles == 3
     assert held == [None] * 3 + ["stalled"] * 5
     outage.load()
     drained = world.run()
@@ -307,7 +308,7 @@ def test_a_table_that_fails_alone_stops_nobody_until_its_budget_is_full(
     # Whoever waits for the data is held when there are none any more.
     assert verdicts == [Verdict.STALLED if n >= 2 and all(full[n - 2 : n + 1]) else Verdict.SLOWING for n in range(10)]
     assert verdicts[-1] is Verdict.STALLED
-    assert "6 slices are pending in shop.dead, max_pending_slices is 6; its commits failed in" in str(
+    assert "6 slices are pending in shop.dead, backpressure.max_pending_slices is 6; its commits failed in" in str(
         opened.plan.reason
     )
     world.settle(limit=12)
@@ -323,7 +324,7 @@ def test_a_full_budget_does_not_keep_the_hole_that_all_else_waits_for(make_outag
     world.write(opened, only=lambda place: place != 0)
     assert len(world.close("a", opened).waiting) == 2
     outage.load(30)
-    world.landing = replace(world.landing, max_pending_slices=2)
+    world.landing = changed_landing(world.landing, max_pending_slices=2)
     again = world.open("b")
     assert [str(s.spans[0].range) for s in again.slices] == ["[0, 10)"]
     assert any("only what pending slices wait for is planned" in line for line in again.explain)
@@ -465,7 +466,10 @@ def test_a_run_that_is_not_admitted_waits_longer_each_time_and_says_what_clears_
     assert waits == sorted(waits)
     assert run.published == ()
     assert run.closed.left == LOAD
-    assert "no window was planned: open cycles: 1 windows are under way, max_open_cycles is 1; cleared by" in str(run)
+    assert (
+        "no window was planned: open cycles: 1 windows are under way, backpressure.max_open_cycles is 1; cleared by"
+        in str(run)
+    )
     world.write(under_way)
     closed: Closed = world.close("under way", under_way)
     assert closed.rows == LOAD

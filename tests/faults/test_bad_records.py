@@ -14,17 +14,17 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
+from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
 from airflow_provider_lakecommit.exceptions import BlockedRangeError
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.decoder import Decoded
-from airflow_provider_lakecommit.inspect.status import read_status
-from airflow_provider_lakecommit.parquet.write import FanoutWriter
-from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
-from airflow_provider_lakecommit.repair.unblock import unblock
-from airflow_provider_lakecommit.spark import damage as damage_of
+from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.kafka import damage as damage_of
+from airflow_provider_lakecommit.operations.reset.unblock import unblock
 from airflow_provider_lakecommit.spark import read as slice_read
 from airflow_provider_lakecommit.spark import slices as slice_work
 from airflow_provider_lakecommit.spark.task import DEATHS_TO_TELL, run_task
+from airflow_provider_lakecommit.status.status import read_status
 from dev.servers.kafka import Broker
 from tests.support import world as worlds
 from tests.support.raw_records import alter, batches, flip

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.open import preview
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.planning import missing
+from airflow_provider_lakecommit.core.planning import missing
+from airflow_provider_lakecommit.cycle.plan.open import preview
 from bench import big_records
+from tests.support.declared import landing_of
 from tests.support.world import SCHEMA, World, catalog_in
 
 pytestmark = pytest.mark.faults
@@ -32,7 +32,7 @@ def test_the_first_window_is_cut_by_the_bytes_of_its_records(
     topic = make_topic(2)
     produce(topic, [{"id": n, "name": "x" * 100_000} for n in range(40)], partition=0)
     produce(topic, [{"id": n, "name": "y"} for n in range(40, 48)], partition=1)
-    landing = Landing(name="big", topics=topic, table="shop.rows", create=SCHEMA, control_topic=control_topic)
+    landing = landing_of(name="big", topics=topic, table="shop.rows", create=SCHEMA, control_topic=control_topic)
     world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
 
     with world.session() as session:

@@ -18,6 +18,7 @@ import pytest
 
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from tests.support.cli import COMMAND, LAND_SECONDS, run
+from tests.support.declared import nested
 from tests.support.world import SCHEMA, catalog_in, records
 
 ROUNDS = 12
@@ -63,7 +64,7 @@ def test_random_kills_lose_and_double_nothing(
         "spark": {"master": "local[2]"},
     }
     path = tmp_path / "spec.yaml"
-    path.write_text(json.dumps(spec))
+    path.write_text(json.dumps(nested(**spec)))
     story: list[str] = []
     for turn in range(ROUNDS):
         produce(topic, records(turn * BATCH, BATCH))
@@ -75,7 +76,7 @@ def test_random_kills_lose_and_double_nothing(
         except subprocess.TimeoutExpired:
             story.append(f"{turn}: {_kill(child, chance)}")
             child.wait(LAND_SECONDS)
-    done = run("land", str(path), timeout=LAND_SECONDS)
+    done = run("land", str(path), "--json", timeout=LAND_SECONDS)
     assert done.code == 0, (story, done.err[-3000:])
     found = Counter(
         Tables(catalog_in(tmp_path)).load("shop.rows").scan(selected_fields=("id",)).to_arrow()["id"].to_pylist()

@@ -12,11 +12,11 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.committer import ledger as ledger_module
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.committer.summary import decisions_of
+from airflow_provider_lakecommit.control import ledger as wire_ledger
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.inspect.status import read_status
-from airflow_provider_lakecommit.repair.prune import look, prune
-from airflow_provider_lakecommit.wire import ledger as wire_ledger
+from airflow_provider_lakecommit.operations.reset.prune import look, prune
+from airflow_provider_lakecommit.status.status import read_status
 from tests.fixtures.kafka import delete_topic
 from tests.support.steps import check_verified
 from tests.support.world import World, records
@@ -24,7 +24,9 @@ from tests.support.world import World, records
 pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
-SAID = Decision(command="ledger prune", actor="carla", host="h", at="2026-01-01", landing="rows", reason="crowded")
+SAID = Decision(
+    command="maintain sweep --ledger", actor="carla", host="h", at="2026-01-01", landing="rows", reason="crowded"
+)
 Produce = Callable[..., object]
 
 
@@ -78,7 +80,7 @@ def test_a_ledger_that_is_nearly_full_is_told_and_a_full_one_names_the_command(
     world.write(opened)
     with monkeypatch.context() as full:
         full.setattr(wire_ledger, "LEDGER_LIMIT", 100)
-        with pytest.raises(WireError, match="`lakecommit ledger prune SPEC` takes out what is gone"):
+        with pytest.raises(WireError, match="`lakecommit maintain sweep SPEC --ledger` takes out what is gone"):
             world.close("told", opened)
     with world.session() as session:
         assert read_ledger(session.tables.load("shop.rows").metadata) == before

@@ -18,11 +18,11 @@ from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
-from airflow_provider_lakecommit.cycle.open import preview
+from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SourceError, TableError
-from airflow_provider_lakecommit.inspect.status import read_status
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
-from airflow_provider_lakecommit.repair.unblock import unblock
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.unblock import unblock
+from airflow_provider_lakecommit.status.status import read_status
 from tests.fixtures.kafka import Sender, add_partitions
 from tests.support.steps import check_verified
 from tests.support.world import World, race, records
@@ -210,7 +210,7 @@ def test_a_range_over_its_budget_blocks_its_partition_only_until_it_is_unblocked
     world.settle()
     blocked = world.run()
     assert len(blocked.blocked) == 1
-    assert "dead_letter_max_records" in blocked.blocked[0]
+    assert "dead_letters.max_records" in blocked.blocked[0]
     world.check(Counter(range(10, 20)))
     with world.session() as session:
         unblock(session, skip=True)

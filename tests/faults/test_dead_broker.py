@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.cycle.write import group_job
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.job import Secrets
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
+from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.spark.task import run_task
 from dev.servers.kafka import Broker
 from tests.fixtures.kafka import Sender, create_topic
+from tests.support.declared import landing_of
 from tests.support.world import SCHEMA, World, catalog_in, records
 
 pytestmark = pytest.mark.faults
@@ -36,20 +35,20 @@ def test_a_dead_broker_is_waited_for_once_and_not_by_each_slice(
     sender = Sender(own_broker.bootstrap)
     sender.produce("many", records(0, 40))
     sender.close()
-    landing = Landing(name="rows", topics="many", table="shop.rows", create=SCHEMA, slice_records=4)
+    landing = landing_of(name="rows", topics="many", table="shop.rows", create=SCHEMA, slice_records=4)
     world = World(landing=landing, kafka=kafka, catalog=catalog_in(tmp_path))
     opened = world.open("killed")
     assert len(opened.slices) == 10
     with world.session() as session:
         job = group_job(landing, session.control, opened.groups[0], "test")
     assert job is not None
-    job, secrets = job.begun(), Secrets(kafka=kafka, io={})
+    job, secrets = job.begun(), world.secrets
     assert run_task(job, secrets, 0).status.is_reported
 
     own_broker.kill()
     with monkeypatch.context() as patch:
         # Each request waits for brokers over a restart, 30 s by default.
-        patch.setattr(ControlTopic.__init__, "__defaults__", (3.0,))
+        patch.setattr(ControlTopic.__init__, "__defaults__", (3.0, ()))
         results = [run_task(job, secrets, n) for n in range(1, 10)]
     assert {r.status for r in results} == {results[0].status}
     assert not results[0].status.is_final

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-import airflow_provider_lakecommit.dead_letters.replay as replaying
-from airflow_provider_lakecommit.dead_letters.letters import Selection
-from airflow_provider_lakecommit.dead_letters.open_set import State
-from airflow_provider_lakecommit.lanes.closing import close_lane
-from airflow_provider_lakecommit.lanes.replaying import replace_lane
+import airflow_provider_lakecommit.operations.dead_letters.replay as replaying
+from airflow_provider_lakecommit.operations.backfill.closing import close_lane
+from airflow_provider_lakecommit.operations.backfill.replaying import replace_lane
+from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.open_set import State
 from tests.faults.test_lanes import lane, sections
 from tests.faults.test_replay import replay
 from tests.faults.test_replay_dead_letters import SCHEMA, good, nameless, optional, replayed, wrong

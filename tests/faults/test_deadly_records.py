@@ -20,13 +20,13 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
-from airflow_provider_lakecommit.cycle.write import group_job, run_group
-from airflow_provider_lakecommit.engines.base import Engine
-from airflow_provider_lakecommit.engines.connect import ConnectEngine
+from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
+from airflow_provider_lakecommit.cycle.write.write import group_job, run_group
 from airflow_provider_lakecommit.hooks.spark import SparkSubmit
-from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
-from airflow_provider_lakecommit.repair.unblock import unblock
+from airflow_provider_lakecommit.operations.reset.unblock import unblock
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.launch.base import Engine
+from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine
 from dev.servers.connect import ConnectServer
 from dev.servers.standalone import StandaloneMaster, StandaloneWorker
 from tests.support.steps import check_verified
@@ -130,7 +130,7 @@ def sparks(all_sparks: Sparks) -> Iterator[Sparks]:
 def run(world: World, engine: Engine, name: str) -> None:
     """One whole cycle, its groups as the write task does them."""
     opened = world.open(name)
-    secrets = Secrets(kafka=world.kafka, io={})
+    secrets = world.secrets
     with world.session() as session:
         for ticket in opened.groups:
             left = partial(group_job, world.landing, session.control, ticket, "test")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The disasters of `docs/howto/disasters.rst`, played as they are told there."""
+"""The disasters of `docs/operate/runbook.rst`, played as they are told there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.exceptions import SourceError
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from dev.servers.kafka import Broker
 from tests.fixtures.kafka import Sender, create_topic
 from tests.support.messes import CREATE, TABLE, ledger_ends
@@ -124,7 +124,7 @@ def test_brokers_that_moved_with_their_topics_go_on_where_a_person_says(
         with_copies = Sender(broker.bootstrap)
         with_copies.produce(topic, [*records(0, 40), *records(40, 20)])
         moved = replace(world, kafka={"bootstrap.servers": broker.bootstrap})
-        with pytest.raises(SourceError, match=r"now reads cluster .*lakecommit rebind SPEC --old HOST:PORT"):
+        with pytest.raises(SourceError, match=r"now reads cluster .*lakecommit reset migrate SPEC --old HOST:PORT"):
             moved.run()
         with moved.session() as session:
             ledger_init(session, ends)

@@ -22,7 +22,7 @@ import yaml
 from dev.servers.engine import Engine
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths
-from tests.unit.records.test_unwrap import digits
+from tests.unit.formats.transforms.test_unwrap import digits
 
 pytestmark = pytest.mark.faults
 
@@ -30,7 +30,7 @@ Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SPEC = yaml.safe_load((EXAMPLES / "changes.yaml").read_text())
-FIELDS = {key: SPEC[key] for key in ("unwrap", "metadata_columns", "create", "timestamps", "encodings")}
+FIELDS = {key: SPEC[key] for key in ("transform", "columns", "create", "timestamps", "decoding")}
 MERGE = (EXAMPLES / "merge_changes.sql").read_text()
 LARGE = (EXAMPLES / "merge_large_values.sql").read_text()
 UNCHANGED = "__debezium_unavailable_value"

@@ -22,26 +22,28 @@ from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
 from airflow_provider_lakecommit.core.refusal import RefusalState
-from airflow_provider_lakecommit.cycle.open import preview
-from airflow_provider_lakecommit.dead_letters.letters import Selection
-from airflow_provider_lakecommit.dead_letters.replay import replay
-from airflow_provider_lakecommit.evolve import records
+from airflow_provider_lakecommit.cycle.plan import evolving
+from airflow_provider_lakecommit.cycle.plan.evolve_now import evolve_now
+from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError
-from airflow_provider_lakecommit.inspect.status import read_status
-from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
-from airflow_provider_lakecommit.prepare import evolving
-from airflow_provider_lakecommit.prepare.evolve_now import evolve_now
+from airflow_provider_lakecommit.formats.evolution import records
+from airflow_provider_lakecommit.landing import MARK_COLUMNS
+from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.replay import replay
+from airflow_provider_lakecommit.status.status import read_status
+from airflow_provider_lakecommit.status.status_rules import StatusLimits, StatusVerdict, status_verdict
 from tests.faults.test_lanes import lane
 from tests.faults.test_replay import replay as replay_of
+from tests.support.declared import changed_landing
 from tests.support.messes import table_of
 from tests.support.steps import Step, check_verified, hung
-from tests.support.world import Killed, World, deaths
+from tests.support.world import Killed, World, deaths, own_columns
 
 pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 Produce = Callable[..., object]
-DECISION = Decision(command="dead-letters replay", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+DECISION = Decision(command="dead-letters --replay", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 
 NESTED: dict[str, Any] = {
     "schema": [
@@ -94,7 +96,7 @@ def test_columns_are_added_and_widened_at_every_level(make_world: Make, produce:
     produce(topic, values(new))
     world.run()
     schema = table_of(world).schema()
-    kinds = {name: schema.find_type(name) for name in schema.column_names}
+    kinds = {name: schema.find_type(name) for name in schema.column_names if name not in MARK_COLUMNS}
     assert (kinds["n"], kinds["ratio"], str(kinds["price"])) == (LongType(), DoubleType(), "decimal(9, 2)")
     assert (kinds["who.age"], kinds["lines.element.amount"]) == (LongType(), DoubleType())
     assert (kinds["tags.value.of"], kinds["tags.value.by"]) == (LongType(), StringType())
@@ -215,7 +217,7 @@ def test_two_landings_that_evolve_one_table_at_once(
     assert len(rows) == 22
     assert rows[15]["extra"] == "x15"
     assert rows[101][field] == "y"
-    assert [f.name for f in table_of(world).schema().fields] == ["id", "n", *dict.fromkeys([field, "extra"])]
+    assert [f.name for f in own_columns(table_of(world).schema())] == ["id", "n", *dict.fromkeys([field, "extra"])]
     check_verified(world)
 
 
@@ -263,7 +265,7 @@ def test_another_engine_changes_the_table_between_look_and_commit(
     with hung(Step.LOOKED, foreign):
         world.run()
     world.settle()
-    assert [f.name for f in table_of(world).schema().fields] == columns
+    assert [f.name for f in own_columns(table_of(world).schema())] == columns
     assert len(world.rows()) == 20 - rejected
     assert len(world.rows("shop.dead")) == rejected
     check_verified(world)
@@ -353,7 +355,8 @@ class TestWhatDoesNotFit:
             assert opened.plan.refused is RefusalState.INCOMPATIBLE
             assert opened.plan.left == 1
             assert "column n is int in the table and a text in 1" in str(opened.plan.reason)
-            assert 'cleared by a column that takes them, on_incompatible="dead_letter"' in str(opened.plan.reason)
+            cleared = "cleared by a column that takes them, columns.on_incompatible: dead_letter"
+            assert cleared in str(opened.plan.reason)
             closed = world.close(run, opened)
             assert closed.stopped == opened.plan.reason
             commit = Commit.from_dict(closed.to_dict())
@@ -361,9 +364,9 @@ class TestWhatDoesNotFit:
             with world.session() as session:
                 standing, why = status_verdict(read_status(session), StatusLimits())
             assert standing is StatusVerdict.BLOCKED
-            assert why == f"no window is planned: {opened.plan.reason}"
+            assert why == f"not all is planned: {opened.plan.reason}"
         assert "extra" not in table_of(world).schema().column_names, "nothing is changed for a window that is refused"
-        world.landing = replace(world.landing, on_incompatible="dead_letter")
+        world.landing = changed_landing(world.landing, on_incompatible="dead_letter")
         world.settle()
         world.check(Counter([1]))
         assert len(world.rows("shop.dead")) == 1
@@ -385,7 +388,7 @@ def test_names_that_would_keep_others_from_reading_the_table_are_left_out(make_w
     world = make_world(create={**PLAIN, "partition_by": ["bucket(2, id)"]}, evolve="add")
     produce(world.landing.topics, values({"id": 1, "_file": "x", "id_bucket": 7, "extra": 1}))
     world.settle()
-    assert [f.name for f in table_of(world).schema().fields] == ["id", "n", "extra"]
+    assert [f.name for f in own_columns(table_of(world).schema())] == ["id", "n", "extra"]
     text = " ".join(world.lines)
     assert "_file is not added: Iceberg has a metadata column of that name" in text
     assert "id_bucket is not added: a partition field of the table has that name" in text
@@ -406,7 +409,7 @@ def test_columns_follow_the_rows_of_change_envelopes(make_world: Make, produce: 
         world.landing.topics, [change("u", {"id": 1, "n": 1}, new), change("d", new, None), change("t", None, None)]
     )
     world.settle()
-    assert [f.name for f in table_of(world).schema().fields] == ["id", "n", "_op", "note", "lines"]
+    assert [f.name for f in own_columns(table_of(world).schema())] == ["id", "n", "_op", "note", "lines"]
     rows = {row["_op"]: row for row in world.rows()}
     assert (rows["c"]["n"], rows["c"]["note"]) == (1, None)
     assert [(rows[op]["n"], rows[op]["note"], rows[op]["lines"]) for op in "ud"] == [(1 << 40, "x", [{"sku": "a"}])] * 2

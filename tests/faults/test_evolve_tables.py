@@ -19,16 +19,17 @@ from airflow_provider_lakecommit.committer.summary import record_of
 from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.refusal import RefusalState
-from airflow_provider_lakecommit.evolve import records as sampling
+from airflow_provider_lakecommit.cycle.plan.evolve_now import evolve_now
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, TableError
-from airflow_provider_lakecommit.prepare.evolve_now import evolve_now
+from airflow_provider_lakecommit.formats.evolution import records as sampling
 from tests.faults.test_evolve import refuse_schemas
 from tests.faults.test_failing_tables import refusing
 from tests.faults.test_replay import replay
 from tests.faults.test_routes import broken
+from tests.support.declared import changed_landing
 from tests.support.messes import table_of
 from tests.support.steps import check_verified
-from tests.support.world import Killed, World, deaths
+from tests.support.world import Killed, World, deaths, own_columns
 
 pytestmark = pytest.mark.faults
 
@@ -45,7 +46,7 @@ ROUTE: dict[str, Any] = {
 }
 ROUTED: dict[str, Any] = {"create": IDS, "route": ROUTE, "evolve": "widen", "dead_letter_max_ratio": 1.0}
 FIRST_RUNS = count(100, 100)
-WORD = Decision(command="evolve", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+WORD = Decision(command="maintain columns", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 
 
 def values(*some: dict[str, Any]) -> list[tuple[str, str]]:
@@ -54,7 +55,7 @@ def values(*some: dict[str, Any]) -> list[tuple[str, str]]:
 
 def columns(world: World, table: str | None = None) -> dict[str, str]:
     schema = table_of(world, table or world.landing.table).schema()
-    return {f.name: str(f.field_type) for f in schema.fields}
+    return {f.name: str(f.field_type) for f in own_columns(schema)}
 
 
 def changes(world: World, table: str | None = None) -> list[list[str]]:
@@ -129,7 +130,7 @@ class TestSeveralTables:
         assert "rare" not in columns(world), "the record is for another table"
         check_dealt(world, 294)
 
-    @pytest.mark.heavy(but=("before",))
+    @pytest.mark.heavy
     @pytest.mark.parametrize("when", ["before", "after"])
     def test_a_death_at_any_durable_step_changes_each_once(self, make_world: Make, produce: Produce, when: Any) -> None:
         survived, step = False, 0
@@ -219,7 +220,7 @@ WITH_SQL: dict[str, Any] = {
 
 def with_sql(world: World, sql: str, **more: Any) -> World:
     """The same landing with other SQL, and runs of its own."""
-    return replace(world, landing=replace(world.landing, transform=sql, **more), runs=next(FIRST_RUNS))
+    return replace(world, landing=changed_landing(world.landing, transform=sql, **more), runs=next(FIRST_RUNS))
 
 
 def items(first: int, count: int) -> list[tuple[str, str]]:
@@ -405,7 +406,7 @@ class TestSql:
         world.settle()
         newer = replace(
             world,
-            landing=replace(world.landing, transform={REFUNDS: "select id, 'x' as why from record"}),
+            landing=changed_landing(world.landing, transform={REFUNDS: "select id, 'x' as why from record"}),
             runs=next(FIRST_RUNS),
         )
         produce(world.landing.topics, dealt(20, 20))

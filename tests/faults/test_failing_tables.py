@@ -18,12 +18,13 @@ from pyiceberg.exceptions import ServerError
 
 from airflow_provider_lakecommit.committer import swap
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.cycle import failing, publish
-from airflow_provider_lakecommit.cycle.loop import LandingRunner
-from airflow_provider_lakecommit.cycle.run import CycleOutcome
+from airflow_provider_lakecommit.cycle.commit import failing, publish
+from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
+from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError, TableError
 from tests.faults.test_backpressure import Tasks
 from tests.faults.test_routes import FIELDS, check, expected, ids, mixed
+from tests.support.declared import changed_landing
 from tests.support.world import Killed, World, deaths
 
 pytestmark = pytest.mark.faults
@@ -161,11 +162,11 @@ def test_the_budget_in_front_of_the_table_ends_the_run_by_its_name(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LandingRunner, "_pause", lambda *_: None)
-    small = replace(world, landing=replace(world.landing, max_pending_slices=6))
+    small = replace(world, landing=changed_landing(world.landing, max_pending_slices=6))
     with refusing(REFUNDS):
         run = Run(small).land("run")
     assert run.outcomes[-1].deferred
-    assert f"slices are pending in {REFUNDS}, max_pending_slices is 6; its commits failed in" in str(
+    assert f"slices are pending in {REFUNDS}, backpressure.max_pending_slices is 6; its commits failed in" in str(
         run.outcomes[-1].opened.plan.reason
     )
     assert REFUNDS in str(run.error)
@@ -198,10 +199,12 @@ def test_a_table_that_is_dropped_meanwhile_is_told_once_with_what_helps(world: W
 
     run = Run(world).land("run", after=after)
     assert isinstance(run.error, TableError)
-    assert "ResetOffsetsOperator" in str(run.error)
+    assert "LandingOperationOperator" in str(run.error)
     assert len(run.outcomes) == 9
     assert ids(world, "shop.rows") == expected(0, 10 * WINDOW)["rows"]
-    assert said(world, "ResetOffsetsOperator") <= 3, "with the first plan, for its explanation, and by the first commit"
+    assert said(world, "LandingOperationOperator") <= 3, (
+        "with the first plan, for its explanation, and by the first commit"
+    )
     assert said(world, "WARNING: shop.refunds is planned without") <= 1
 
 

@@ -19,7 +19,7 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.faults]
 
-FOLLOW = ("--follow", "--window-age", "1s", "--tell-every", "2s")
+FOLLOW = ("--follow", "--window-age", "1s", "--log-interval", "2s")
 
 
 @dataclass
@@ -117,5 +117,5 @@ def test_follows_that_are_killed_one_after_the_other(topic: Topic, turn: int) ->
         topic.more(1500)
         follow.kill()
         follow.end()
-    assert run("land", str(topic.spec)).code == 0
+    assert run("land", str(topic.spec), "--json").code == 0
     topic.check()

@@ -21,6 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_lakecommit.control.control_log import ControlRecord
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
+from airflow_provider_lakecommit.control.quarantine import read_entries
+from airflow_provider_lakecommit.control.records import Outgoing, Sender, table_reference
 from airflow_provider_lakecommit.core.identity import attempt_id, slice_id
 from airflow_provider_lakecommit.core.log import CycleOpened, Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import (
@@ -34,16 +38,13 @@ from airflow_provider_lakecommit.core.model import (
     TableTarget,
 )
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.inspect.history import read_history
-from airflow_provider_lakecommit.kafka.control_log import ControlRecord
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-from airflow_provider_lakecommit.repair.unblock import unblock
-from airflow_provider_lakecommit.session.landing_session import cycle_id_of
+from airflow_provider_lakecommit.cycle.session.landing_session import cycle_id_of
+from airflow_provider_lakecommit.operations.reset.unblock import unblock
 from airflow_provider_lakecommit.signing import KEY
 from airflow_provider_lakecommit.spark.report import report_records
-from airflow_provider_lakecommit.wire.quarantine import read_entries
-from airflow_provider_lakecommit.wire.records import Outgoing, Sender, table_reference
+from airflow_provider_lakecommit.status.history import read_history
 from tests.fakes.lake import data_file
+from tests.support.declared import changed_landing
 from tests.support.steps import check_verified
 from tests.support.world import World, catalog_in, records
 
@@ -473,7 +474,9 @@ def test_a_signed_record_of_another_topic_is_not_one_of_this(
     world.kafka = {**world.kafka, KEY: SECRET}
     produce(world.landing.topic_names[0], records(0, RECORDS))
     elsewhere = replace(
-        world, landing=replace(world.landing, control_topic=make_topic(6)), catalog=catalog_in(tmp_path / "other")
+        world,
+        landing=changed_landing(world.landing, control_topic=make_topic(6)),
+        catalog=catalog_in(tmp_path / "other"),
     )
     elsewhere.run()
     copied = Attacker(elsewhere, tmp_path).log()

@@ -22,9 +22,9 @@ from typing import Any, Literal
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from airflow_provider_lakecommit.control.control_writer import ControlWriter
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
 from airflow_provider_lakecommit.landing import Landing
 from tests.support.messes import CREATE, TABLE
 from tests.support.steps import check_verified

@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_lakecommit.adopt.hand_back import _handed
 from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import AdoptedSink
+from airflow_provider_lakecommit.core.planning.admission import resumed_by
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.inspect.status import read_status
-from airflow_provider_lakecommit.planning.admission import resumed_by
-from airflow_provider_lakecommit.repair.suspend import resume
+from airflow_provider_lakecommit.operations.kafka_connect.hand_back import _handed
+from airflow_provider_lakecommit.operations.reset.suspend import resume
+from airflow_provider_lakecommit.status.status import read_status
 from tests.faults.test_lanes import lane
 from tests.support.world import World, records
 
@@ -44,7 +44,7 @@ def handed(make_world: Callable[..., World], produce: Callable[..., object]) -> 
                 table,
                 world.landing.name,
                 "live",
-                lambda now: _handed(session, Connector(), now and replace(now, sink=own)),  # type: ignore[arg-type]
+                lambda now: _handed(session, Connector(), now and replace(now, sink=own), 0),  # type: ignore[arg-type]
             )
     produce(world.landing.topics, records(20, 10), partition=0)
     return world
@@ -60,11 +60,12 @@ def test_runs_are_skipped_with_a_reason_and_land_nothing(handed: World) -> None:
     with handed.session() as session:
         said = read_status(session).suspended
     assert "orders-sink" in said
-    assert resumed_by(said) == "`lakecommit adopt`, or AdoptConnectorOperator"
+    told = "`lakecommit connect adopt`, or LandingOperationOperator(operation='connect adopt')"
+    assert resumed_by(said) == told
 
 
 def test_neither_resume_nor_a_lane_lands_beside_the_connector(handed: World) -> None:
-    with handed.session() as session, pytest.raises(LedgerError, match="lakecommit adopt SPEC"):
+    with handed.session() as session, pytest.raises(LedgerError, match="lakecommit connect adopt SPEC"):
         resume(session, WORD)
     with pytest.raises(LedgerError, match=r"handed back|is missing|live lane"):
         lane(handed, "0=20-30").run()

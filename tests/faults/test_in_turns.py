@@ -8,9 +8,8 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -18,14 +17,14 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_lakecommit.committer import executor
 from airflow_provider_lakecommit.committer.executor import TableTask
-from airflow_provider_lakecommit.cycle import commit
-from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.commit import TableCommit
+from airflow_provider_lakecommit.cycle.commit import commit
+from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+from airflow_provider_lakecommit.cycle.commit.commit import TableCommit
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
+from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
-from airflow_provider_lakecommit.session.landing_session import LandingSession
 from tests.support.waiting import PATIENCE, until
 from tests.support.world import World, records
 
@@ -217,11 +216,12 @@ def test_who_is_interrupted_leaves_and_what_hangs_does_nothing_more_when_it_come
     assert told.rows == 20
 
 
-def work_of(concurrent: ConcurrentLandings, world: World, opened: Any, ended: list[str]) -> Callable[[], Closed]:
+def work_of(
+    concurrent: ConcurrentLandings, tables: Tables, world: World, opened: Any, ended: list[str]
+) -> Callable[[], Closed]:
     def close() -> Closed:
-        tables = concurrent.tables("lake", lambda: Tables(world.catalog))
-        make = partial(LandingSession.connect, world.landing, world.kafka, {}, log=world.lines.append, tables=tables)
-        with concurrent.session(make) as session:
+        own = LandingSession.connect(world.landing, world.kafka, world.catalog, log=world.lines.append)
+        with concurrent.session(lambda: replace(own, tables=tables, lent=True)) as session:
             closed = close_cycle(session, world.run_identity("a"), opened.ticket, executor=concurrent.executor)
         ended.append(world.landing.table)
         return closed
@@ -244,9 +244,12 @@ def test_of_many_landings_one_that_hangs_and_one_that_fails_hold_up_no_other(
     ended: list[str] = []
 
     def run() -> dict[str, Closed | BaseException]:
-        with ConcurrentLandings(threads=2, slow_after=0.2) as concurrent:
+        with (
+            closing(Tables(worlds[0].catalog)) as tables,
+            ConcurrentLandings(threads=2, slow_after=0.2) as concurrent,
+        ):
             return concurrent.run(
-                {w.landing.name: work_of(concurrent, w, o, ended) for w, o in zip(worlds, opened, strict=True)}
+                {w.landing.name: work_of(concurrent, tables, w, o, ended) for w, o in zip(worlds, opened, strict=True)}
             )
 
     thread, result = in_thread(run)

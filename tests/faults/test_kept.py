@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.exceptions import LakecommitError, SourceError
-from airflow_provider_lakecommit.repair.init_preview import init_preview
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from tests.support.declared import changed_landing
 from tests.support.messes import CREATE, TABLE, drop_tag, evolve_spec
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE
@@ -28,7 +28,7 @@ Produce = Callable[..., list[tuple[int, int]]]
 
 
 def change_spec(world: World) -> None:
-    world.landing = replace(world.landing, unknown_fields="dead_letter", on_spec_change="void")
+    world.landing = changed_landing(world.landing, unknown_fields="dead_letter", on_spec_change="void")
 
 
 @pytest.mark.heavy(but=("behind a hole-*",))

@@ -28,12 +28,13 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from pyiceberg.catalog import load_catalog
 
-from airflow_provider_lakecommit.cycle.write import group_job
+from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.spark import main as application
-from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
+from airflow_provider_lakecommit.spark.job import WindowJob
 from dev.servers.connect import ConnectServer
 from tests.fixtures.kafka import unique
 from tests.support.cli import COMMAND, LAND_SECONDS, Running, orders, run, write_spec
+from tests.support.declared import nested
 from tests.support.steps import check_verified
 from tests.support.waiting import until
 from tests.support.world import World, catalog_in, records
@@ -62,7 +63,7 @@ class Lake:
 
     def restate(self, **fields: Any) -> None:
         """Other fields of the landing, from the next run on."""
-        self.spec.write_text(json.dumps({**json.loads(self.spec.read_text()), **fields}))
+        self.spec.write_text(json.dumps(nested(**{**json.loads(self.spec.read_text()), **fields})))
 
     def check(self, expected: int, story: object = None) -> None:
         values = json.loads(self.spec.read_text())
@@ -108,7 +109,7 @@ class Driver:
     def __init__(self, folder: Path, job: WindowJob, world: World) -> None:
         folder.mkdir()
         (folder / "job.json").write_text(job.to_json())
-        Secrets(kafka=world.kafka, io={}).save(folder / "secrets.json")
+        world.secrets.save(folder / "secrets.json")
         self._log = folder / "log"
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -218,7 +219,7 @@ def test_a_run_that_is_told_to_stop_publishes_what_its_originals_have_read(make_
     assert "Traceback" not in answer.err
     (line,) = answer.lines
     assert 0 < line["rows"] < LARGE
-    assert run("land", str(lake.spec), timeout=LAND_SECONDS).code == 0
+    assert run("land", str(lake.spec), "--json", timeout=LAND_SECONDS).code == 0
     lake.check(LARGE)
 
 
@@ -228,7 +229,7 @@ def test_a_spark_connect_server_runs_each_replica_as_an_operation_of_its_own(
 ) -> None:
     lake = make_lake(100_000, slice_records=10_000, groups=2, spark={"remote": connect_server.url})
     for total in (100_000, 100_000):
-        answer = run("land", str(lake.spec), timeout=LAND_SECONDS)
+        answer = run("land", str(lake.spec), "--json", timeout=LAND_SECONDS)
         assert answer.code == 0, answer.err
         lake.check(total)
 
@@ -330,7 +331,7 @@ def test_random_deaths_with_replicas_and_changing_groups_lose_and_double_nothing
             blows.append("everything dies")
         _end(process)
         story.append(f"{turn}: {replicas} replicas, {groups} groups: {', '.join(blows) or process.returncode}")
-    done = run("land", str(lake.spec), timeout=LAND_SECONDS)
+    done = run("land", str(lake.spec), "--json", timeout=LAND_SECONDS)
     assert done.code == 0, (story, done.err[-3000:])
     print(json.dumps({"produced": produced, "story": story}, indent=1))
     lake.check(produced, story)

@@ -89,6 +89,7 @@ def test_two_at_once_land_everything_once(filled: Shop) -> None:
     whole(filled, 40)
 
 
+@pytest.mark.heavy
 def test_a_set_that_is_followed_lands_topics_as_they_come_and_names_troubles(filled: Shop) -> None:
     def has(table: str) -> Callable[[], bool]:
         return lambda: filled.has(table)

@@ -15,15 +15,15 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
-from airflow_provider_lakecommit.lanes.closing import close_lane, lane_rest
-from airflow_provider_lakecommit.lanes.preview import lane_preview
-from airflow_provider_lakecommit.lanes.status import open_lanes
-from airflow_provider_lakecommit.repair.delete_back import delete_back, delete_preview
-from airflow_provider_lakecommit.repair.init_preview import init_preview
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
-from airflow_provider_lakecommit.repair.word import Way
+from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked, lane_asked
+from airflow_provider_lakecommit.operations.backfill.closing import close_lane, lane_rest
+from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
+from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
+from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.word import Way
 from tests.faults.test_lanes import LaneWorld
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths, records

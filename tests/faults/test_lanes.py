@@ -14,24 +14,24 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import FILLED
-from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.open import open_cycle
+from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+from airflow_provider_lakecommit.cycle.plan.open import open_cycle
+from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
-from airflow_provider_lakecommit.lanes.closing import close_lane, lane_rest
-from airflow_provider_lakecommit.lanes.opening import joined_session, lane_session
-from airflow_provider_lakecommit.lanes.preview import LanePreview, lane_preview
-from airflow_provider_lakecommit.lanes.status import open_lanes
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
-from airflow_provider_lakecommit.repair.stated import parse_ranges
-from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked, lane_asked
+from airflow_provider_lakecommit.operations.backfill.closing import close_lane, lane_rest
+from airflow_provider_lakecommit.operations.backfill.opening import joined_session, lane_session
+from airflow_provider_lakecommit.operations.backfill.preview import LanePreview, lane_preview
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE
 from tests.support.world import Killed, World, deaths, records
 
 pytestmark = pytest.mark.faults
 
-WORD = Decision(command="lanes close", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+WORD = Decision(command="backfill --close", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
 
@@ -235,7 +235,7 @@ def test_retention_that_takes_what_an_open_lane_has_not_read_is_named_with_the_w
     with past.session():
         pass
     removed(late, 12)
-    with pytest.raises(SourceError, match="lakecommit lanes close"):
+    with pytest.raises(SourceError, match="lakecommit backfill SPEC --close past"):
         past.run()
 
 
@@ -308,9 +308,7 @@ def test_what_is_reported_behind_what_retention_took_is_published_when_the_lane_
     removed(late, 15)
     past.write(opened)
     past.close("first", opened)
-    with pytest.raises(
-        SourceError, match=r"lanes close SPEC --lane \S+`, .* what is reported is published all the same"
-    ):
+    with pytest.raises(SourceError, match=r"backfill SPEC --close \S+`, .* what is reported is published all the same"):
         past.run()
     removed(late, 40)
     with late.session() as session, joined_session(session, open_lanes(session)[0]) as own:

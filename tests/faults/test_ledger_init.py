@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.cycle.open import preview
+from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.inspect.status import read_status
-from airflow_provider_lakecommit.repair.init_preview import init_preview
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.status.status import read_status
 from tests.fixtures.kafka import Sender, add_partitions
 from tests.support import messes
 from tests.support.messes import CREATE, TABLE

@@ -14,8 +14,8 @@ import pytest
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.lanes.live_first import LiveFirst, overdue
-from airflow_provider_lakecommit.repair.suspend import suspend
+from airflow_provider_lakecommit.operations.backfill.live_first import LiveFirst, overdue
+from airflow_provider_lakecommit.operations.reset.suspend import suspend
 from tests.faults.test_lanes import lane
 from tests.support.world import World, records
 

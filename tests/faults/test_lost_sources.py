@@ -54,7 +54,7 @@ class Shop:
             self.sender.produce(self.topic, orders(count, first)[p::partitions], p)
 
     def land(self) -> Answer:
-        return run("land", str(self.spec), timeout=LAND_SECONDS)
+        return run("land", str(self.spec), "--json", timeout=LAND_SECONDS)
 
     def printed(self, answer: Answer) -> tuple[str, ...]:
         """The first command that a refusal names and that can be typed, with the spec in the place of SPEC."""

@@ -18,7 +18,7 @@ from tests.support.messes import CREATE, MESSES, TABLE, Mess
 from tests.support.steps import Step, check_verified, interrupted_cycle
 from tests.support.world import World, records
 
-PAGE = Path(__file__).parents[2] / "docs" / "fault_matrix.rst"
+PAGE = Path(__file__).parents[2] / "docs" / "project" / "fault_matrix.rst"
 
 Make = Callable[..., World]
 Produce = Callable[..., object]

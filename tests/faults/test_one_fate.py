@@ -16,13 +16,14 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
-from airflow_provider_lakecommit.repair.attest import attest, from_offsets
-from airflow_provider_lakecommit.repair.delete_back import delete_back, delete_preview
-from airflow_provider_lakecommit.repair.init_preview import init_preview
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
-from airflow_provider_lakecommit.repair.stated import parse_offsets
+from airflow_provider_lakecommit.operations.reset.attest import attest, from_offsets
+from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
+from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.stated import parse_offsets
 from tests.faults.test_replay import WORD
 from tests.fixtures.kafka import delete_topic
+from tests.support.declared import changed_landing
 from tests.support.messes import CREATE, TABLE, TAG, add_column, drop_column, table_of
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE
@@ -81,7 +82,7 @@ def add_and_drop(world: World) -> None:
 
 
 def other_spec(world: World) -> None:
-    world.landing = replace(world.landing, unknown_fields="ignore")
+    world.landing = changed_landing(world.landing, unknown_fields="ignore")
 
 
 CHANGES = [add_column, drop_column, other_spec]
@@ -162,7 +163,7 @@ def test_the_dead_letters_may_be_taken_as_they_are_by_a_persons_word(make_world:
     roll_back(world, DEAD)
     with pytest.raises(LedgerError, match=REFUSED) as refused:
         world.settle()
-    word = re.search(r"attest SPEC --table shop\.dead --at (\S+):0=(\d+)`", str(refused.value))
+    word = re.search(r"assert SPEC --table shop\.dead --at (\S+):0=(\d+)`", str(refused.value))
     assert word is not None
     with world.session() as session:
         attest(session, from_offsets(session, {(word[1], 0): int(word[2])}, [DEAD]))

@@ -15,8 +15,9 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
-from airflow_provider_lakecommit.repair.prune import look, prune
+from airflow_provider_lakecommit.operations.reset.prune import look, prune
 from tests.fixtures.kafka import delete_topic
+from tests.support.declared import changed_landing
 from tests.support.steps import check_verified
 from tests.support.world import World, records
 
@@ -105,8 +106,10 @@ def test_the_control_topic_is_moved(
     produce(topic_of(world), records(10, 10))
     reported(world)
     forget(topic_of(world), 20)
-    moved = replace(world, landing=replace(world.landing, control_topic=make_topic(6)))
-    with pytest.raises(LedgerError, match=rf"control topic {world.landing.control_topic}, .*name control topic"):
+    moved = replace(world, landing=changed_landing(world.landing, control_topic=make_topic(6)))
+    with pytest.raises(
+        LedgerError, match=rf"control topic {world.landing.connections.control_topic}, .*name control topic"
+    ):
         moved.run()
     world.settle()
     produce(topic_of(world), records(20, 5))

@@ -18,20 +18,20 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_provider_lakecommit.cli.control_log import control_log
-from airflow_provider_lakecommit.cli.stall import StallOptions, stall
 from airflow_provider_lakecommit.cli.status import _text
-from airflow_provider_lakecommit.doctor.lake import headroom
-from airflow_provider_lakecommit.inspect.status import Status, read_status
-from airflow_provider_lakecommit.kafka.backlog import BacklogWatch
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
-from airflow_provider_lakecommit.kafka.transaction import Record
+from airflow_provider_lakecommit.cli.terminal.output import Output
+from airflow_provider_lakecommit.cli.watch import StallOptions, stall
+from airflow_provider_lakecommit.control.backlog import BacklogWatch
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
+from airflow_provider_lakecommit.control.control_writer import ControlWriter
+from airflow_provider_lakecommit.control.events import DataWritten, decode, encode, head
+from airflow_provider_lakecommit.control.headers import HEADER, find
+from airflow_provider_lakecommit.control.transaction import Record
 from airflow_provider_lakecommit.stall.guard import Guard
 from airflow_provider_lakecommit.stall.verdict import StallRules
 from airflow_provider_lakecommit.stall.watch import CommitWatch, WatchedTopic, commits_of
-from airflow_provider_lakecommit.terminal.output import Output
-from airflow_provider_lakecommit.wire.events import DataWritten, decode, encode, head
-from airflow_provider_lakecommit.wire.headers import HEADER, find
+from airflow_provider_lakecommit.status.doctor.lake import headroom
+from airflow_provider_lakecommit.status.status import Status, read_status
 from tests.support import hostile
 from tests.support.raw_records import Raw, send_raw
 from tests.support.steps import check_verified

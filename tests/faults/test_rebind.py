@@ -18,16 +18,16 @@ from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from airflow_provider_lakecommit.core.commands import RESET_MIGRATE, spoken
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import FILLED, LedgerSection, filled_from, is_filled
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.lanes.asked import lane_asked
-from airflow_provider_lakecommit.operators.decision import DecisionTask
-from airflow_provider_lakecommit.operators.rebind import RebindOperator
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
-from airflow_provider_lakecommit.repair.rebind import RebindPreview, Word, rebind, rebind_preview
-from airflow_provider_lakecommit.repair.stated import parse_ranges
-from airflow_provider_lakecommit.repair.word import Way
+from airflow_provider_lakecommit.operations.backfill.asked import lane_asked
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.rebind import RebindPreview, Word, rebind, rebind_preview
+from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
+from airflow_provider_lakecommit.operations.reset.word import Way
+from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
 from dev.servers.kafka import Broker
 from tests.faults.test_lanes import LaneWorld
 from tests.fixtures.kafka import Sender, create_topic
@@ -72,7 +72,7 @@ class Copied:
     def lanes(self) -> dict[str, int]:
         """How many offsets each lane has in the table."""
         with self.new.session() as session:
-            from airflow_provider_lakecommit.prepare.tables import ledger_state
+            from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
 
             state = ledger_state(session, TABLE)
             return {s.lane: len(s.covered) for s in state.sections} if state else {}
@@ -114,7 +114,7 @@ def copied(make_world: Make, produce: Produce, bootstrap: str, elsewhere: Broker
 
 
 def test_by_the_records_of_the_old_cluster_nothing_is_skipped_or_read_twice(copied: Copied) -> None:
-    with pytest.raises(SourceError, match=r"now reads cluster .*lakecommit rebind SPEC --old HOST:PORT"):
+    with pytest.raises(SourceError, match=r"now reads cluster .*lakecommit reset migrate SPEC --old HOST:PORT"):
         copied.new.run()
     preview = copied.preview(Word(old=copied.old.kafka))
     assert [len(r.skipped) + len(r.twice) for r in preview.partitions] == [0, 0]
@@ -126,7 +126,7 @@ def test_by_the_records_of_the_old_cluster_nothing_is_skipped_or_read_twice(copi
     copied.new.check(Counter(range(70)))
     check_verified(copied.new)
     lanes = copied.lanes
-    assert (lanes.pop("live"), list(lanes.values())) == (30, [40]), "what the old cluster gave is told still"
+    assert (lanes.pop("live"), list(lanes.values())) == (30 + 34, [40]), "34 copies, and what the old cluster gave"
     with pytest.raises(LedgerError, match="no table is of another cluster"):
         copied.preview(Word(old=copied.old.kafka))
     with pytest.raises(SourceError, match="now reads cluster"):
@@ -192,15 +192,21 @@ def test_back_on_the_first_cluster_it_goes_on_where_its_lane_ended(copied: Copie
     copied.old.settle()
     copied.old.check(Counter(range(80)))
     check_verified(copied.old)
-    assert sum(back.lanes.values()) == 30 + 60 + 10, "40 landed from there, 20 passed over, 10 new"
+    assert sum(back.lanes.values()) == 30 + 34 + 60 + 10, "34 copies, 40 landed from there, 20 passed over, 10 new"
 
 
 def test_by_tasks_that_show_and_do_what_a_person_agreed_to(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DecisionTask, "session", lambda _: copied.new.session())
+    monkeypatch.setattr(LandingOperationOperator, "session", lambda _: copied.new.session())
     monkeypatch.setenv("AIRFLOW_CONN_OLD", json.dumps({"conn_type": "kafka", "extra": dict(copied.old.kafka)}))
 
     def task(**more: Any) -> dict[str, Any]:
-        operator = RebindOperator(task_id="t", landing=copied.new.landing, old_kafka_config_id="old", **more)
+        operator = LandingOperationOperator(
+            task_id="t",
+            landing=copied.new.landing,
+            operation=spoken(RESET_MIGRATE),
+            arguments={"old_kafka_config_id": "old"},
+            **more,
+        )
         context: Any = {"ti": SimpleNamespace(dag_id="moves", run_id="manual__1")}
         found: dict[str, Any] = json.loads(json.dumps(operator.execute(context)))
         return found
@@ -220,10 +226,10 @@ def test_what_lanes_have_landed_is_kept_by_cluster(copied: Copied) -> None:
     with copied.old.session() as session:
         ledger_init(session, "latest", Way(fill="hole"))
     lane(copied.old, name="hole").finish()
-    copied.rebind(Word(start="latest"))
-    with copied.new.session() as session:
-        marks = session.source.watermarks().partitions
-        first, last = (max(m.start for m in marks.values()), min(m.high for m in marks.values()))
+    preview = copied.rebind(Word(start="latest", old=copied.old.kafka))
+    # What is a copy of a landed record is there; the rest can be landed.
+    first, last = next((r.copied, r.next) for r in preview.partitions if r.partition.partition == 0)
+    assert first < last
     lane(copied.new, f"0={first}-{last}", name="past").finish()
     check_verified(copied.new)
     found = sections_of(copied.new)
@@ -233,7 +239,7 @@ def test_what_lanes_have_landed_is_kept_by_cluster(copied: Copied) -> None:
 
 
 def sections_of(world: World) -> dict[str, LedgerSection]:
-    from airflow_provider_lakecommit.prepare.tables import ledger_state
+    from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
 
     with world.session() as session:
         state = ledger_state(session, TABLE)

@@ -23,9 +23,9 @@ from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LedgerError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.parquet.parquet import OpenFile
-from airflow_provider_lakecommit.replace.copier import Copier
-from airflow_provider_lakecommit.replace.replace import ReplacePreview, replace, replace_preview
+from airflow_provider_lakecommit.iceberg.parquet.parquet import OpenFile
+from airflow_provider_lakecommit.operations.backfill.copier import Copier
+from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview, replace, replace_preview
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import coverage
 from tests.fakes.position_deletes import delete_equal, delete_positions

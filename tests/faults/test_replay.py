@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,18 +17,19 @@ import pytest
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import FILLED, LIVE
-from airflow_provider_lakecommit.cycle import reported
-from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError, TableError
-from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
-from airflow_provider_lakecommit.lanes.closing import close_lane
-from airflow_provider_lakecommit.lanes.preview import LanePreview, lane_preview
-from airflow_provider_lakecommit.lanes.replaying import replace_lane, replaying_session, rows_to_replace
-from airflow_provider_lakecommit.repair.delete_back import delete_back, delete_preview
-from airflow_provider_lakecommit.repair.init_preview import init_preview
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
-from airflow_provider_lakecommit.repair.stated import parse_ranges
-from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.commit import reported
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
+from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked, lane_asked
+from airflow_provider_lakecommit.operations.backfill.closing import close_lane
+from airflow_provider_lakecommit.operations.backfill.preview import LanePreview, lane_preview
+from airflow_provider_lakecommit.operations.backfill.replaying import replace_lane, replaying_session, rows_to_replace
+from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
+from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
 from tests.faults.test_lanes import removed, sections
+from tests.support.declared import changed_landing
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE
 from tests.support.world import Killed, When, World, deaths, records
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
-WORD = Decision(command="lanes close", actor="somebody", host="here", at="2026-01-01T00:00:00+00:00")
+WORD = Decision(command="backfill --close", actor="somebody", host="here", at="2026-01-01T00:00:00+00:00")
 
 
 @dataclass(kw_only=True)
@@ -129,7 +130,7 @@ def landed(make_world: Make, produce: Produce) -> World:
     world.settle()
     world.check(Counter([*range(20), *range(40, 60), *range(100, 160)]))
     assert dead(world) == Counter(range(20, 40))
-    world.landing = replace(world.landing, unknown_fields="ignore")
+    world.landing = changed_landing(world.landing, unknown_fields="ignore")
     return world
 
 
@@ -224,7 +225,7 @@ def test_dead_between_its_tables_a_lane_is_not_given_up_and_goes_on(landed: Worl
     landed.check(EVERYTHING)
     assert dead(landed) == Counter(range(20, 40))
     # By other rules the rest would be of another fate.
-    landed.landing = replace(landed.landing, unknown_fields="dead_letter")
+    landed.landing = changed_landing(landed.landing, unknown_fields="dead_letter")
     again = replay(landed, "0=10-50")
     with again.session() as session, pytest.raises(LedgerError, match="has replaced its range in"):
         close_lane(session, decision=WORD)
@@ -254,8 +255,8 @@ def test_what_is_taken_out_between_its_tables_is_landed_anew_with_the_rest(lande
 
 
 def test_a_spec_that_is_changed_while_it_is_read_counts_for_all_of_it(landed: World) -> None:
-    old = replace(landed.landing, max_records=20)
-    landed.landing = replace(old, unknown_fields="dead_letter")
+    old = changed_landing(landed.landing, max_records=20)
+    landed.landing = changed_landing(old, unknown_fields="dead_letter")
     first = replay(landed, "0=10-50")
     opened = first.open("first")
     first.write(opened)
@@ -314,7 +315,7 @@ def test_a_table_that_had_no_row_of_it_takes_what_it_passed_first(make_world: Ma
     produce(str(world.landing.topics), records(0, 60))
     world.settle()
     assert sections(world, "shop.dead") == {"live": "nothing"}
-    world.landing = replace(world.landing, unknown_fields="ignore")
+    world.landing = changed_landing(world.landing, unknown_fields="ignore")
     replay(world, "0=10-50").finish()
     assert sections(world, "shop.dead") == {FILLED: "[0] [10, 50)", "live": "[0] [0, 10) [50, 60)"}
     assert not world.open("live").slices
@@ -357,7 +358,7 @@ def test_what_retention_takes_from_an_open_replay_is_named_with_the_way_on(lande
     removed(landed, 25)
     again.write(opened)
     again.close("first", opened)
-    with pytest.raises(SourceError, match=r"`lakecommit lanes close SPEC --lane \S+`, .*; the same words then replay"):
+    with pytest.raises(SourceError, match=r"`lakecommit backfill SPEC --close \S+`, .*; the same words then replay"):
         again.run()
     with again.session() as session:
         close_lane(session, decision=WORD)
@@ -393,7 +394,7 @@ def test_rows_that_others_deleted_come_back_only_with_a_word(landed: World) -> N
     with World.session(landed) as session:
         session.tables.load(landed.landing.table).delete("id = 15")
     again = replay(landed, "0=0-60", "1=0-60")
-    with pytest.raises(LedgerError, match="others deleted some"), again.session():
+    with pytest.raises(LedgerError, match="--fewer"), again.session():
         pass
     assert set(sections(landed)) == {"live"}
     again.fewer = True
@@ -403,10 +404,10 @@ def test_rows_that_others_deleted_come_back_only_with_a_word(landed: World) -> N
 
 
 def test_a_table_without_metadata_columns_is_refused(make_world: Make, produce: Produce) -> None:
-    world = make_world(partitions=1)
+    world = make_world(partitions=1, metadata_columns=False)
     produce(str(world.landing.topics), records(0, 10))
     world.settle()
-    with pytest.raises(TableError, match="metadata_columns"), replay(world, "0=0-10").session():
+    with pytest.raises(LedgerError, match="kafka_generation"), replay(world, "0=0-10").session():
         pass
     assert set(sections(world)) == {"live"}
 
@@ -417,7 +418,7 @@ def test_a_lane_is_a_backfill_or_a_replay(landed: World) -> None:
         pass
     assert again.look().opened
     with World.session(landed) as session:
-        with pytest.raises(LedgerError, match="was opened by `lakecommit replay`"):
+        with pytest.raises(LedgerError, match="was opened by `lakecommit backfill --replace`"):
             lane_preview(session, lane_asked(name=again.asked.name))
         with pytest.raises(LedgerError, match="under way"):
             lane_preview(session, replay(landed, "0=40-60").asked)

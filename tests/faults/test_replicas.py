@@ -13,16 +13,16 @@ from uuid import uuid4
 
 import pytest
 
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.write import group_job, group_result
+from airflow_provider_lakecommit.cycle.session.early_end import end_cycle, end_job
+from airflow_provider_lakecommit.cycle.write.write import group_job, group_result
 from airflow_provider_lakecommit.exceptions import FencedError
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-from airflow_provider_lakecommit.session.early_end import end_cycle, end_job
 from airflow_provider_lakecommit.spark import end_watch, replica_watch
 from airflow_provider_lakecommit.spark.end_watch import EndWatch
-from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
+from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.read import SliceReader
 from airflow_provider_lakecommit.spark.replica_watch import ReplicaWatch
 from airflow_provider_lakecommit.spark.task import run_task
@@ -53,7 +53,7 @@ def jobs_of(world: World, opened: Opened) -> tuple[WindowJob, WindowJob]:
 
 
 def do(world: World, job: WindowJob, index: int = 0) -> SliceResult:
-    return run_task(job, Secrets(kafka=world.kafka, io={}), index)
+    return run_task(job, world.secrets, index)
 
 
 def files_of(world: World) -> set[str]:

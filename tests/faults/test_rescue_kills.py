@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from pyiceberg.catalog import Catalog
 
-from airflow_provider_lakecommit.connector import rescue as connector_rescue
+from airflow_provider_lakecommit.operations.kafka_connect import rescue as connector_rescue
 from tests.integration.sink import Sink
 from tests.support.dying import COMMIT_POINTS, dying, killed_in
 

@@ -12,14 +12,19 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, TableError
-from airflow_provider_lakecommit.inspect.history import read_history
-from airflow_provider_lakecommit.inspect.verify import check_landing
-from airflow_provider_lakecommit.lanes.asked import lane_asked
-from airflow_provider_lakecommit.repair.delete_back import DeleteBack, delete_back, delete_preview
-from airflow_provider_lakecommit.repair.init_preview import InitTable, init_preview
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
-from airflow_provider_lakecommit.repair.word import PLAIN, Start, Way
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.cycle.plan.open import preview
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.operations.backfill.asked import lane_asked
+from airflow_provider_lakecommit.operations.backfill.replace import replace
+from airflow_provider_lakecommit.operations.reset import delete_back as delete_back_module
+from airflow_provider_lakecommit.operations.reset.delete_back import DeleteBack, delete_back, delete_preview
+from airflow_provider_lakecommit.operations.reset.init_preview import InitTable, init_preview
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way
+from airflow_provider_lakecommit.status.history import read_history
+from airflow_provider_lakecommit.status.verify import check_landing
 from tests.faults.test_lanes import LaneWorld, sections
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE
@@ -236,6 +241,67 @@ def test_what_cannot_be_read_again_is_named_and_given_up(told_apart: World) -> N
     check_verified(told_apart)
 
 
+def test_no_row_goes_before_all_tables_were_checked(told_apart: World) -> None:
+    topic = str(told_apart.landing.topics)
+    with told_apart.session() as session:
+        found = delete_preview(session, {(topic, 0): 20})
+        assert len(found.tables) == 2
+        dead = session.tables.load("shop.dead")
+        dead.append(dead.scan().to_arrow())
+        coverage = Coverage.union(t.replaced.ranges for t in found.tables)
+        with pytest.raises(LedgerError, match=r"shop\.dead: 2 rows say to be of .*, the ledger has 1"):
+            replace(session, coverage, commit_id=session.new_id(), previews=found.tables)
+    told_apart.check(EVERYTHING)
+
+
+def test_tables_that_were_rolled_back_are_brought_in_order_first(told_apart: World) -> None:
+    topic = str(told_apart.landing.topics)
+    with told_apart.session() as session:
+        dead = session.tables.load("shop.dead")
+        first = dead.metadata.current_snapshot().parent_snapshot_id  # type: ignore[union-attr]
+        assert first is not None
+        dead.manage_snapshots().set_current_snapshot(first).commit()
+    delete(told_apart, {(topic, 0): 20}, 10)
+    told_apart.check(Counter([*range(20), *range(100, 130)]))
+    told_apart.settle()
+    told_apart.check(EVERYTHING)
+    assert len(told_apart.rows("shop.dead")) == 1
+    check_verified(told_apart)
+
+
+def test_a_hard_reset_that_dies_between_its_two_commits_loses_nothing_and_is_done_by_the_same_command(
+    told_apart: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are deleted, and the ledgers do not begin anew yet: a run reads all of it again."""
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    for landed_between in (False, True):
+        with monkeypatch.context() as patch, told_apart.session() as session:
+            patch.setattr(delete_back_module, "ledger_init", killed)
+            found = delete_preview(session, None)
+            with pytest.raises(Killed):
+                delete_back(session, found, decision("reset hard"))
+        told_apart.check(Counter())
+        check_verified(told_apart)
+        with told_apart.session() as session:
+            assert short(told_apart, preview(session).plan.coverage) == "[0] [0, 31), [1] [0, 30)"
+            state = ledger_state(session, "shop.rows")
+            assert state is not None
+            assert state.decisions[-1].command == "reset hard"
+            assert "begins anew at earliest after that" in state.decisions[-1].what
+        if landed_between:
+            told_apart.settle()
+            told_apart.check(EVERYTHING)
+        found = delete(told_apart, None, 61 if landed_between else 0)
+        assert found.start == "earliest"
+        told_apart.check(Counter())
+        told_apart.settle()
+        told_apart.check(EVERYTHING)
+        check_verified(told_apart)
+
+
 @pytest.mark.campaign
 def test_a_hard_reset_that_dies_anywhere_is_gone_on_with(told_apart: World) -> None:
     for step in range(1, 9):
@@ -255,7 +321,11 @@ def test_a_hard_reset_that_dies_anywhere_is_gone_on_with(told_apart: World) -> N
         check_verified(told_apart)
 
 
-def test_a_table_that_does_not_say_which_records_its_rows_are_of_is_refused(behind: World) -> None:
-    with behind.session() as session, pytest.raises(TableError, match="kafka_offset"):
+def test_a_table_that_does_not_say_which_records_its_rows_are_of_is_refused(make_world: Make, produce: Produce) -> None:
+    behind = make_world(metadata_columns=False)
+    for p in range(2):
+        produce(behind.landing.topics, records(100 * p, 10), partition=p)
+    behind.settle()
+    with behind.session() as session, pytest.raises(LedgerError, match="kafka_offset"):
         delete_preview(session, None)
     behind.check(Counter([*range(10), *range(100, 110)]))

@@ -14,8 +14,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.operators.decision import DecisionTask
-from airflow_provider_lakecommit.operators.reset import ResetHardOperator, ResetOffsetsOperator
+from airflow_provider_lakecommit.core.commands import RESET_HARD, RESET_OFFSETS, spoken
+from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE
 from tests.support.world import Killed, World, deaths, records
@@ -33,18 +33,20 @@ def landed(make_world: Callable[..., World], produce: Produce, monkeypatch: pyte
     produce(world.landing.topics, [*records(0, 29), ("bad", "{")], partition=0)
     produce(world.landing.topics, records(100, 30), partition=1)
     world.settle()
-    monkeypatch.setattr(DecisionTask, "session", lambda _: world.session())
+    monkeypatch.setattr(LandingOperationOperator, "session", lambda _: world.session())
     return world
 
 
 EVERYTHING = Counter([*range(29), *range(100, 130)])
 
 
-def run(world: World, kind: type[DecisionTask], **arguments: Any) -> dict[str, Any]:
+def run(world: World, operation: str, **arguments: Any) -> dict[str, Any]:
     """Its result as another task gets it."""
-    found: dict[str, Any] = json.loads(
-        json.dumps(kind(task_id="t", landing=world.landing, **arguments).execute(CONTEXT))
+    own = {name: arguments.pop(name) for name in ("agreed", "decided_by", "reason") if name in arguments}
+    task = LandingOperationOperator(
+        task_id="t", landing=world.landing, operation=spoken(operation), arguments=arguments, **own
     )
+    found: dict[str, Any] = json.loads(json.dumps(task.execute(CONTEXT)))
     return found
 
 
@@ -64,7 +66,7 @@ def decisions(world: World) -> str:
 
 def test_rows_go_back_as_shown_and_what_came_since_is_read_again(landed: World, produce: Produce) -> None:
     start = f"{landed.landing.topics}:0=10"
-    shown = run(landed, ResetOffsetsOperator, start=start, delete=True)
+    shown = run(landed, RESET_OFFSETS, start=start, delete=True)
     assert [(t["table"], t["rows"]) for t in shown["tables"]] == [("shop.rows", 19), ("shop.dead", 1)]
     assert "DELETES of shop.rows" in shown["text"]
     landed.check(EVERYTHING)
@@ -72,7 +74,7 @@ def test_rows_go_back_as_shown_and_what_came_since_is_read_again(landed: World, 
     landed.settle()
     done = run(
         landed,
-        ResetOffsetsOperator,
+        RESET_OFFSETS,
         start=start,
         delete=True,
         agreed=shown,
@@ -89,17 +91,17 @@ def test_rows_go_back_as_shown_and_what_came_since_is_read_again(landed: World, 
 
 
 def test_all_rows_go_and_the_landing_begins_anew_wherever_it_dies(landed: World) -> None:
-    shown = run(landed, ResetHardOperator)
+    shown = run(landed, RESET_HARD)
     assert sum(t["rows"] for t in shown["tables"]) == 60
     killed = 0
     for step in (1, 2, 3):
         try:
             with deaths(step, "after"):
-                run(landed, ResetHardOperator, agreed=shown, decided_by="ann")
+                run(landed, RESET_HARD, agreed=shown, decided_by="ann")
         except Killed:
             killed += 1
     assert killed > 1
-    run(landed, ResetHardOperator, agreed=shown, decided_by="ann")
+    run(landed, RESET_HARD, agreed=shown, decided_by="ann")
     landed.check(Counter())
     landed.settle()
     landed.check(EVERYTHING)
@@ -108,25 +110,25 @@ def test_all_rows_go_and_the_landing_begins_anew_wherever_it_dies(landed: World)
 
 
 def test_what_was_not_shown_is_not_given_up(landed: World) -> None:
-    shown = run(landed, ResetHardOperator)
+    shown = run(landed, RESET_HARD)
     removed_before(landed, 1, 7)
     with pytest.raises(AirflowFailException, match=r"removed .*\[1\] \[0, 7\).*not shown and agreed to"):
-        run(landed, ResetHardOperator, agreed=shown, decided_by="ann")
-    with pytest.raises(AirflowFailException, match="start="):
+        run(landed, RESET_HARD, agreed=shown, decided_by="ann")
+    with pytest.raises(AirflowFailException, match="of operation 'reset hard'"):
         run(
             landed,
-            ResetOffsetsOperator,
+            RESET_OFFSETS,
             start=f"{landed.landing.topics}:0=10",
             delete=True,
             agreed=shown,
             decided_by="ann",
         )
-    fewer = run(landed, ResetOffsetsOperator, start=f"{landed.landing.topics}:0=20", delete=True)
+    fewer = run(landed, RESET_OFFSETS, start=f"{landed.landing.topics}:0=20", delete=True)
     fewer["from"] = f"{landed.landing.topics}:0=10"
     with pytest.raises(AirflowFailException, match=r"shop.rows deletes .*\[0\] \[10, 20\)"):
         run(
             landed,
-            ResetOffsetsOperator,
+            RESET_OFFSETS,
             start=f"{landed.landing.topics}:0=10",
             delete=True,
             agreed=fewer,
@@ -138,11 +140,11 @@ def test_what_was_not_shown_is_not_given_up(landed: World) -> None:
 def test_what_the_source_has_no_more_is_shown_and_passed_over_also_after_a_death(landed: World) -> None:
     removed_before(landed, 1, 7)
     start = f"{landed.landing.topics}:1=5"
-    shown = run(landed, ResetOffsetsOperator, start=start, delete=True)
+    shown = run(landed, RESET_OFFSETS, start=start, delete=True)
     assert list(shown["removed"].values()) == [[[5, 7]]]
     with deaths(2, "after"), pytest.raises(Killed):
-        run(landed, ResetOffsetsOperator, start=start, delete=True, agreed=shown, decided_by="ann")
-    run(landed, ResetOffsetsOperator, start=start, delete=True, agreed=shown, decided_by="ann")
+        run(landed, RESET_OFFSETS, start=start, delete=True, agreed=shown, decided_by="ann")
+    run(landed, RESET_OFFSETS, start=start, delete=True, agreed=shown, decided_by="ann")
     landed.settle()
     landed.check(EVERYTHING - Counter([105, 106]))
     check_verified(landed)
@@ -150,4 +152,4 @@ def test_what_the_source_has_no_more_is_shown_and_passed_over_also_after_a_death
 
 def test_where_nothing_is_landed_there_is_nothing_to_do(landed: World) -> None:
     with pytest.raises(AirflowSkipException, match="no row is deleted"):
-        run(landed, ResetOffsetsOperator, start=f"{landed.landing.topics}:0=30", delete=True)
+        run(landed, RESET_OFFSETS, start=f"{landed.landing.topics}:0=30", delete=True)

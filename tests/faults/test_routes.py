@@ -17,10 +17,10 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import BinaryType
 
-from airflow_provider_lakecommit.dead_letters.letters import Selection
-from airflow_provider_lakecommit.dead_letters.replay import replay as replay_dead_letters
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, SpecError, TableError
-from airflow_provider_lakecommit.repair.word import Way
+from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
+from airflow_provider_lakecommit.operations.reset.word import Way
 from tests.faults.test_lanes import LaneWorld
 from tests.faults.test_lanes import lane as backfill
 from tests.faults.test_replay import ReplayWorld, replay
@@ -352,7 +352,7 @@ def test_a_replay_reads_a_range_again_for_all_tables(make_world: Make, produce: 
     world = make_world(1, **FIELDS, metadata_columns=True)
     produce(world.landing.topics, mixed(0, 100))
     world.settle()
-    with world.session() as session, pytest.raises(SpecError, match="lakecommit replay"):
+    with world.session() as session, pytest.raises(SpecError, match="lakecommit backfill SPEC --replace"):
         replay_dead_letters(session, Selection())
     tables = {**ROUTE["tables"], "unknown": "shop.refunds"}
     now = replace(world, landing=replace(world.landing, route={**ROUTE, "tables": tables}))

@@ -11,8 +11,8 @@ from datetime import timedelta
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.resume import look_back
+from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+from airflow_provider_lakecommit.cycle.plan.resume import look_back
 from tests.support.world import World, records
 
 Make = Callable[..., World]
@@ -115,7 +115,7 @@ def test_a_run_whose_part_of_the_log_was_cut_starts_anew_and_doubles_nothing(
     world.run()
     with world.session() as session:
         end = session.control.read(first.ticket.partition, None).end
-    place = TopicPartition(str(world.landing.control_topic), first.ticket.partition, end)
+    place = TopicPartition(str(world.landing.connections.control_topic), first.ticket.partition, end)
     admin.delete_records([place])[place].result(30)
     produce(world.landing.topics, records(40, 40))
     again = world.run("cut", retry=True)

@@ -1,48 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit land` with several specs, told to stop or killed while Spark works for all of them."""
+"""`lakecommit land` of a set, told to stop or killed while Spark works for all of its landings."""
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from pyiceberg.catalog import load_catalog
 
-from tests.fixtures.kafka import Sender, create_topic
-from tests.support.cli import LAND_SECONDS, Answer, Running, orders, run, write_spec
+from tests.support.cli import Running
+from tests.support.shop import Shop
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.campaign]
 
-NAMES = ("north", "south", "west")
+TABLES = ("north", "south", "west")
+NAMES = tuple(f"shop.lake.{table}" for table in TABLES)
 ORDERS, SLICE = 10_000, 250
 MARK = "LAKECOMMIT_TEST_TREE"
 
 
 @pytest.fixture
-def specs(bootstrap: str, tmp_path: Path) -> list[Path]:
-    """Three landings of 10,000 orders each, in one catalog."""
-    catalog = {
-        "name": "lake",
-        "type": "sql",
-        "uri": f"sqlite:///{tmp_path}/catalog.db",
-        "warehouse": f"file://{tmp_path}/warehouse",
-    }
-    admin, sender, made = AdminClient({"bootstrap.servers": bootstrap}), Sender(bootstrap), []
-    for name in NAMES:
-        topic = f"{name}-{uuid4().hex[:8]}"
-        create_topic(admin, topic, 2)
-        for partition in range(2):
-            sender.produce(topic, orders(ORDERS)[partition::2], partition)
-        made.append(
-            write_spec(tmp_path, name, topic, f"{topic}-control", bootstrap, catalog, slice_records=SLICE, groups=2)
-        )
-    return made
+def filled(shop: Shop) -> Shop:
+    """Three landings of 10,000 orders each."""
+    for table in TABLES:
+        shop.topic(table, range(ORDERS))
+    shop.values["defaults"] |= {"slice_records": SLICE, "groups": 2}
+    return shop
 
 
 @pytest.fixture
@@ -52,9 +38,9 @@ def tree() -> str:
 
 
 @pytest.fixture
-def running(specs: list[Path], tree: str) -> Iterator[Running]:
+def running(filled: Shop, tree: str) -> Iterator[Running]:
     """The call, while all three are at work and some slices are done."""
-    process = Running.land(*specs, env={MARK: tree})
+    process = Running.land(filled.write(), env={MARK: tree})
     for name in NAMES:
         process.wait_for(f"{name}: cycle 0 (")
     process.wait_for(": done in", times=3)
@@ -62,16 +48,10 @@ def running(specs: list[Path], tree: str) -> Iterator[Running]:
     process.close()
 
 
-def land_all(specs: list[Path]) -> Answer:
-    return run("land", *map(str, specs), timeout=LAND_SECONDS)
-
-
-def check_all_landed_once(specs: list[Path]) -> None:
-    for spec in specs:
-        values = json.loads(spec.read_text())
-        found = load_catalog(**values["catalog"]).load_table(values["table"]).scan().to_arrow()
-        assert sorted(found.column("id").to_pylist()) == list(range(ORDERS))
-        verified = run("verify", str(spec), "--json")
+def check_all_landed_once(shop: Shop) -> None:
+    for table, name in zip(TABLES, NAMES, strict=True):
+        assert shop.ids(table) == list(range(ORDERS))
+        verified = shop.run("verify", "--landing", name, "--json")
         assert verified.code == 0, verified.out
 
 
@@ -90,7 +70,7 @@ def processes(tree: str) -> list[int]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
 def test_a_call_that_is_told_to_stop_tells_every_landing_and_leaves_no_process(
-    number: signal.Signals, specs: list[Path], running: Running, tree: str
+    number: signal.Signals, filled: Shop, running: Running, tree: str
 ) -> None:
     assert len(processes(tree)) > 1
     running.kill(number)
@@ -104,20 +84,20 @@ def test_a_call_that_is_told_to_stop_tells_every_landing_and_leaves_no_process(
     assert "Traceback" not in answer.err
     until(lambda: not processes(tree), what="the end of Spark")
 
-    assert land_all(specs).code == 0
-    check_all_landed_once(specs)
+    assert filled.run("land").code == 0
+    check_all_landed_once(filled)
 
 
-def test_after_a_kill_the_next_call_goes_on_with_every_landing(specs: list[Path], running: Running, tree: str) -> None:
+def test_after_a_kill_the_next_call_goes_on_with_every_landing(filled: Shop, running: Running, tree: str) -> None:
     running.kill()
     assert running.end().code == -signal.SIGKILL
     until(lambda: not processes(tree), what="the end of Spark")
 
-    answer = land_all(specs)
+    answer = filled.run("land")
     assert answer.code == 0, answer.err
     for name in NAMES:
         assert f"{name}: cycle " in answer.err
         assert any(
-            line.startswith(f"{name}: ") and "is of a process that is gone" in line for line in answer.err.splitlines()
+            line.startswith(f"{name}: ") and "is of a run that has ended" in line for line in answer.err.splitlines()
         )
-    check_all_landed_once(specs)
+    check_all_landed_once(filled)

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
+from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.wire.records import read_entry
+from tests.support.declared import changed_landing
 from tests.support.messes import CREATE, TABLE, evolve_spec
 from tests.support.steps import Step, check_verified, interrupted_cycle
 from tests.support.world import World, records
@@ -39,7 +39,7 @@ def test_a_spec_change_with_slices_pending(
     produce(topic, records(40, 60))
 
     def change() -> None:
-        world.landing = replace(world.landing, unknown_fields="dead_letter")
+        world.landing = changed_landing(world.landing, unknown_fields="dead_letter")
         if evolved:
             evolve_spec(world)
 
@@ -82,7 +82,7 @@ def test_a_spec_that_changes_in_mid_run_is_named_by_what_was_decoded_with_it(
     world = half_strange(make_world, produce, on_spec_change)
     opened, before = world.open("changed"), world.landing.spec_version
     world.write(opened, only=lambda place: place == 0)
-    world.landing = replace(world.landing, unknown_fields="dead_letter")
+    world.landing = changed_landing(world.landing, unknown_fields="dead_letter")
     world.write(opened)
     assert opened.plan.spec_version == before != world.landing.spec_version
     assert reported(world) == [(0, 0, before), (20, 10, world.landing.spec_version)]
@@ -108,7 +108,7 @@ def test_what_such_a_run_leaves_is_for_the_next_plan_to_finish_or_to_void(
     produce(world.landing.topics, records(0, 60))
     opened = world.open("changed")
     world.write(opened, only=lambda place: place != 1)
-    world.landing = replace(world.landing, unknown_fields="dead_letter")
+    world.landing = changed_landing(world.landing, unknown_fields="dead_letter")
     closed = world.close("changed", opened)
     assert (closed.rows, len(closed.waiting)) == (20, 1), "the first slice; the third waits for the second"
     assert sum(map(len, world.open("next").slices)) == 20 + voided
@@ -124,7 +124,7 @@ def test_pending_slices_are_finished_or_voided_as_the_landing_says(
     world = make_world(create=CREATE, table=TABLE, dead_letter_table="shop.dead", on_spec_change=on_spec_change)
     produce(world.landing.topics, records(0, 60))
     world.write(world.open("before"))
-    world.landing = replace(world.landing, unknown_fields="dead_letter")
+    world.landing = changed_landing(world.landing, unknown_fields="dead_letter")
     opened = world.open("after")
     assert sum(len(s) for s in opened.slices) == read_again
     world.write(opened)
@@ -150,7 +150,7 @@ def test_a_voiding_spec_change_judges_nothing_anew_that_is_landed(make_world: Ma
     strangers = [(str(i), {"id": i, "stranger": 1}) for i in range(40)]
     produce(world.landing.topics, strangers)
     world.run()
-    world.landing = replace(world.landing, unknown_fields="dead_letter")
+    world.landing = changed_landing(world.landing, unknown_fields="dead_letter")
     assert world.open("next").slices == ()
     produce(world.landing.topics, [("a", {"id": 40}), ("b", {"id": 41, "stranger": 1})])
     world.settle()
@@ -175,7 +175,7 @@ def test_a_voiding_spec_change_waits_for_dead_letters_of_what_is_landed(make_wor
     with pytest.raises(LakecommitError, match=r"shop\.dead"):
         world.close("halfway", opened)
     rename(world, "shop.elsewhere", "shop.dead")
-    world.landing = replace(world.landing, unknown_fields="dead_letter")
+    world.landing = changed_landing(world.landing, unknown_fields="dead_letter")
     opened = world.open("next")
     assert "shop.dead has not taken" in str(opened.plan.reason)
     assert world.close("next", opened).waiting == ()

@@ -11,9 +11,9 @@ import pytest
 
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.inspect.status import read_status
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
-from airflow_provider_lakecommit.repair.suspend import Suspension, resume, suspend
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.suspend import Suspension, resume, suspend
+from airflow_provider_lakecommit.status.status import read_status
 from tests.support.steps import check_verified
 from tests.support.world import World, records
 

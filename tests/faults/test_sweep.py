@@ -16,15 +16,15 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.core.identity import attempt_id
+from airflow_provider_lakecommit.core.places import REPLAY, data_roots, file_mark, file_name
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.write import group_job
+from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.maintenance.garbage import Kept, Why
-from airflow_provider_lakecommit.maintenance.sweep import Garbage, SweptTable, sweep
-from airflow_provider_lakecommit.places import REPLAY, data_roots, file_mark, file_name
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
-from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
+from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why
+from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage, SweptTable, sweep
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.spark.job import WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from tests.support.world import World, records
 
@@ -65,7 +65,7 @@ def killed_task(world: World, run: str, monkeypatch: pytest.MonkeyPatch) -> tupl
         patch.setattr("airflow_provider_lakecommit.spark.task.send_report", _die)
         for job in jobs_of(world, opened):
             for index in range(len(job.places)):
-                run_task(job, Secrets(kafka=world.kafka, io={}), index)
+                run_task(job, world.secrets, index)
     return opened, files(world) - before
 
 
@@ -150,7 +150,7 @@ def test_a_report_just_before_the_sweep_speaks_is_kept(
     world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It reports between the look at the log and the word that its attempt is void."""
-    from airflow_provider_lakecommit.maintenance.sweep import _TableSweep
+    from airflow_provider_lakecommit.operations.maintenance.sweep import _TableSweep
     from airflow_provider_lakecommit.spark import task
 
     produce(world.landing.topic_names[0], records(60, 40))
@@ -183,7 +183,7 @@ def test_slices_that_were_done_twice_leave_one_copy(world: World, produce: Calla
     opened = world.open("twice")
     twice = [(job, n) for job in jobs_of(world, opened) for n in (*range(len(job.places)), *range(len(job.places)))]
     for job, n in twice:
-        run_task(job, Secrets(kafka=world.kafka, io={}), n)
+        run_task(job, world.secrets, n)
     made = files(world) - held
     age(files(world))
     kept = swept(world)
@@ -278,7 +278,7 @@ def _schema() -> Any:
 def test_two_sweeps_at_once_and_one_that_was_killed_do_no_harm(
     world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_provider_lakecommit.iceberg.listing import FileStore
+    from airflow_provider_lakecommit.operations.maintenance.listing import FileStore
 
     produce(world.landing.topic_names[0], records(60, 40))
     _, left = killed_task(world, "killed", monkeypatch)
@@ -355,7 +355,7 @@ def test_a_catalog_that_goes_away_in_the_middle_ends_it_and_nothing_is_wrong(
     produce(world.landing.topic_names[0], records(60, 80))
     _, left = killed_task(world, "killed", monkeypatch)
     age(left)
-    monkeypatch.setattr("airflow_provider_lakecommit.maintenance.sweep.BATCH", 1)
+    monkeypatch.setattr("airflow_provider_lakecommit.operations.maintenance.sweep.BATCH", 1)
     seen: list[int] = []
 
     def away(*_: object) -> Any:

@@ -19,17 +19,16 @@ from typing import Any
 import duckdb
 import pytest
 
-from airflow_provider_lakecommit.cycle.reported import reported_files
+from airflow_provider_lakecommit.cycle.commit.reported import reported_files
+from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
+from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
 from airflow_provider_lakecommit.cycle.results import Opened
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.lanes.closing import close_lane
-from airflow_provider_lakecommit.lanes.opening import joined_session
-from airflow_provider_lakecommit.lanes.status import open_lanes
-from airflow_provider_lakecommit.maintenance.sweep import sweep
-from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
-from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.operations.backfill.closing import close_lane
+from airflow_provider_lakecommit.operations.backfill.opening import joined_session
+from airflow_provider_lakecommit.operations.maintenance.sweep import sweep
 from airflow_provider_lakecommit.spark import task
-from airflow_provider_lakecommit.spark.job import Secrets
 from airflow_provider_lakecommit.spark.task import run_task
 from tests.faults.test_lanes import lane, look
 from tests.faults.test_replay import WORD
@@ -42,7 +41,7 @@ pytestmark = pytest.mark.faults
 LAYOUTS: dict[str, dict[str, str]] = {
     "folders": {},
     "object store": {"write.object-storage.enabled": "true"},
-    "elsewhere": {"write.data.path": "file://{tmp}/elsewhere"},
+    "elsewhere": {"write.data.path": "file://{tmp}/warehouse/elsewhere"},
 }
 
 
@@ -91,7 +90,7 @@ class Campaign:
         for world, opened in self._some():
             for job in jobs_of(world, opened):
                 for n in range(len(job.places)):
-                    run_task(job, Secrets(kafka=self.world.kafka, io={}), n)
+                    run_task(job, self.world.secrets, n)
 
     def stalls(self) -> None:
         """Tasks write their files, and say so when nobody expects it any more, or never."""

@@ -12,12 +12,12 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_lakecommit import places
+from airflow_provider_lakecommit.core import places
 from airflow_provider_lakecommit.core.identity import attempt_id
-from airflow_provider_lakecommit.lanes.closing import close_lane
-from airflow_provider_lakecommit.maintenance.garbage import Kept, Why
-from airflow_provider_lakecommit.maintenance.sweep import Garbage
-from airflow_provider_lakecommit.places import file_mark, file_name
+from airflow_provider_lakecommit.core.places import file_mark, file_name
+from airflow_provider_lakecommit.operations.backfill.closing import close_lane
+from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why
+from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage
 from airflow_provider_lakecommit.spark import task
 from tests.faults.test_lanes import LaneWorld, lane
 from tests.faults.test_replay import WORD
@@ -134,7 +134,7 @@ def test_a_lane_that_is_begun_between_the_look_and_the_removal_keeps_its_files(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It had no section when the sweep began; by the time that it removes, its slices are staged."""
-    from airflow_provider_lakecommit.maintenance.sweep import _TableSweep
+    from airflow_provider_lakecommit.operations.maintenance.sweep import _TableSweep
 
     before, real = files(late), _TableSweep.run
     told: list[Garbage] = []

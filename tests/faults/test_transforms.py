@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.dead_letters.letters import Selection
-from airflow_provider_lakecommit.dead_letters.replay import replay as replay_dead_letters
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
 from tests.faults.test_replay import replay
+from tests.support.declared import changed_landing
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths
 
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
-WORD = Decision(command="dead-letters replay", actor="somebody", host="here", at="2026-01-01T00:00:00+00:00")
+WORD = Decision(command="dead-letters --replay", actor="somebody", host="here", at="2026-01-01T00:00:00+00:00")
 LINES = {
     "schema": [
         {"name": "id", "type": "long", "required": True},
@@ -118,7 +119,7 @@ def test_dead_letters_go_through_the_sql_of_now(make_world: Make, produce: Produ
     produce(world.landing.topics, orders(0, 120))
     world.settle()
     sql = SQL.replace("// unnest(items).n", "// nullif(unnest(items).n, 0)")
-    fixed = replace(world, landing=replace(world.landing, transform=sql))
+    fixed = replace(world, landing=changed_landing(world.landing, transform=sql))
     assert fixed.landing.spec_version != world.landing.spec_version
     with fixed.session() as session:
         done = replay_dead_letters(session, Selection(), decision=WORD)
@@ -130,7 +131,7 @@ def test_a_range_is_replayed_by_the_sql_of_now(make_world: Make, produce: Produc
     world = make_world(1, **FIELDS)
     produce(world.landing.topics, orders(0, 120))
     world.settle()
-    everything = replace(world, landing=replace(world.landing, transform=SQL.partition("where")[0]))
+    everything = replace(world, landing=changed_landing(world.landing, transform=SQL.partition("where")[0]))
     again = replay(everything, "0=0-60")
     again.finish()
     opened = Counter(i["sku"] for _, t in orders(0, 60) if (o := json.loads(t))["status"] == "open" for i in o["items"])

@@ -18,12 +18,13 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.model import LIVE, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
 from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
-from airflow_provider_lakecommit.prepare.tables import ledger_state
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from dev.servers.kafka import Broker
 from tests.fixtures.kafka import Sender, create_topic, unique
+from tests.support.declared import changed_landing
 from tests.support.messes import CREATE, TABLE
 from tests.support.steps import check_verified
 from tests.support.world import World, records
@@ -79,7 +80,7 @@ def log(own_broker: Broker) -> Log:
 def world(log: Log, make_world: Callable[..., World]) -> World:
     """The landing of a log. Its control topic is on the same broker, and is left alone."""
     made = make_world(topics=log.topic, create=CREATE, table=TABLE, dead_letter_table=DEAD, slice_records=100)
-    landing = replace(made.landing, control_topic=unique("control"))
+    landing = changed_landing(made.landing, control_topic=unique("control"))
     return replace(made, landing=landing, kafka={"bootstrap.servers": log.broker.bootstrap})
 
 
@@ -233,7 +234,7 @@ def test_a_log_that_differs_between_plan_and_read_is_not_read(log: Log, world: W
 @pytest.mark.heavy
 def test_slices_of_two_logs_are_not_published_together(log: Log, world: World) -> None:
     """The log loses its end between two slices of one window."""
-    world.landing = replace(world.landing, slice_records=50)
+    world.landing = changed_landing(world.landing, slice_records=50)
     log.grow(0, 100)
     world.run()
     log.grow(100, 100)
@@ -252,10 +253,10 @@ def test_slices_of_two_logs_are_not_published_together(log: Log, world: World) -
 
 @pytest.mark.heavy
 def test_a_ledger_of_an_earlier_release_is_read_on(log: Log, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_provider_lakecommit.spark.positions import PartitionReading
+    from airflow_provider_lakecommit.spark import slices
 
     with monkeypatch.context() as earlier:
-        earlier.setattr(PartitionReading, "see", lambda *_: None)
+        earlier.setattr(slices, "position_behind", lambda *_: None)
         log.grow(0, 20)
         world.run()
     assert section(world).positions == {}

@@ -13,13 +13,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from confluent_kafka import Producer
 
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.core.log import Directives
-from airflow_provider_lakecommit.cycle.open import new_cycle, preview
+from airflow_provider_lakecommit.cycle.plan.open import new_cycle, preview
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.write import group_job
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-from airflow_provider_lakecommit.spark.job import Secrets, SliceStatus, WindowJob
+from airflow_provider_lakecommit.cycle.write.write import group_job
+from airflow_provider_lakecommit.spark.job import SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
+from tests.support.declared import changed_landing
 from tests.support.steps import Step, check_verified, hung
 from tests.support.waiting import until
 from tests.support.world import World, records
@@ -47,7 +48,7 @@ def job_of(world: World, opened: Opened) -> WindowJob:
 
 class TestPlanners:
     def test_two_that_see_no_other_share_no_slot_and_shut_nobody_out(self, world: World) -> None:
-        faster = replace(world, landing=replace(world.landing, max_records=40))
+        faster = replace(world, landing=changed_landing(world.landing, max_records=40))
         first: list[Opened] = []
         with hung(Step.UNREPORTED, lambda: first.append(faster.open("first", release=False))):
             second = world.open("second", release=False)
@@ -73,9 +74,7 @@ class TestPlanners:
     ) -> None:
         """They have different control topics, and so the same slot."""
         opened = world.open("a")
-        other = world.landing.__class__(
-            **{**world.landing.to_dict(), "control_topic": make_topic(3), "table": "shop.other"}
-        )
+        other = changed_landing(world.landing, control_topic=make_topic(3), table="shop.other")
         theirs = replace(world, landing=other)
         theirs.run_identity = lambda run, attempt="1": replace(  # type: ignore[method-assign]
             world.run_identity(run, attempt), deployment="elsewhere"
@@ -96,7 +95,7 @@ class TestCopiesOfATask:
         opened = world.open("a")
         job = job_of(world, opened)
         with hung(Step.UNREPORTED, lambda: beside(job)):
-            result = run_task(job, Secrets(kafka=world.kafka, io={}), 0)
+            result = run_task(job, world.secrets, 0)
         return opened, result.status
 
     def test_a_copy_that_takes_over_and_does_nothing_more_costs_nothing(self, world: World) -> None:
@@ -116,7 +115,7 @@ class TestCopiesOfATask:
 
     def test_of_a_copy_that_is_faster_the_original_learns_that_it_is_done(self, world: World) -> None:
         def copy(job: WindowJob) -> None:
-            assert run_task(job, Secrets(kafka=world.kafka, io={}), 0).status is SliceStatus.DONE
+            assert run_task(job, world.secrets, 0).status is SliceStatus.DONE
 
         opened, status = self.done_beside(world, copy)
         assert status is SliceStatus.REPORTED
@@ -134,7 +133,7 @@ class TestCopiesOfATask:
             world.run("b")
 
         with hung(Step.UNREPORTED, lambda: another_run(job)):
-            result = run_task(job, Secrets(kafka=world.kafka, io={}), 0)
+            result = run_task(job, world.secrets, 0)
         assert result.status is SliceStatus.SUPERSEDED
         world.settle()
         world.check(EVERY)

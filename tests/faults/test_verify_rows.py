@@ -4,21 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from airflow_provider_lakecommit.dead_letters.letters import Selection
-from airflow_provider_lakecommit.dead_letters.replay import replay as replay_dead_letters
-from airflow_provider_lakecommit.inspect.history import read_history
-from airflow_provider_lakecommit.inspect.record_rows import check_rows
-from airflow_provider_lakecommit.inspect.verify import Severity
+from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
+from airflow_provider_lakecommit.status.history import read_history
+from airflow_provider_lakecommit.status.record_rows import check_rows
+from airflow_provider_lakecommit.status.verify import Severity
 from tests.fakes.position_deletes import delete_positions
 from tests.faults.test_lanes import lane
 from tests.faults.test_replay import WORD, odd, replay
 from tests.faults.test_routes import FIELDS, mixed
+from tests.support.declared import changed_landing
 from tests.support.messes import table_of
 from tests.support.steps import check_verified
 from tests.support.world import World, records
@@ -49,7 +49,7 @@ def world(make_world: Make, produce: Produce) -> World:
     produce(topic, records(100, 30), partition=1)
     made.settle()
     lane(made, "0=0-20").finish()
-    made.landing = replace(made.landing, unknown_fields="ignore")
+    made.landing = changed_landing(made.landing, unknown_fields="ignore")
     with made.session() as session:
         replay_dead_letters(session, Selection(limit=4), decision=WORD)
     replay(made, "1=10-20").finish()
@@ -116,7 +116,7 @@ def test_tables_of_a_route_are_counted_together(make_world: Make, produce: Produ
 
 
 def test_of_rows_that_do_not_say_it_that_is_told(make_world: Make, produce: Produce) -> None:
-    world = make_world(1)
+    world = make_world(1, metadata_columns=False)
     produce(world.landing.topics, records(0, 10))
     world.settle()
     told = found(world)

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
@@ -21,20 +20,21 @@ import pytest
 from pyiceberg.table.snapshots import Operation
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
-from airflow_provider_lakecommit.dead_letters.letters import Selection
-from airflow_provider_lakecommit.dead_letters.replay import replay as replay_dead_letters
+from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane, open_lanes
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
-from airflow_provider_lakecommit.lanes.closing import close_lane
-from airflow_provider_lakecommit.lanes.opening import joined_session
-from airflow_provider_lakecommit.lanes.preview import lane_preview
-from airflow_provider_lakecommit.lanes.status import OpenLane, open_lanes
-from airflow_provider_lakecommit.maintenance.expire import expire
-from airflow_provider_lakecommit.maintenance.sweep import sweep
-from airflow_provider_lakecommit.repair.delete_back import delete_back, delete_preview
-from airflow_provider_lakecommit.repair.stated import parse_offsets, parse_ranges
+from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked, lane_asked
+from airflow_provider_lakecommit.operations.backfill.closing import close_lane
+from airflow_provider_lakecommit.operations.backfill.opening import joined_session
+from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
+from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
+from airflow_provider_lakecommit.operations.maintenance.expire import expire
+from airflow_provider_lakecommit.operations.maintenance.sweep import sweep
+from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
+from airflow_provider_lakecommit.operations.reset.stated import parse_offsets, parse_ranges
 from tests.faults.test_lane_campaign import PARTITIONS, Campaign
 from tests.faults.test_replay import WORD, ReplayWorld, odd
+from tests.support.declared import changed_landing
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths, race, records
 
@@ -119,7 +119,7 @@ class WideCampaign(Campaign):
 
     def rule(self) -> None:
         fields = self.chance.choice(("ignore", "dead_letter"))
-        self.world.landing = replace(self.world.landing, unknown_fields=fields)
+        self.world.landing = changed_landing(self.world.landing, unknown_fields=fields)
 
     def sweeps(self) -> None:
         with self.world.session() as session:
@@ -160,7 +160,7 @@ class WideCampaign(Campaign):
                     close_lane(own, decision=WORD)
 
     def end(self) -> None:
-        self.world.landing = replace(self.world.landing, unknown_fields="ignore")
+        self.world.landing = changed_landing(self.world.landing, unknown_fields="ignore")
         self.heeding(lambda: self.world.settle(limit=12))
         self.heeding(self.finishes)
         with self.world.session() as session:

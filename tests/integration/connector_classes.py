@@ -20,8 +20,8 @@ from uuid import UUID
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from airflow_provider_lakecommit.wire.data_file import DataFile
-from airflow_provider_lakecommit.wire.events import (
+from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.events import (
     CommitComplete,
     CommitToTable,
     DataComplete,
@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.wire.events import (
     TableReference,
     TopicPartitionOffset,
 )
-from airflow_provider_lakecommit.wire.partition import PartitionField, PartitionValue
+from airflow_provider_lakecommit.control.partition import PartitionField, PartitionValue
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CONTENT = ("data", "position-deletes", "equality-deletes")

@@ -20,8 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
-from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_wire
-from airflow_provider_lakecommit.wire.events import (
+from airflow_provider_lakecommit.control.events import (
     CommitComplete,
     CommitToTable,
     DataComplete,
@@ -33,7 +32,8 @@ from airflow_provider_lakecommit.wire.events import (
     TopicPartitionOffset,
     encode,
 )
-from airflow_provider_lakecommit.wire.events import DataFile as Announced
+from airflow_provider_lakecommit.control.events import DataFile as Announced
+from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_wire
 
 NAME = "shop.sunk"
 SCHEMA = Schema(NestedField(1, "id", LongType()))

@@ -9,7 +9,9 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import StringType
 
@@ -18,11 +20,13 @@ from airflow_provider_lakecommit.committer.ledger import Condition, landing_snap
 from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
 from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, change_section, join_table, renew_epochs
 from airflow_provider_lakecommit.committer.merge_manifests import TIER
+from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
 from airflow_provider_lakecommit.core.identity import token
 from airflow_provider_lakecommit.core.model import ControlPosition, Counts
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from tests.fakes.lake import CONTROL, Lake, at, coverage, data_file, section, spans, staged
+from tests.fakes.position_deletes import delete_equal
 
 pytestmark = pytest.mark.integration
 
@@ -288,6 +292,30 @@ def test_many_manifests_of_a_partitioning_whose_column_is_gone_are_merged(tmp_pa
     assert head is not None
     assert sorted(m.existing_files_count for m in head.manifests(lake.load().io)) == [0, TIER]
     assert lake.rows() == TIER + 1
+
+
+def test_a_manifest_with_equality_deletes_is_never_written_anew(tmp_path: Path) -> None:
+    """pyiceberg writes their ids with a type that Spark cannot read."""
+    lake = Lake(tmp_path)
+    lake.create()
+    ours = lake.join()
+    odd = data_file("file:///data/odd.parquet", 1)
+    (tmp_path / "warehouse" / "shop" / "orders" / "data").mkdir(parents=True)
+    delete_equal(lake.load(), MAIN_BRANCH, odd, "id", 1, among=[odd])
+    (mixed,) = (m.manifest_path for m in manifests(lake))
+    for n in range(TIER + 1):
+        files = (data_file(f"file:///data/{n}.parquet", 1),)
+        assert lake.publish(lake.request(staged((0, n, n + 1), epoch=ours.epoch, files=files))).published
+    found = manifests(lake)
+    assert sorted(m.existing_files_count for m in found) == [0, 0, TIER]
+    assert mixed in {m.manifest_path for m in found}
+    with pytest.raises(TableError, match="equality deletes"):
+        OverwritingFiles(lake.load().transaction(), [odd.file_path], branch=MAIN_BRANCH)._manifests()
+
+
+def manifests(lake: Lake) -> list[ManifestFile]:
+    head = lake.load().current_snapshot()
+    return [] if head is None else head.manifests(lake.load().io)
 
 
 def test_partitioning_that_changes_between_look_and_request_is_noticed(lake: Lake) -> None:

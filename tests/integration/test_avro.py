@@ -14,12 +14,12 @@ from confluent_kafka.schema_registry.serde import SchemaId
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.cycle.write import group_job
-from airflow_provider_lakecommit.dead_letters.letters import Selection
-from airflow_provider_lakecommit.dead_letters.replay import replay
+from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.registry.framing import VALUE_HEADER
-from airflow_provider_lakecommit.registry.settings import with_registry
+from airflow_provider_lakecommit.formats.registry.framing import VALUE_HEADER
+from airflow_provider_lakecommit.landing.registry import with_registry
+from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.replay import replay
 from airflow_provider_lakecommit.spark.job import SliceStatus
 from tests.fakes.registry import HTML, FakeRegistry
 from tests.support.avro_shapes import encoded
@@ -45,7 +45,7 @@ NEWER = {
 CREATE = {"schema": [{"name": "id", "type": "long", "required": True}, {"name": "country", "type": "string"}]}
 
 DECISION = Decision(
-    command="dead-letters replay", actor="ann", host="here", at="2026-01-01T00:00:00+00:00", reason="it knows them"
+    command="dead-letters --replay", actor="ann", host="here", at="2026-01-01T00:00:00+00:00", reason="it knows them"
 )
 
 

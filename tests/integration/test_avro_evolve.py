@@ -6,21 +6,22 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import fastavro
 import pytest
 
-from airflow_provider_lakecommit.evolve import records
-from airflow_provider_lakecommit.evolve.paths import paths_in
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
-from airflow_provider_lakecommit.registry.settings import with_registry
+from airflow_provider_lakecommit.formats.evolution import records
+from airflow_provider_lakecommit.formats.evolution.paths import paths_in
+from airflow_provider_lakecommit.landing import MARK_COLUMNS
+from airflow_provider_lakecommit.landing.registry import with_registry
 from tests.fakes.registry import FakeRegistry
 from tests.support.avro_shapes import encoded
+from tests.support.declared import changed_landing
 from tests.support.messes import table_of
 from tests.support.steps import check_verified
-from tests.support.world import World
+from tests.support.world import World, own_columns
 
 pytestmark = pytest.mark.integration
 
@@ -92,7 +93,7 @@ def test_several_schemas_of_a_window_make_the_columns_that_hold_them_all(
     send(world, produce, fake, record("Order", id="int", more="long"), {"id": 5, "more": 1 << 40})
     world.settle()
     schema = table_of(world).schema()
-    kinds = {name: str(schema.find_type(name)) for name in schema.column_names}
+    kinds = {name: str(schema.find_type(name)) for name in schema.column_names if name not in MARK_COLUMNS}
     expected = {"id": "long", "who.age": "int", "lines.element.amount": "double", "price": "decimal(9, 2)"}
     expected |= {"at": "timestamptz", "either.string": "string", "either.long": "long", "more": "long"}
     assert {name: kinds[name] for name in expected} == expected
@@ -129,7 +130,7 @@ def test_a_schema_that_was_met_before_wants_its_columns_and_stops_nothing_any_mo
 ) -> None:
     """It came in the middle of a window and went again, beyond the sample."""
     monkeypatch.setattr(records, "RECORDS", 3)
-    world.landing = replace(world.landing, on_incompatible="stop")
+    world.landing = changed_landing(world.landing, on_incompatible="stop")
     send(world, produce, fake, OLD, *({"id": i, "country": "DE"} for i in range(5)))
     seldom = record("Order", id="long", country="int", extra="string")
     send(world, produce, fake, seldom, {"id": 1 << 40, "country": 3, "extra": "x"})
@@ -220,7 +221,7 @@ def test_what_does_not_fit_is_named_with_the_schemas_type(world: World, produce:
     text = " ".join(opened.explain)
     assert "column country is string in the table and int in the records" in text
     assert "column who is struct<name: optional string> in the table and string in the records" in text
-    world.landing = replace(world.landing, on_incompatible="stop")
+    world.landing = changed_landing(world.landing, on_incompatible="stop")
     assert "incompatible records" in str(world.open("stop").plan.reason)
 
 
@@ -248,7 +249,7 @@ def test_a_required_column_that_a_schema_lacks_stops_the_landing_where_that_is_s
     world: World, produce: Produce, fake: FakeRegistry
 ) -> None:
     send(world, produce, fake, record("Order", country="string"), {"country": "DE"})
-    world.landing = replace(world.landing, on_incompatible="stop")
+    world.landing = changed_landing(world.landing, on_incompatible="stop")
     reason = str(world.open("stop").plan.reason)
     assert "column id is required int in the table and missing in the records" in reason
 
@@ -269,7 +270,7 @@ def test_a_schema_that_gives_no_rows_is_named_and_stops_the_landing_where_that_i
     (told,) = [line for line in world.open("run").explain if "columns, by" in line]
     assert f"schema id {number}: " in told
     assert why in told
-    world.landing = replace(world.landing, on_incompatible="stop")
+    world.landing = changed_landing(world.landing, on_incompatible="stop")
     assert f"incompatible records: shop.rows: schema id {number}: " in str(world.open("stop").plan.reason)
 
 
@@ -278,7 +279,7 @@ def test_a_required_column_that_the_readers_schema_fills_fits(
 ) -> None:
     asked = record("Order", country="string")
     asked["fields"].append({"name": "id", "type": "int", "default": 7})
-    world.landing = replace(world.landing, on_incompatible="stop", reader_schema=json.dumps(asked))
+    world.landing = changed_landing(world.landing, on_incompatible="stop", reader_schema=json.dumps(asked))
     send(world, produce, fake, record("Order", country="string"), {"country": "DE"})
     world.settle()
     assert [(row["id"], row["country"]) for row in world.rows()] == [(7, "DE")]
@@ -319,7 +320,7 @@ def test_columns_follow_the_rows_of_envelopes(
     row = {"id": 1 << 40, "note": "x", "_op": 1, "_pos": 1}
     produce(world.landing.topics, [change(new, before=None, after=row, op="u"), change(new, before=row, op="d")], 0)
     world.settle()
-    kinds = {f.name: str(f.field_type) for f in table_of(world).schema().fields}
+    kinds = {f.name: str(f.field_type) for f in own_columns(table_of(world).schema())}
     assert kinds == {"id": "long", "_op": "string", "note": "string"}
     assert sorted((row["id"], row["_op"], row["note"]) for row in world.rows()) == [
         (1, "c", None),
@@ -350,7 +351,7 @@ class TestATableByTheRegistry:
         fake.register("orders-value", newest)
         world.settle()
         schema = table_of(world).schema()
-        assert [f.name for f in schema.fields] == ["id", "country", "who", "tags"]
+        assert [f.name for f in own_columns(schema)] == ["id", "country", "who", "tags"]
         assert not [path for path, field in paths_in(schema.fields) if field.required]
         assert [(row["id"], row["who"], row["tags"]) for row in world.rows()] == [(1, None, None)]
 
@@ -370,7 +371,7 @@ class TestATableByTheRegistry:
     ) -> None:
         fake.register("orders-value", record("Order", id="long", nothing="null"))
         world.run()
-        assert [f.name for f in table_of(world).schema().fields] == ["id"]
+        assert [f.name for f in own_columns(table_of(world).schema())] == ["id"]
         assert any("no column for field nothing of subject orders-value" in line for line in world.lines)
 
 

@@ -11,7 +11,7 @@ from contextlib import aclosing, closing
 
 import pytest
 
-from airflow_provider_lakecommit.kafka.backlog import BacklogWatch
+from airflow_provider_lakecommit.control.backlog import BacklogWatch
 from airflow_provider_lakecommit.triggers.backlog import BacklogTrigger
 from tests.support.waiting import until
 from tests.support.world import World, records
@@ -52,7 +52,7 @@ def test_a_trigger_tells_a_backlog_before_the_first_run_and_after_it(
 ) -> None:
     world = make_world(partitions=1)
     kafka = {"conn_type": "kafka", "extra": dict(world.kafka)}
-    monkeypatch.setenv(f"AIRFLOW_CONN_{world.landing.kafka_config_id.upper()}", json.dumps(kafka))
+    monkeypatch.setenv(f"AIRFLOW_CONN_{world.landing.connections.kafka.upper()}", json.dumps(kafka))
 
     async def scene() -> None:
         trigger = BacklogTrigger(landing=world.landing, rows=20, interval=0.2, again=3600.0)

@@ -11,10 +11,10 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Message, Producer
 
+from airflow_provider_lakecommit.control.records import Sender
 from airflow_provider_lakecommit.core.log import Directives
+from airflow_provider_lakecommit.cycle.commit.carry import MOVE_AFTER
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
-from airflow_provider_lakecommit.prepare.carry import MOVE_AFTER
-from airflow_provider_lakecommit.wire.records import Sender
 from tests.support.steps import check_verified
 from tests.support.world import World, records
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Producer
 
-from airflow_provider_lakecommit.wire.events import (
+from airflow_provider_lakecommit.control.events import (
     CommitToTable,
     DataFile,
     DataWritten,
@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.wire.events import (
 )
 from dev.servers.server import free_port
 from tests.support.cli import run, write_spec
+from tests.support.declared import nested
 
 pytestmark = pytest.mark.integration
 
@@ -56,7 +57,7 @@ def control_records(bootstrap: str, make_topic: Callable[..., str]) -> str:
 
 
 def test_control_log_shows_every_record_in_full(bootstrap: str, control_records: str) -> None:
-    answer = run("control-log", "--bootstrap", bootstrap, "--topic", control_records, "--json")
+    answer = run("history", "--bootstrap", bootstrap, "--control-topic", control_records, "--json")
     assert answer.code == 0, answer.err
     shown = answer.lines
     assert [(r["partition"], r["offset"]) for r in shown] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
@@ -74,7 +75,7 @@ def test_control_log_shows_every_record_in_full(bootstrap: str, control_records:
 
 
 def test_control_log_for_people_has_one_head_line_per_record(bootstrap: str, control_records: str) -> None:
-    answer = run("control-log", "--bootstrap", bootstrap, "--topic", control_records)
+    answer = run("history", "--bootstrap", bootstrap, "--control-topic", control_records)
     heads = [line for line in answer.out.splitlines() if not line.startswith(" ")]
     assert answer.code == 0
     assert len(heads) == 6
@@ -84,13 +85,13 @@ def test_control_log_for_people_has_one_head_line_per_record(bootstrap: str, con
 
 def test_control_log_of_one_group_leaves_out_the_rest(bootstrap: str, control_records: str) -> None:
     answer = run(
-        "control-log", "--bootstrap", bootstrap, "--topic", control_records, "--group", "lakecommit-x", "--json"
+        "history", "--bootstrap", bootstrap, "--control-topic", control_records, "--group", "lakecommit-x", "--json"
     )
     assert [r["event"]["type"] for r in answer.lines] == ["COMMIT_TO_TABLE"]
 
 
 def test_control_log_of_a_topic_that_is_not_there_is_refused(bootstrap: str) -> None:
-    answer = run("control-log", "--bootstrap", bootstrap, "--topic", "nobody-made-this", "--json")
+    answer = run("history", "--bootstrap", bootstrap, "--control-topic", "nobody-made-this", "--json")
     assert answer.code == 1
     assert answer.value["error"]["type"] == "ControlTopicError"
     assert "nobody-made-this" in answer.err
@@ -129,13 +130,13 @@ def test_verify_of_tables_that_are_not_there_is_no_success(spec: Path) -> None:
 
 
 def test_ledger_show_of_tables_that_are_not_there(spec: Path) -> None:
-    answer = run("ledger", "show", str(spec), "--json")
+    answer = run("history", str(spec), "--ledger", "--json")
     assert answer.code == 0
     assert [line["condition"] for line in answer.lines] == ["missing", "missing"]
 
 
 def changed(spec: Path, **values: object) -> str:
-    spec.write_text(json.dumps({**json.loads(spec.read_text()), **values}))
+    spec.write_text(json.dumps(nested(**{**json.loads(spec.read_text()), **values})))
     return str(spec)
 
 

@@ -52,13 +52,14 @@ def ids(*parts: range) -> list[int]:
     return sorted(i for part in parts for i in part)
 
 
+@pytest.mark.heavy
 def test_what_a_dry_run_says_is_what_is_landed_and_it_is_landed_once(late: Produced) -> None:
     spec, topic, sender = late
     sender.produce(topic, orders(2200)[2000::2], 0)
     ranges = ["--range", f"{topic}:0=100-600", "--range", f"{topic}:1=900-1000"]
     told = backfill(spec, *ranges, "--dry-run", "--json").value
     assert told["offsets"] == 600
-    assert run("lanes", "list", str(spec), "--json").value["lanes"] == []
+    assert run("backfill", str(spec), "--list", "--json").value["lanes"] == []
     assert rows(spec) == []
     answer = backfill(spec, *ranges, "--json")
     assert answer.code == 0, answer.err
@@ -67,7 +68,7 @@ def test_what_a_dry_run_says_is_what_is_landed_and_it_is_landed_once(late: Produ
     expected = ids(range(200, 1200, 2), range(1801, 2001, 2))
     assert rows(spec) == expected
     assert backfill(spec, *ranges).code == 0
-    assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
+    assert run("land", str(spec), "--json", timeout=LAND_SECONDS).code == 0
     assert rows(spec) == ids(expected, range(2000, 2200, 2))
     assert run("verify", str(spec), "--files").code == 0
 
@@ -87,7 +88,7 @@ def test_times_are_asked_of_the_source_and_say_what_they_come_to(late: Produced)
 @pytest.mark.heavy
 def test_one_that_yields_waits_for_the_live_stream(late: Produced) -> None:
     spec, topic, sender = late
-    assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
+    assert run("land", str(spec), "--json", timeout=LAND_SECONDS).code == 0
     sender.produce(topic, orders(2200)[2000::2], 0)
     words = ["backfill", str(spec), "--range", f"{topic}:0=100-600", "--yield-to-live", "1s"]
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as command:
@@ -95,7 +96,7 @@ def test_one_that_yields_waits_for_the_live_stream(late: Produced) -> None:
         said = next(line for line in command.stderr if "is older than" in line)
         assert f"{topic}[0] [1000, 1100)" in said
         assert rows(spec) == []
-        assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
+        assert run("land", str(spec), "--json", timeout=LAND_SECONDS).code == 0
         command.stderr.read()
     assert command.returncode == 0
     assert rows(spec) == ids(range(200, 1200, 2), range(2000, 2200, 2))
@@ -116,26 +117,27 @@ def test_one_that_is_killed_goes_on_with_the_same_words(late: Produced) -> None:
     command.wait()
     # Its Spark goes by itself, and may report until then.
     until(lambda: not processes_of(command.pid), PATIENCE)
-    (open_lane,) = run("lanes", "list", str(spec), "--json").value["lanes"]
+    (open_lane,) = run("backfill", str(spec), "--list", "--json").value["lanes"]
     assert open_lane["offsets"] == 2000
     assert backfill(spec, "--until", "2100-01-01").code == 0
     assert rows(spec) == ids(range(2000))
-    assert run("lanes", "list", str(spec), "--json").value["lanes"] == []
+    assert run("backfill", str(spec), "--list", "--json").value["lanes"] == []
     assert run("verify", str(spec), "--files").code == 0
 
 
+@pytest.mark.heavy
 def test_a_lane_is_given_up_only_with_a_word(late: Produced, tmp_path: Path) -> None:
     spec, topic, _ = late
     one = backfill(spec, "--range", f"{topic}:0=0-600", "--lane", "past", "--cycles", "1", "--max-records", "250")
     assert one.code == 0, one.err
     assert "stays open" in one.err
     assert len(rows(spec)) == 250
-    asked = run("lanes", "close", str(spec), "--lane", "past")
+    asked = run("backfill", str(spec), "--close", "past")
     assert asked.code == 3
-    assert "GIVES UP" in asked.err
-    assert run("lanes", "close", str(spec), "--lane", "paste").code == 1
-    assert run("lanes", "close", str(spec), "--lane", "past", "--yes", "--reason", "enough").code == 0
-    assert run("lanes", "list", str(spec), "--json").value["lanes"] == []
+    assert "GIVES UP" in asked.out
+    assert run("backfill", str(spec), "--close", "paste").code == 1
+    assert run("backfill", str(spec), "--close", "past", "--yes", "--reason", "enough").code == 0
+    assert run("backfill", str(spec), "--list", "--json").value["lanes"] == []
     assert "enough" in run("history", str(spec)).out
     # What it has given up can be landed by another one.
     assert backfill(spec, "--range", f"{topic}:0=0-600").code == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit replay` as a process: the numbers of its dry run, and a reader who reads all the while."""
+"""`lakecommit backfill --replace` as a process: the numbers of its dry run, and a reader who reads all the while."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def landed(bootstrap: str, tmp_path: Path) -> Landed:
 
 
 def replay(spec: Path, *more: str) -> Answer:
-    return run("replay", str(spec), *more, timeout=LAND_SECONDS)
+    return run("backfill", str(spec), "--replace", *more, timeout=LAND_SECONDS)
 
 
 def table_of(spec: Path) -> object:
@@ -52,8 +52,8 @@ def test_what_a_dry_run_says_is_what_is_replaced_and_readers_see_all_of_it_alway
     assert files(spec) == before
     unconfirmed = replay(spec, *ranges)
     assert unconfirmed.code == 3
-    assert "REPLACES" in unconfirmed.err
-    assert run("lanes", "list", str(spec), "--json").value["lanes"] == []
+    assert "REPLACES" in unconfirmed.out
+    assert run("backfill", str(spec), "--list", "--json").value["lanes"] == []
     sender.produce(topic, orders(2200)[2000::2], 0)
     seen, done = list[Counter[int]](), threading.Event()
 
@@ -75,8 +75,8 @@ def test_what_a_dry_run_says_is_what_is_replaced_and_readers_see_all_of_it_alway
     assert ids(spec) == everything
     assert len(before - files(spec)) == rows["dropped_files"] + rows["rewritten_files"]
     assert "once more" in run("history", str(spec)).out
-    assert run("lanes", "list", str(spec), "--json").value["lanes"] == []
-    assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
+    assert run("backfill", str(spec), "--list", "--json").value["lanes"] == []
+    assert run("land", str(spec), "--json", timeout=LAND_SECONDS).code == 0
     assert ids(spec) == everything + Counter(range(2000, 2200, 2))
     assert run("verify", str(spec), "--files").code == 0
     assert replay(spec, "--range", f"{topic}:0=0-2000", "--yes").code == 1

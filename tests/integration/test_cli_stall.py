@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit stall` and the watch under it, on the real broker, with recordings of real connectors."""
+"""`lakecommit connect watch` and the watch under it, on the real broker, with recordings of real connectors."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from airflow_provider_lakecommit.control.control_watch import AHEAD, ControlWatch
 from airflow_provider_lakecommit.exceptions import ControlTopicError
-from airflow_provider_lakecommit.kafka.control_watch import AHEAD, ControlWatch
 from dev.servers.kafka import Broker
 from tests.fixtures.traces import Line, Trace, read_trace
 from tests.support.cli import COMMAND, run
@@ -45,7 +45,7 @@ def play(bootstrap: str, topic: str, lines: tuple[Line, ...], partitions: int = 
 
 def stall(bootstrap: str, topic: str, trace: Trace, *more: str) -> list[dict[str, Any]]:
     where = ("--bootstrap", bootstrap, "--control-topic", topic, "--group", trace.group)
-    answer = run("stall", *where, *COMMON, *more)
+    answer = run("connect", "watch", *where, *COMMON, *more)
     assert answer.code == 0, answer.err
     return answer.lines
 
@@ -86,10 +86,10 @@ def test_the_wall_clock_tells_what_is_now(bootstrap: str, make_topic: Callable[.
     topic, trace = make_topic(1, retention_ms=-1), read_trace("idle")
     play(bootstrap, topic, trace.lines)
     where = ("--bootstrap", bootstrap, "--control-topic", topic)
-    lines = run("stall", *where, "--json").lines
+    lines = run("connect", "watch", *where, "--json").lines
     assert {line["verdict"] for line in lines[:-1]} == {"unknown", "healthy"}
     assert (lines[-1]["event"], lines[-1]["verdict"]) == ("NOW", "dead")
-    text = run("stall", *where).out.splitlines()
+    text = run("connect", "watch", *where).out.splitlines()
     assert len(text) == len(lines)
     assert "NOW connect-" in text[-1]
     assert "DEAD (was healthy): the coordinator is silent for" in text[-1]
@@ -100,20 +100,25 @@ def test_the_rules_can_be_chosen(bootstrap: str, make_topic: Callable[..., str])
     play(bootstrap, topic, trace.lines)
     verdicts = [
         {line["verdict"] for line in stall(bootstrap, topic, trace, *more)}
-        for more in ((), ("--only-cycles",), ("--unanswered-cycles", "50"), ("--silent-intervals", "0.01"))
+        for more in (
+            (),
+            ("--rule", "only-cycles=true"),
+            ("--rule", "unanswered-cycles=50"),
+            ("--rule", "silent-intervals=0.01"),
+        )
     ]
     assert ["losing" in v for v in verdicts] == [True, False, False, True]
     outage = read_trace("outage_with_retries")
     topic = make_topic(1, retention_ms=-1)
     play(bootstrap, topic, outage.lines)
-    lines = stall(bootstrap, topic, outage, "--stalled-cycles", "5")
+    lines = stall(bootstrap, topic, outage, "--rule", "stalled-cycles=5")
     assert min(line["evidence"]["cycles"] for line in lines if line["verdict"] == "stalled") == 5
 
 
 def test_follow_goes_on_and_time_passes(bootstrap: str, make_topic: Callable[..., str]) -> None:
     topic, trace = make_topic(1, retention_ms=-1), read_trace("idle")
     play(bootstrap, topic, trace.lines[:40])
-    arguments = ["stall", "--bootstrap", bootstrap, "--control-topic", topic, "--json", "--follow"]
+    arguments = ["connect", "watch", "--bootstrap", bootstrap, "--control-topic", topic, "--json", "--follow"]
     with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         first = [json.loads(process.stdout.readline()) for _ in range(41)]
@@ -124,22 +129,24 @@ def test_follow_goes_on_and_time_passes(bootstrap: str, make_topic: Callable[...
         process.terminate()
 
 
-def test_settings_come_from_a_file_and_by_hand(bootstrap: str, make_topic: Callable[..., str], tmp_path: Path) -> None:
+def test_settings_come_from_a_file(bootstrap: str, make_topic: Callable[..., str], tmp_path: Path) -> None:
     topic, trace = make_topic(1, retention_ms=-1), read_trace("idle")
     play(bootstrap, topic, trace.lines[:3])
     config = tmp_path / "kafka.yaml"
     config.write_text(json.dumps({"bootstrap.servers": bootstrap, "client.id": "from-a-file"}))
-    for by in (("--config", str(config)), ("-X", f"bootstrap.servers={bootstrap}"), ("--kafka-config", str(config))):
-        assert len(run("stall", "--control-topic", topic, *COMMON, *by).lines) == 3
-    assert run("stall", "--control-topic", topic, "-X", "bootstrap.servers").code == 2
-    assert run("stall", "--control-topic", topic).code == 2
-    refused = run("stall", "--control-topic", topic, "--config", str(config), "-X", "no.such.setting=1")
+    watch = ("connect", "watch", "--control-topic", topic)
+    assert len(run(*watch, *COMMON, "--kafka-config", str(config)).lines) == 3
+    assert run(*watch).code == 2
+    config.write_text(json.dumps({"bootstrap.servers": bootstrap, "no.such.setting": "1"}))
+    refused = run(*watch, "--kafka-config", str(config))
     assert refused.code == 2
     assert "no.such.setting" in refused.err
 
 
 def test_a_topic_that_is_not_there_is_an_error(bootstrap: str) -> None:
-    answer = run("stall", "--bootstrap", bootstrap, "--control-topic", "no-such-topic", "--group", "connect-x")
+    answer = run(
+        "connect", "watch", "--bootstrap", bootstrap, "--control-topic", "no-such-topic", "--group", "connect-x"
+    )
     assert answer.code == 1
     assert "no-such-topic" in answer.err
 
@@ -148,7 +155,7 @@ def test_a_topic_without_an_event_of_the_group_is_told(bootstrap: str, make_topi
     topic = make_topic(1, retention_ms=-1)
     play(bootstrap, topic, read_trace("idle").lines)
     where = ("--bootstrap", bootstrap, "--control-topic", topic, "--group", "connect-other", *COMMON)
-    answer = run("stall", *where)
+    answer = run("connect", "watch", *where)
     assert (answer.code, answer.lines) == (1, [])
     assert f"{topic} holds no control event of group connect-other; groups seen there: connect-" in answer.err
 
@@ -162,7 +169,7 @@ def test_it_needs_neither_spark_nor_java_nor_arrow(bootstrap: str, make_topic: C
         "heavy = {'pyspark', 'py4j', 'pyarrow', 'pyiceberg', 'airflow', 'pandas'} & set(sys.modules); "
         "print(code, sorted(heavy), file=sys.stderr)"
     )
-    arguments = ["stall", "--bootstrap", bootstrap, "--control-topic", topic, "--json"]
+    arguments = ["connect", "watch", "--bootstrap", bootstrap, "--control-topic", topic, "--json"]
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "0 []"
     assert '"losing"' in done.stdout

@@ -17,8 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import NestedField
 
-from airflow_provider_lakecommit.iceberg.data_files import partition_fields
-from airflow_provider_lakecommit.wire.events import (
+from airflow_provider_lakecommit.control.events import (
     CommitComplete,
     CommitToTable,
     DataComplete,
@@ -33,7 +32,8 @@ from airflow_provider_lakecommit.wire.events import (
     encode,
     head,
 )
-from airflow_provider_lakecommit.wire.partition import PartitionValue
+from airflow_provider_lakecommit.control.partition import PartitionValue
+from airflow_provider_lakecommit.iceberg.data_files import partition_fields
 from dev.jars import fetch
 from tests.integration.connector_classes import ConnectorClasses, connector_classes, described
 from tests.support.golden_events import PAYLOADS, SCHEMA, SPEC, golden_bytes, golden_event

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.wire.events import CommitToTable, DataWritten, decode
+from airflow_provider_lakecommit.control.events import CommitToTable, DataWritten, decode
+from tests.support.declared import changed_landing, landing_of
 from tests.support.world import SCHEMA, World, catalog_in, records
 
 pytestmark = pytest.mark.integration
@@ -35,7 +34,7 @@ def test_every_event_is_in_the_form_of_the_landing_which_may_change_at_any_time(
     produce: Callable[..., list[tuple[int, int]]],
 ) -> None:
     topic = make_topic(2)
-    landing = Landing(
+    landing = landing_of(
         name="rows",
         table="shop.rows",
         topics=topic,
@@ -50,7 +49,7 @@ def test_every_event_is_in_the_form_of_the_landing_which_may_change_at_any_time(
     produce(topic, records(20, 20))
     pending = world.open("half")
     world.write(pending)
-    world.landing = replace(landing, control_events="1.12")
+    world.landing = changed_landing(landing, control_events="1.12")
     world.close("half", pending)
     world.check(Counter(range(40)))
     assert uuids(world) == {False, True}

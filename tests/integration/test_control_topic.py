@@ -13,18 +13,18 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from airflow_provider_lakecommit.control import control_topic as control_topic_module
+from airflow_provider_lakecommit.control import control_writer
+from airflow_provider_lakecommit.control.control_log import ControlLog
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
+from airflow_provider_lakecommit.control.control_topic_settings import TOPIC_SETTINGS
+from airflow_provider_lakecommit.control.control_watch import ControlWatch
+from airflow_provider_lakecommit.control.headers import DAMAGED_BATCH
+from airflow_provider_lakecommit.control.quarantine import entry_of
+from airflow_provider_lakecommit.control.transaction import Record
 from airflow_provider_lakecommit.core.log import Unreadable
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, WireError
-from airflow_provider_lakecommit.kafka import control_topic as control_topic_module
-from airflow_provider_lakecommit.kafka import control_writer
-from airflow_provider_lakecommit.kafka.control_log import ControlLog
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-from airflow_provider_lakecommit.kafka.control_topic_settings import TOPIC_SETTINGS
-from airflow_provider_lakecommit.kafka.control_watch import ControlWatch
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
-from airflow_provider_lakecommit.kafka.transaction import Record
-from airflow_provider_lakecommit.wire.headers import DAMAGED_BATCH
-from airflow_provider_lakecommit.wire.quarantine import entry_of
 from dev.servers.kafka import Broker
 from dev.servers.server import free_port
 from tests.fixtures.kafka import create_topic, delete_topic, unique
@@ -32,6 +32,8 @@ from tests.support.raw_records import batches, flip
 from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
+
+KEPT: list[BaseException | None] = []
 
 Produce = Callable[..., list[tuple[int, int]]]
 
@@ -98,7 +100,7 @@ def test_a_topic_that_cannot_be_made_is_an_error_with_the_exact_command(bootstra
     command = (
         f"`kafka-topics --bootstrap-server {bootstrap} --create --topic {name} --partitions 2 --replication-factor 3 "
         "--config cleanup.policy=delete --config retention.ms=2592000000 "
-        "--config message.timestamp.type=LogAppendTime`"
+        "--config message.timestamp.type=LogAppendTime --config compression.type=uncompressed`"
     )
     with ControlTopic(name, {"bootstrap.servers": bootstrap}) as control:
         with pytest.raises(ControlTopicError) as raised:
@@ -285,6 +287,17 @@ def test_a_later_writer_shuts_out_an_earlier_one_of_the_same_id(control: Control
             zombie.send(records("zombie"))
         sent = heir.send(records("b"))
     assert values(control.read(0, until=sent[-1])) == ["a", "b"]
+
+
+def test_who_keeps_what_a_client_raised_does_not_keep_the_client(control: ControlTopic) -> None:
+    """Else it asks brokers for its coordinator until the process ends. The check for leftovers sees it."""
+    name = "slot-" + control.name
+    with control.writer(name, 0) as zombie, control.writer(name, 0) as heir:
+        zombie.open()
+        heir.open()
+        with pytest.raises(FencedError) as raised:
+            zombie.send(records("zombie"))
+    KEPT.append(raised.value.__context__)
 
 
 def test_a_later_writer_ends_what_an_earlier_process_left_open(bootstrap: str, control: ControlTopic) -> None:

@@ -22,7 +22,7 @@ from tests.support.doc_texts import ROOT, pages
 pytestmark = pytest.mark.integration
 
 EXAMPLE = re.compile(r"python (\w+\.py)")
-HEAVY = ("docs/howto/connections.rst", "docs/howto/move_cluster.rst")
+HEAVY = ("docs/guides/connections.rst", "docs/operate/migrate.rst")
 """Pages that need brokers of their own."""
 PLAYED = [page for page in pages() if is_played(page)]
 

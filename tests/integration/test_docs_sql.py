@@ -21,7 +21,7 @@ __all__ = ["reader"]
 
 pytestmark = pytest.mark.integration
 
-PAGE = ROOT / "docs" / "howto" / "query.rst"
+PAGE = ROOT / "docs" / "guides" / "read.rst"
 RUN = re.compile(r"LOAD iceberg|SELECT .* FROM iceberg_scan\('[^']+'\).*")
 """What DuckDB reads without a catalog."""
 NOT_RUN = {

@@ -24,17 +24,18 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from airflow_provider_lakecommit.cli.doctor import examine
-from airflow_provider_lakecommit.doctor.finding import CheckResult, Level
+from airflow_provider_lakecommit.cli.terminal.output import Output
+from airflow_provider_lakecommit.control.control_topic_settings import TOPIC_SETTINGS
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.kafka.control_topic_settings import TOPIC_SETTINGS
 from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.terminal.output import Output
+from airflow_provider_lakecommit.status.doctor.examine import examine
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level
 from dev.servers.kafka import Broker
 from dev.servers.server import free_port
 from tests.fixtures.kafka import create_topic
 from tests.support.cli import LAND_SECONDS, run, write_spec
+from tests.support.declared import changed_landing
 from tests.support.waiting import until
 from tests.support.world import World, records
 
@@ -51,7 +52,7 @@ def world(make_world: Make, produce: Produce, make_topic: Callable[..., str]) ->
     """A landing that ran, with a control topic as a landing makes it."""
     made = make_world(partitions=1, dead_letter_table=None)
     settings = {key.replace(".", "_"): value for key, value in TOPIC_SETTINGS.items()}
-    made.landing = replace(made.landing, control_topic=make_topic(2, **settings))
+    made.landing = changed_landing(made.landing, control_topic=make_topic(2, **settings))
     produce(made.landing.topics, records(0, 10))
     made.run()
     return made
@@ -63,7 +64,7 @@ def spec_of(world: World, **changes: Any) -> LandingSpec:
 
 
 def findings(spec: LandingSpec, every: timedelta | None = MINUTE) -> list[CheckResult]:
-    return examine(spec, Output(as_json=False), every=every, spark=False)
+    return examine(spec, Output(as_json=False).log, every=every, spark=False)
 
 
 def bad(spec: LandingSpec, every: timedelta | None = MINUTE, level: Level = Level.FAIL) -> dict[str, str]:
@@ -123,7 +124,7 @@ def test_brokers_and_catalog_that_are_away_are_both_told_in_one_run(world: World
 def test_a_spark_connect_server_that_is_away_is_told_at_once(world: World) -> None:
     # Spark's own client goes on for ten minutes, which is longer than a test may take.
     spec = spec_of(world, spark={"remote": f"sc://127.0.0.1:{free_port()}"})
-    (found,) = (f for f in examine(spec, Output(as_json=False), every=None, spark=True) if f.level is Level.FAIL)
+    (found,) = (f for f in examine(spec, Output(as_json=False).log, every=None, spark=True) if f.level is Level.FAIL)
     assert found.check == "executor"
     assert "cannot be reached" in found.seen
 
@@ -155,7 +156,7 @@ def test_a_control_topic_that_cannot_do_its_work(
 
 
 def test_a_control_topic_that_is_missing_may_be_made_if_the_brokers_say_so(world: World, admin: AdminClient) -> None:
-    spec = spec_of(world, landing=replace(world.landing, control_topic="not-yet-there"))
+    spec = spec_of(world, landing=changed_landing(world.landing, control_topic="not-yet-there"))
     seen = {f.check: f for f in findings(spec)}["control topic not-yet-there"]
     assert (seen.level, "may make it" in seen.seen) == (Level.OK, True)
     assert "not-yet-there" not in admin.list_topics(timeout=30).topics
@@ -163,7 +164,7 @@ def test_a_control_topic_that_is_missing_may_be_made_if_the_brokers_say_so(world
     odd = str(world.landing.topics) + ".x"
     create_topic(admin, odd)
     name = odd.replace(".", "_")
-    spec = spec_of(world, landing=replace(world.landing, control_topic=name))
+    spec = spec_of(world, landing=changed_landing(world.landing, control_topic=name))
     assert "may not be made: Topic" in bad(spec)[f"control topic {name}"]
 
 
@@ -189,7 +190,7 @@ def test_a_ledger_that_needs_a_person_names_the_command(world: World, produce: P
     Tables(world.catalog).load("shop.rows").maintenance.expire_snapshots().by_id(gone.snapshot_id).commit()
     (found,) = [f for f in findings(spec_of(world)) if f.level is Level.FAIL]
     assert (found.check, found.seen[:3]) == ("ledger of shop.rows", "cut")
-    assert "reset attest SPEC --snapshot" in found.remedy
+    assert "reset assert SPEC --snapshot" in found.remedy
 
 
 @pytest.mark.parametrize("remade", [False, True])
@@ -199,23 +200,24 @@ def test_a_table_that_was_dropped_is_no_first_run(world: World, remade: bool) ->
         table = catalog.load_table(world.landing.table)
     catalog.drop_table(world.landing.table)
     if remade:
-        catalog.create_table(world.landing.table, table.schema())
+        catalog.create_table(world.landing.table, table.schema(), properties=table.properties)
     assert "the control topic remembers slices" in str(bad(spec_of(world)))
 
 
-def test_storage_that_cannot_be_written_is_told_with_the_place(world: World, tmp_path: Path) -> None:
-    (tmp_path / "wall").write_text("no folder")
+def test_storage_that_cannot_be_written_is_told_with_the_place(world: World) -> None:
+    wall = f"{world.catalog['warehouse']}/wall"
+    Path(wall.removeprefix("file://")).write_text("no folder")
     table = Tables(world.catalog).load("shop.rows")
-    table.transaction().set_properties({"write.data.path": f"file://{tmp_path}/wall"}).commit_transaction()
+    table.transaction().set_properties({"write.data.path": wall}).commit_transaction()
     found = bad(spec_of(world))["storage of shop.rows"]
-    assert found.startswith(f"writing file://{tmp_path}/wall/.lakecommit-probe-")
+    assert found.startswith(f"writing {wall}/.lakecommit-probe-")
 
 
 def test_unread_offsets_that_expire_soon_or_are_gone(world: World, admin: AdminClient, produce: Produce) -> None:
     topic = str(world.landing.topics)
     produce(topic, records(10, 5))
     set_topic(admin, topic, retention_ms=str(2 * 3600 * 1000))
-    patient = spec_of(world, landing=replace(world.landing, completion_timeout=timedelta(hours=3)))
+    patient = spec_of(world, landing=changed_landing(world.landing, completion_timeout=timedelta(hours=3)))
     assert "unread offset 10 expires in 1 h" in bad(patient, level=Level.WARN)["headroom"]
     place = TopicPartition(topic, 0, 12)
     admin.delete_records([place])[place].result(30)
@@ -230,7 +232,7 @@ def test_rights_that_a_principal_lacks_are_named(world: World, tmp_path: Path) -
     }
     with Broker(tmp_path / "guarded", properties=rules) as guarded:
         admin = AdminClient({"bootstrap.servers": guarded.bootstrap})
-        landing = replace(world.landing, topics="source", control_topic="control")
+        landing = changed_landing(world.landing, topics="source", control_topic="control")
         for topic in ("source", "control"):
             create_topic(admin, topic)
         allowed = [

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_lakecommit.committer.ledger import Condition
 from airflow_provider_lakecommit.committer.merge_manifests import TIER
 from airflow_provider_lakecommit.committer.trim import expire_older
-from airflow_provider_lakecommit.inspect.small_files import table_files
+from airflow_provider_lakecommit.status.small_files import table_files
 from tests.fakes.lake import Lake, coverage, staged
 
 pytestmark = pytest.mark.integration

@@ -21,14 +21,15 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message_factory import GetMessageClass
 
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.dead_letters.letters import Selection
-from airflow_provider_lakecommit.dead_letters.replay import replay
-from airflow_provider_lakecommit.inspect.history import read_history
-from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
-from airflow_provider_lakecommit.protobuf.descriptors import file_of, message_named
-from airflow_provider_lakecommit.registry.settings import with_registry
+from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
+from airflow_provider_lakecommit.landing.registry import with_registry
+from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.replay import replay
 from airflow_provider_lakecommit.spark.job import SliceStatus
+from airflow_provider_lakecommit.status.history import read_history
+from airflow_provider_lakecommit.status.verify import Severity, check_landing
 from tests.fakes.registry import FakeRegistry
+from tests.support.declared import changed_landing
 from tests.support.world import World
 
 pytestmark = pytest.mark.integration
@@ -50,7 +51,7 @@ COLUMNS = {
     ]
 }
 DECISION = Decision(
-    command="dead-letters replay", actor="ann", host="h", at="2026-01-01T00:00:00+00:00", reason="fixed"
+    command="dead-letters --replay", actor="ann", host="h", at="2026-01-01T00:00:00+00:00", reason="fixed"
 )
 
 
@@ -188,7 +189,7 @@ def test_a_key_that_could_not_be_read_is_a_row_after_a_fix(
     world.settle()
     assert dead(world) == [(0, "wrong_key", "tenant")]
 
-    fixed = replace(world, landing=replace(world.landing, key={"column": "tenant", "invalid": "ignore"}))
+    fixed = replace(world, landing=changed_landing(world.landing, key={"column": "tenant", "invalid": "ignore"}))
     with fixed.session() as session:
         done = replay(session, Selection(), decision=DECISION)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.goals.measure import newest
+from airflow_provider_lakecommit.core.planning.measure import newest
 from tests.support.world import World, records
 
 pytestmark = pytest.mark.integration
@@ -23,7 +23,7 @@ def test_windows_follow_their_goal_and_a_hot_partition_is_read_by_all_groups(
     produce(world.landing.topics, records(2_400, 600), 1)
 
     trial = world.open("trial")
-    assert trial.explain[0] == "target_window 0.02 s: nothing was measured yet, a trial: at most 1000 records"
+    assert trial.explain[0] == "window.target 0.02 s: nothing was measured yet, a trial: at most 1000 records"
     assert [(g.group, g.records) for g in trial.groups] == [(0, 500), (1, 500)]
     world.write(trial)
     world.close("trial", trial)
@@ -35,7 +35,7 @@ def test_windows_follow_their_goal_and_a_hot_partition_is_read_by_all_groups(
     assert measured.bytes > 0
 
     second = world.open("second")
-    assert second.explain[0].startswith("target_window 0.02 s: 1 window measured, ")
+    assert second.explain[0].startswith("window.target 0.02 s: 1 window measured, ")
     assert second.explain[1].endswith("none of 10000 records was measured, slices of 250")
     assert {s.spans[0].partition.partition for s in second.slices if s.group} >= {0}
     world.write(second)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from airflow_provider_lakecommit.inspect.status import Status, read_status, to_dict
+from airflow_provider_lakecommit.cycle.plan.headroom import Watch, ask
+from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.prepare.headroom import Watch, ask
-from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
+from airflow_provider_lakecommit.status.status import Status, read_status, to_dict
+from tests.support.declared import landing_of
 from tests.support.waiting import until
 from tests.support.world import SCHEMA, World, catalog_in, records
 
@@ -30,14 +30,14 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is asked has its answer in time: a plan waits for 50 ms, which a busy broker may exceed."""
     monkeypatch.setattr(Watch.found, "__defaults__", (60.0,))
     monkeypatch.setattr(ask, "__kwdefaults__", {"timeout": 60.0})
-    monkeypatch.setattr("airflow_provider_lakecommit.inspect.status.HEADROOM_SECONDS", 60.0)
+    monkeypatch.setattr("airflow_provider_lakecommit.status.status.HEADROOM_SECONDS", 60.0)
 
 
 @pytest.fixture
 def world(tmp_path: Path, bootstrap: str, make_topic: Callable[..., str], control_topic: str) -> World:
     """A landing of a topic that keeps records for a week; what is landed is landed."""
     topic = make_topic(2, retention_ms=7 * 86_400_000)
-    landing = Landing(name="rows", table="shop.rows", topics=topic, create=SCHEMA, control_topic=control_topic)
+    landing = landing_of(name="rows", table="shop.rows", topics=topic, create=SCHEMA, control_topic=control_topic)
     return World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
 
 
@@ -89,7 +89,7 @@ def test_a_plan_tells_it_in_its_log_and_warns_when_it_is_short(world: World, pro
     produce(topic, records(5, 5), partition=1, timestamp=ago(7 * DAY - HOUR / 2))
     (short,) = [line for line in world.open("b").explain if "oldest unread" in line]
     assert short.startswith(f"{topic}[1]: the oldest unread offset 0 may expire within ")
-    assert "less than 1 h (completion_timeout, or two runs)" in short
+    assert "less than 1 h (window.completion_timeout, or two runs)" in short
     assert f"WARNING: {short}" in world.lines
 
 

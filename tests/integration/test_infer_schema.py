@@ -12,13 +12,14 @@ import yaml
 from confluent_kafka import Producer
 
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka import sample as sampling
 from airflow_provider_lakecommit.kafka.sample import sample, shares, sizes, starts
-from airflow_provider_lakecommit.landing import Landing, load_spec
-from airflow_provider_lakecommit.planning.missing import Watermark
+from airflow_provider_lakecommit.landing import load_spec
 from dev.servers.server import free_port
 from tests.support.cli import run
+from tests.support.declared import landing_of, nested
 from tests.support.world import World, catalog_in
 
 pytestmark = pytest.mark.integration
@@ -104,7 +105,7 @@ def test_what_is_printed_lands_the_records(
     runnable.write_text(answer.out)
     assert load_spec(runnable).catalog["type"] == "sql"
     fields = {key: value for key, value in printed.items() if key not in ("kafka", "catalog", "spark")}
-    landing = Landing.from_dict({**fields, "control_topic": control_topic})
+    landing = landing_of(**fields, control_topic=control_topic)
     world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
     world.settle()
     assert sorted(row["id"] for row in world.rows()) == list(range(40))
@@ -135,7 +136,7 @@ def test_rows_in_envelopes_for_several_tables_are_inferred_and_land(
     route = {"field": "source.table", "tables": {"orders": "shop.orders", "people": "shop.people"}}
     stated = {"name": "mine", "topics": topic, "table": "shop.orders", "unwrap": "debezium", "route": route}
     places = {"kafka": {"bootstrap.servers": bootstrap}, "catalog": {"type": "sql"}}
-    spec.write_text(json.dumps({**stated, **places}))
+    spec.write_text(json.dumps(nested(**stated, **places)))
     answer = run("infer-schema", str(spec))
     assert answer.code == 0, answer.err
     assert "# 30 records are REJECTED by this schema: not routed: no table is named for them" in answer.out
@@ -147,7 +148,7 @@ def test_rows_in_envelopes_for_several_tables_are_inferred_and_land(
     as_json = run("infer-schema", str(spec), "--json").value
     assert as_json["route"]["create"]["shop.people"]["schema"] == people
     fields = {key: value for key, value in printed.items() if key not in ("kafka", "catalog", "spark")}
-    landing = Landing.from_dict({**fields, "control_topic": control_topic, "dead_letter_max_ratio": 1.0})
+    landing = landing_of(**fields, control_topic=control_topic, dead_letter_max_ratio=1.0)
     world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
     world.settle()
     assert sorted(row["cents"] for row in world.rows()) == [n * 100 for n in range(30)]
@@ -178,14 +179,14 @@ def test_of_sql_the_columns_of_records_and_of_the_table_are_told_apart(
     spec = tmp_path / "spec.yaml"
     stated = {"name": "mine", "topics": topic, "table": "shop.items", "transform": sql}
     places = {"kafka": {"bootstrap.servers": bootstrap}, "catalog": {"type": "sql"}}
-    spec.write_text(json.dumps({**stated, "record_schema": [{"name": "id", "type": "long"}], **places}))
+    spec.write_text(json.dumps(nested(**stated, record_schema=[{"name": "id", "type": "long"}], **places)))
     answer = run("infer-schema", str(spec))
     assert answer.code == 0, answer.err
     printed = yaml.safe_load(answer.out)
-    assert printed["transform"] == f"{sql}\n"
-    assert [c["name"] for c in printed["record_schema"]] == ["id", "cents", "seen", "items"]
+    assert printed["transform"]["sql"] == f"{sql}\n"
+    assert [c["name"] for c in printed["transform"]["record_schema"]] == ["id", "cents", "seen", "items"]
     as_json = run("infer-schema", str(spec), "--json").value
-    assert as_json["record_schema"] == printed["record_schema"]
+    assert as_json["transform"]["record_schema"] == printed["transform"]["record_schema"]
     if wrong:
         assert f"# transform: Binder Error: Referenced column {wrong}" in answer.out
         assert "create" not in printed
@@ -198,7 +199,7 @@ def test_of_sql_the_columns_of_records_and_of_the_table_are_told_apart(
         ("seen", "timestamp"),
     ]
     fields = {key: value for key, value in printed.items() if key not in ("kafka", "catalog", "spark")}
-    landing = Landing.from_dict({**fields, "control_topic": control_topic})
+    landing = landing_of(**fields, control_topic=control_topic)
     world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
     world.settle()
     assert sorted(row["sku"] for row in world.rows()) == sorted([f"s{n}" for n in range(1, 30)] + ["x"] * 29)
@@ -213,7 +214,7 @@ def test_envelopes_are_told_to_be_some_where_the_spec_says_nothing_of_it(
     for topic, value in ((changes, change), (rows, {"id": 1})):
         produce(topic, [("1", {"schema": {"type": "struct"}, "payload": value} if wrapped else value)])
     assert (
-        "# the records are change envelopes: put `unwrap: debezium`"
+        "# the records are change envelopes: put `transform: {unwrap: debezium}`"
         in run("infer-schema", changes, "--bootstrap", bootstrap).out
     )
     plain = run("infer-schema", rows, "--bootstrap", bootstrap).out

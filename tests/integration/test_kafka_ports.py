@@ -9,34 +9,48 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_lakecommit.control.control_partitions import ControlPartitions
 from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND
+from airflow_provider_lakecommit.cycle.session.ports import ControlPort, SourcePort
+from airflow_provider_lakecommit.cycle.sets.shared_control import SharedControl
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, SourceError
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
-from airflow_provider_lakecommit.session.landing_session import BEYOND
-from airflow_provider_lakecommit.session.ports import ControlPort, SourcePort
+from tests.fakes.broker import MemoryBroker
 from tests.fakes.kafka import FakeControl, FakeSource
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.integration
+# Named here, as the broker and its clients are to run before a test that asks for it while it runs: they outlive it.
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("make_topic", "produce")]
 
 ONE, TWO = (b"k", b"one", (("v", b"1"), ("v", b"2"))), (b"k", b"two", ())
 
 
-@pytest.fixture(params=["fake", "real"])
+@pytest.fixture(params=["fake", "real", "shared"])
 def control(request: pytest.FixtureRequest) -> Iterator[ControlPort]:
     if request.param == "fake":
         yield FakeControl(partitions=3)
         return
     name, bootstrap = request.getfixturevalue("control_topic"), request.getfixturevalue("bootstrap")
-    with ControlTopic(name, {"bootstrap.servers": bootstrap}, timeout=60) as opened:
-        yield opened
+    with ControlPartitions(name, {"bootstrap.servers": bootstrap}, timeout=60) as opened:
+        if request.param == "real":
+            yield opened
+            return
+        shared = SharedControl(opened, "a-set", "")
+        yield shared.of("rows")
+        shared.close()
 
 
-@pytest.fixture(params=["fake", "real"])
+@pytest.fixture(params=["fake", "memory", "real"])
 def source(request: pytest.FixtureRequest) -> Iterator[SourcePort]:
     """A topic of two partitions with three records in the first."""
+    if request.param == "memory":
+        broker = MemoryBroker()
+        broker.create("orders", 2)
+        broker.produce("orders", [("k", text) for text in "abc"], 0)
+        yield broker.source(("orders",))
+        return
     if request.param == "fake":
         yield FakeSource({SourcePartition("orders", 0, "id"): 3, SourcePartition("orders", 1, "id"): 0})
         return
@@ -125,6 +139,7 @@ def test_from_beyond_its_end_a_log_tells_its_borders_only(control: ControlPort) 
     assert control.ensure() == info
 
 
+@pytest.mark.parametrize("control", ["fake", "real"], indirect=True)
 def test_the_writer_that_was_opened_last_is_the_only_one_that_can_send(control: ControlPort) -> None:
     id_ = f"fence-{control.name}"
     with control.writer(id_, 0) as old, control.writer(id_, 0) as new:

@@ -11,20 +11,21 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.declared import changed_landing
 from tests.support.world import World, records
 
 pytestmark = [pytest.mark.integration]
 
 PROGRAM = """
 import json, sys
-from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.open import open_cycle
-from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+from airflow_provider_lakecommit.cycle.plan.open import open_cycle
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.landing import Landing
 
 given = json.loads(sys.argv[1])
 run = RunIdentity(deployment="test", dag_id="test", run_id=given["run"])
-landing = Landing.from_dict(given["landing"])
+landing = Landing.from_flat(given["landing"])
 with LandingSession.connect(landing, given["kafka"], given["catalog"], log=lambda _: None) as session:
     opened = open_cycle(session, run)
     planned = set(sys.modules)
@@ -38,7 +39,7 @@ print(json.dumps([len(opened.slices), [m for m in heavy if m in planned], [m for
 def loaded(world: World, run: str, *, close: bool) -> tuple[int, list[str], list[str]]:
     """Slices that a plan in a process of its own makes, and the heavy modules after it and after the commit."""
     given = {
-        "landing": world.landing.to_dict(),
+        "landing": world.landing.to_flat(),
         "kafka": dict(world.kafka),
         "catalog": dict(world.catalog),
         "run": run,
@@ -79,6 +80,6 @@ def test_what_no_finished_slice_has_shown_is_checked_before_anything_is_read(wor
     _, planned, _ = loaded(world, "first", close=False)
     assert "pyarrow" in planned
     world.run()
-    changed = replace(world, landing=replace(world.landing, unknown_fields="dead_letter"))
+    changed = replace(world, landing=changed_landing(world.landing, unknown_fields="dead_letter"))
     _, planned, _ = loaded(changed, "changed", close=False)
     assert "pyarrow" in planned, "another spec may decode otherwise"

@@ -108,6 +108,7 @@ def test_every_test_has_a_catalog_of_its_own(catalog: Catalog) -> None:
     assert catalog.list_tables("shop") == []
 
 
+@pytest.mark.heavy
 def test_spark_moves_arrow_batches_through_python(spark: object) -> None:
     def double(batches: object) -> object:
         import pyarrow as pa

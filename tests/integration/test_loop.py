@@ -13,19 +13,19 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.cycle import pause_policy
-from airflow_provider_lakecommit.cycle.loop import LandingRunner
-from airflow_provider_lakecommit.cycle.resume import cycles_of
-from airflow_provider_lakecommit.cycle.run import CycleOutcome
-from airflow_provider_lakecommit.engines.base import EarlierWorkError
+from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
+from airflow_provider_lakecommit.cycle.plan.resume import cycles_of
+from airflow_provider_lakecommit.cycle.run import pause_policy
+from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
-from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.launch.base import EarlierWorkError
 from airflow_provider_lakecommit.spark.task import run_task
-from airflow_provider_lakecommit.wire.records import read_entry
 from tests.fixtures.kafka import unique
+from tests.support.declared import landing_of
 from tests.support.world import SCHEMA, World, catalog_in, records
 
 pytestmark = pytest.mark.integration
@@ -68,7 +68,7 @@ class Workers:
 def world(bootstrap: str, make_topic: Callable[..., str], produce: Callable[..., Any], tmp_path: Path) -> World:
     """Nine records, in slices of three."""
     topic, table = make_topic(1), unique("loop")
-    landing = Landing(
+    landing = landing_of(
         name=table,
         topics=topic,
         table=f"shop.{table}",

@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_provider_lakecommit.inspect.status import read_status, to_dict
-from airflow_provider_lakecommit.kafka.backlog import BacklogWatch
+from airflow_provider_lakecommit.control.backlog import BacklogWatch
 from airflow_provider_lakecommit.kafka.record import UNREADABLE_NAME
+from airflow_provider_lakecommit.status.status import read_status, to_dict
+from tests.support.declared import changed_landing
 from tests.support.raw_records import Raw, send_raw
 from tests.support.steps import check_verified
 from tests.support.world import World, records
@@ -116,7 +117,7 @@ def test_foreign_records_of_any_time_and_header_on_the_control_topic_stop_no_lan
     world: World, make_topic: MakeTopic, produce: Produce
 ) -> None:
     control = make_topic(1, **ANY_TIME)
-    world = replace(world, landing=replace(world.landing, control_topic=control))
+    world = replace(world, landing=changed_landing(world.landing, control_topic=control))
     produce(str(world.landing.topics), records(0, 3), partition=0)
     for milliseconds in (MICROSECONDS, 2**63 - 1, -(2**62)):
         odd = [Raw(value=b"x", headers=[(b"\xff", b"y"), (b"lakecommit\xff", b"z")])]
@@ -129,7 +130,7 @@ def test_the_age_of_a_backlog_is_of_times_that_there_are(world: World) -> None:
     topic = str(world.landing.topics)
     for p, milliseconds in enumerate((-1, MICROSECONDS)):
         send_raw(world.kafka["bootstrap.servers"], topic, [Raw(value=good(p))], partition=p, milliseconds=milliseconds)
-    watch = BacklogWatch("rows", (topic,), str(world.landing.control_topic), world.kafka)
+    watch = BacklogWatch("rows", (topic,), str(world.landing.connections.control_topic), world.kafka)
     try:
         backlog = watch.look()
     finally:

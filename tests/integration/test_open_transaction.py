@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider_lakecommit.inspect.status import read_status
-from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
+from airflow_provider_lakecommit.status.status import read_status
+from airflow_provider_lakecommit.status.status_rules import StatusLimits, StatusVerdict, status_verdict
 from tests.support.world import World, records
 
 pytestmark = pytest.mark.integration

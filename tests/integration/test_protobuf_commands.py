@@ -58,7 +58,7 @@ def test_a_spec_is_inferred_from_the_message_that_the_landing_names(
     done = run("infer-schema", str(spec))
     assert done.code == 0, done.err
     told = yaml.safe_load(done.out)
-    assert (told["create"]["schema"], told["format"], told["message"]) == (SCHEMA, "protobuf", "shop.Order")
+    assert (told["create"]["schema"], told["format"], told["decoding"]["message"]) == (SCHEMA, "protobuf", "shop.Order")
     assert "before: left out: shop.Order is within itself" in done.out
     assert "1 records are REJECTED by this schema: the value names no schema" in done.out
 
@@ -108,6 +108,7 @@ def test_a_spec_is_inferred_from_a_stated_schema(
     done = run("infer-schema", str(spec))
     assert done.code == 0, done.err
     told = yaml.safe_load(done.out)
-    assert (told["create"]["schema"], told["schema"], told["message"]) == (SCHEMA, PROTO, "shop.Order")
+    assert told["create"]["schema"] == SCHEMA
+    assert told["decoding"] == {"schema": PROTO, "message": "shop.Order"}
     assert "from the stated schema, tried on 2 records" in done.out
     assert "1 records are REJECTED by this schema: message shop.Order" in done.out

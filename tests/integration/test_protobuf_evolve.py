@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message_factory import GetMessageClass
 
-from airflow_provider_lakecommit.protobuf.descriptors import file_of, message_named
-from airflow_provider_lakecommit.registry.settings import with_registry
+from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
+from airflow_provider_lakecommit.landing import MARK_COLUMNS
+from airflow_provider_lakecommit.landing.registry import with_registry
 from tests.fakes.registry import FakeRegistry
+from tests.support.declared import changed_landing
 from tests.support.messes import table_of
 from tests.support.steps import check_verified
-from tests.support.world import World
+from tests.support.world import World, own_columns
 
 pytestmark = pytest.mark.integration
 
@@ -62,13 +63,13 @@ def test_messages_of_a_window_make_the_columns_that_hold_them_all(
 ) -> None:
     send(world, produce, fake, OLD, {"id": 1, "ratio": 0.5})
     world.run()
-    assert [f.name for f in table_of(world).schema().fields] == ["id", "ratio", "who"]
+    assert [f.name for f in own_columns(table_of(world).schema())] == ["id", "ratio", "who"]
     send(world, produce, fake, OLD, {"id": 2})
     new = {"id": 1 << 40, "ratio": 1e300, "who": {"name": "a", "age": 7}, "friends": [{"name": "b"}], "by": {"x": 2.5}}
     send(world, produce, fake, NEW, new)
     world.settle()
     schema = table_of(world).schema()
-    kinds = {name: str(schema.find_type(name)) for name in schema.column_names}
+    kinds = {name: str(schema.find_type(name)) for name in schema.column_names if name not in MARK_COLUMNS}
     assert (kinds["id"], kinds["ratio"], kinds["who.age"], kinds["friends.element.name"]) == (
         "long",
         "double",
@@ -98,7 +99,7 @@ def test_an_int_is_widened_for_whatever_outgrows_it(
 
 def test_what_does_not_fit_is_named_as_the_decoder_names_it(world: World, produce: Produce, fake: FakeRegistry) -> None:
     send(world, produce, fake, STRANGE, {"id": 1, "who": "x"})
-    world.landing = replace(world.landing, on_incompatible="stop")
+    world.landing = changed_landing(world.landing, on_incompatible="stop")
     reason = str(world.open("stop").plan.reason)
     assert "incompatible records" in reason
     assert "column who is struct<name: optional string> in the table and another field in the records" in reason

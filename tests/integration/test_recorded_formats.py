@@ -31,15 +31,15 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="the recorded tables are below /proc/self/cwd"),
 ]
 
-VERBS = {"status": "status", "plan": "plan", "ledger": "ledger show", "verify": "verify"}
+VERBS = {"status": "status", "plan": "plan", "ledger": "history --ledger", "verify": "verify"}
 ASKED = [
     *(("orders", verb) for verb in VERBS),
     *((name, verb) for name in LANDINGS[1:] for verb in ("status", "ledger")),
 ]
 STANDS = {"orders": 4, "returns": 6, "visits": 0}
 """Exit code of `status`: one has a blocked range, one was not caught up."""
-ASIDE = {"at", "asked_at", "headroom", "explain"}
-"""What is told of the moment of asking, and explanations, whose words may change."""
+ASIDE = {"at", "asked_at", "headroom", "explain", "opened_at"}
+"""What is told of the moment of asking, explanations, whose words may change, and `opened_at`, which became `began`."""
 VISITS_BEGIN = 10
 """Where `reset offsets` let the landing `visits` begin."""
 
@@ -61,7 +61,7 @@ class Lake:
         return self.run("status", landing, "--json").value
 
     def control_log(self) -> list[dict[str, Any]]:
-        return self.run("control-log", "orders", "--json").lines
+        return self.run("history", "orders", "--control-topic", "--json").lines
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         with contextlib.chdir(self.folder):
@@ -125,15 +125,15 @@ def before(lake: Lake) -> Before:
 
 @pytest.fixture(scope="module")
 def landed(lake: Lake, before: Before) -> Landed:
-    answers = {name: lake.run("land", name) for name in LANDINGS}
+    answers = {name: lake.run("land", name, "--json") for name in LANDINGS}
     return Landed(answers=answers, status=lake.status("orders"), control_log=lake.control_log())
 
 
 @pytest.fixture(scope="module")
 def unblocked(lake: Lake, landed: Landed) -> Answer:
-    answer = lake.run("reset blocked", "orders", "--raise", "20")
+    answer = lake.run("reset blocked", "orders", "--raise", "20", "--yes")
     assert answer.code == 0, answer.err
-    return lake.run("land", "orders")
+    return lake.run("land", "orders", "--json")
 
 
 # -- what is there is read as it was ----------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def test_verify_finds_nothing_but_what_a_person_said(unblocked: Answer, lake: La
 
 
 def test_another_run_lands_nothing(unblocked: Answer, lake: Lake) -> None:
-    answer = lake.run("land", "orders")
+    answer = lake.run("land", "orders", "--json")
     assert answer.code == 0, answer.err
     assert (answer.value["rows"], answer.value["reason"]) == (0, "nothing new")
     assert "spark" not in answer.value["seconds"]

@@ -14,6 +14,7 @@ import yaml
 from tests.fakes.registry import FakeRegistry
 from tests.support.avro_shapes import encoded
 from tests.support.cli import run
+from tests.support.declared import nested
 from tests.support.world import catalog_in
 
 pytestmark = pytest.mark.integration
@@ -67,7 +68,7 @@ def spec_of(path: Path, topic: str, bootstrap: str, fake: FakeRegistry, control:
         **more,
     }
     spec = path / "orders.yaml"
-    spec.write_text(yaml.safe_dump(stated))
+    spec.write_text(yaml.safe_dump(nested(**stated)))
     return spec
 
 
@@ -106,7 +107,7 @@ def test_columns_of_envelopes_are_those_of_their_rows(
         {"name": "_is_deleted", "type": "boolean", "required": True},
         {"name": "_source_time", "type": "timestamptz"},
     ]
-    assert (printed["unwrap"], printed["create"]["schema"]) == ("debezium", [*SCHEMA, *own])
+    assert (printed["transform"]["unwrap"], printed["create"]["schema"]) == ("debezium", [*SCHEMA, *own])
     assert "# nothing: left out: always null" in answer.out
     assert "REJECTED" not in answer.out
 
@@ -119,7 +120,7 @@ def test_a_table_is_made_by_the_newest_version_and_the_plan_names_what_is_known(
     assert plan.code == 0, plan.err
     assert f"format avro, schemas of {fake.url}" in plan.out
     assert f"subject {topic}-value has 1 versions, of schema ids 1" in plan.out
-    landed = run("land", spec)
+    landed = run("land", spec, "--json")
     assert landed.code == 0, landed.err
     status = json.loads(run("status", spec, "--json").out)
     assert status["landing"] == "orders"

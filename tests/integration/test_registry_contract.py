@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, SchemaRegistryError
 
-from airflow_provider_lakecommit.registry.client import SchemaRegistry
-from airflow_provider_lakecommit.registry.schemas import UnknownSchemaError
+from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry
+from airflow_provider_lakecommit.formats.registry.schemas import UnknownSchemaError
 from dev.servers.schema_registry import SchemaRegistryServer
 from tests.fakes.registry import FakeRegistry
 

@@ -23,21 +23,16 @@ from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.committer.merge_section import merge_section
 from airflow_provider_lakecommit.committer.replace import ReplaceOutcome
-from airflow_provider_lakecommit.committer.replaced import (
-    REPLACED,
-    Replaced,
-    Replacement,
-    replaced_of,
-    sections_after,
-)
+from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, Replacement, replaced_of, sections_after
 from airflow_provider_lakecommit.committer.stage import stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
-from airflow_provider_lakecommit.exceptions import LedgerError, TableError
-from airflow_provider_lakecommit.inspect.landing_history import table_history
-from airflow_provider_lakecommit.inspect.verify import Severity
-from airflow_provider_lakecommit.replace import parquet_rows, survey
-from airflow_provider_lakecommit.replace.replace import ReplacePreview, replace, replace_preview
-from tests.fakes.lake import TOPIC_ID, at, coverage, section, spans
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg.parquet import parquet_rows
+from airflow_provider_lakecommit.operations.backfill import survey
+from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview, replace, replace_preview
+from airflow_provider_lakecommit.status.landing_history import table_history
+from airflow_provider_lakecommit.status.verify import Severity
+from tests.fakes.lake import at, coverage, section, spans
 from tests.fakes.position_deletes import delete_positions
 from tests.fakes.replaced_lake import ROWS_SCHEMA, Ranges, RowsLake, lake_at
 
@@ -406,7 +401,7 @@ def test_a_table_without_metadata_columns_is_refused_with_the_remedy(tmp_path: P
     lake = lake_at(tmp_path, schema=Schema(*fields))
     lake.join()
     lake.land((0, 0, 10))
-    with pytest.raises(TableError, match=r"kafka_topic must be string: it has none.*metadata_columns: true"):
+    with pytest.raises(LedgerError, match="kafka_generation"):
         replace_preview(lake.session(), coverage((0, 0, 5)))
 
 
@@ -420,13 +415,13 @@ def test_rows_that_were_landed_before_the_columns_are_refused(tmp_path: Path) ->
             if f.name.startswith("kafka_"):
                 schema.add_column(f.name, f.field_type)
     lake.land((0, 10, 20))
-    with pytest.raises(TableError, match="10 rows of this landing that do not say which record they are of"):
-        replace_preview(lake.session(), coverage((0, 5, 15)))
-    lake.compact()
-    (seen,) = replace_preview(lake.session(), coverage((0, 0, 20)))
-    assert (seen.replaced.rows, seen.expected, seen.missing) == (10, 20, 10)
-    with pytest.raises(LedgerError, match=r"has 10 rows of orders\[0\] \[0, 20\), 20 were landed.*would stay"):
-        replace(lake.session(), coverage((0, 0, 20)), commit_id=uuid4())
+    for compacted in (False, True):
+        if compacted:
+            lake.compact()
+        with pytest.raises(LedgerError, match=r"orders\[0\] \[5, 10\) do not say"):
+            replace_preview(lake.session(), coverage((0, 5, 15)))
+        with pytest.raises(LedgerError, match=r"orders\[0\] \[0, 10\) do not say"):
+            replace(lake.session(), coverage((0, 0, 20)), commit_id=uuid4())
     ranges = [(0, 10, 20)]
     seen, _ = taken_out(lake, *ranges)
     assert seen.missing == 0
@@ -452,24 +447,24 @@ def test_rows_that_others_deleted_are_taken_note_of(lake: RowsLake) -> None:
     assert any("took out 9 rows" in text for text in lake.findings(Severity.NOTE))
 
 
-def test_offsets_of_a_topic_made_anew_are_ambiguous_only_where_they_overlap(lake: RowsLake) -> None:
+def test_offsets_of_a_topic_made_anew_are_told_apart_by_their_readings(lake: RowsLake) -> None:
     anew = "bmV3LXRvcGljLWlkLS0tLQ"
     lake.land((0, 0, 10))
     own = lake.state().section("orders", "live")
     assert own is not None
-    lake.publish(lake.request(lake.slice((0, 0, 20), epoch=own.epoch, spans=spans((0, 0, 20), topic_id=anew))))
-    with pytest.raises(LedgerError, match=rf"same offsets of two topics of one name.*{TOPIC_ID}.*{anew}"):
-        replace_preview(lake.session(), coverage((0, 5, 10)))
-    with pytest.raises(LedgerError, match="two topics of one name"):
-        replace_preview(lake.session(), coverage((0, 5, 20), topic_id=anew))
-    (seen,) = replace_preview(lake.session(), coverage((0, 10, 20), topic_id=anew))
-    assert seen.replaced.rows == 10
+    later = spans((0, 0, 20), topic_id=anew)
+    lake.publish(lake.request(lake.slice((0, 0, 20), epoch=own.epoch, spans=later, generation=2)))
+    (seen,) = replace_preview(lake.session(), coverage((0, 5, 10)))
+    assert (seen.replaced.rows, seen.expected) == (5, 5)
+    (seen,) = replace_preview(lake.session(), coverage((0, 5, 20), topic_id=anew))
+    assert (seen.replaced.rows, seen.expected) == (15, 15)
     session, both = lake.session(), coverage((0, 0, 10)) | coverage((0, 0, 20), topic_id=anew)
     replace(session, both, commit_id=uuid4())
     assert lake.found() == Counter()
     own = lake.state().section("orders", "live")
     assert own is not None
-    lake.publish(lake.request(lake.slice((0, 0, 15), epoch=own.epoch, spans=spans((0, 0, 15), topic_id=anew))))
+    later = spans((0, 0, 15), topic_id=anew)
+    lake.publish(lake.request(lake.slice((0, 0, 15), epoch=own.epoch, spans=later, generation=3)))
     replace(session, coverage((0, 5, 15), topic_id=anew), commit_id=uuid4())
     assert lake.found() == lake.expected({"first": [(0, 0, 5)]}), "what was taken out before is in nobody's way"
     assert lake.findings() == []
@@ -515,7 +510,7 @@ def test_a_forged_replacement_is_found(lake: RowsLake, kind: SnapshotKind, files
     extra = {REPLACED: took.to_text()} if kind is SnapshotKind.REPLACE else {}
     record = SnapshotRecord(kind=kind, branch="main", landing="orders", lane="live", token=token, extra=extra)
     taken = took.ranges if kind is SnapshotKind.REPLACE else coverage()
-    sections = sections_after(state.sections, "orders", taken, Replacement(lane="live"), token)
+    sections = sections_after(state.sections, "orders", taken, Replacement(lane="live"), token, {})
     removed = [f.file_path for f in lake.files()[:files]]
     table = lake.load()
     forged = stage(table, "main", (), to_summary(record, sections), removed=removed)

@@ -24,14 +24,14 @@ from pyiceberg.transforms import IdentityTransform
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.stage import stage_untagged
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
-from airflow_provider_lakecommit.connector.judge import Fate
-from airflow_provider_lakecommit.connector.rescue import RESCUED_BY, Rescue, RescueReport, read_rescue
-from airflow_provider_lakecommit.connector.stopped import check_stopped
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, ConnectorError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.data_files import to_wire
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-from airflow_provider_lakecommit.operators.rescue import RescueOperator
+from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import RESCUED_BY, Rescue, RescueReport, read_rescue
+from airflow_provider_lakecommit.operations.kafka_connect.stopped import check_stopped
+from airflow_provider_lakecommit.operators.kafka_connect import KafkaConnectOperator
 from dev.servers.kafka import Broker
 from tests.fakes.catalog import Fault, FaultyCatalog
 from tests.fakes.lake import Clock
@@ -385,21 +385,26 @@ def test_the_command_shows_and_commits(
     spec = tmp_path / "catalog.yaml"
     spec.write_text(json.dumps({"catalog": {**catalog_properties, "name": "test"}}))
     common = ("--bootstrap", bootstrap, "--catalog", str(spec), "--control-topic", sink.topic)
-    what = ("rescue", "--connector", sink.connector, *common)
-    shown = run(*what)
+    what = ("connect", "rescue", "--connector", sink.connector, *common)
+    shown = run(*what, "--dry-run")
     assert shown.code == 0, shown.err
     assert "waiting: 1 files, 2 rows" in shown.out
     assert "1 of those that wait the connector commits itself when it runs again" in shown.out
-    refused = run(*what, "--commit")
+    refused = run(*what)
     assert refused.code == 1
     assert "nobody says that connector" in refused.err
     assert sink.ids() == [1]
-    done = run(*what, "--commit", "--connector-is-gone", "--json")
+    done = run(*what, "--connector-is-gone", "--json")
     assert done.code == 0, done.err
     assert done.value["committed"] == {"files": 1, "rows": 2, "bytes": done.value["committed"]["bytes"]}
     assert sink.ids() == [1, 2, 3]
-    assert run(*what, "--table", "shop.none").code == 0
-    assert run("rescue", "--connector", "x", "--catalog", str(tmp_path / "none.yaml"), "--bootstrap", "x:1").code == 2
+    assert run(*what, "--table", "shop.none", "--dry-run").code == 0
+    assert (
+        run(
+            "connect", "rescue", "--connector", "x", "--catalog", str(tmp_path / "none.yaml"), "--bootstrap", "x:1"
+        ).code
+        == 2
+    )
 
 
 def test_the_operator_shows_and_commits(
@@ -413,16 +418,23 @@ def test_the_operator_shows_and_commits(
     sink.begin()
     sink.announce([2, 3])
 
-    def rescue(**options: Any) -> list[dict[str, Any]]:
-        task = RescueOperator(task_id="rescue", connector=sink.connector, control_topic=sink.topic, **options)
+    def rescue(gone: bool = False, **options: Any) -> list[dict[str, Any]]:
+        task = KafkaConnectOperator(
+            task_id="rescue",
+            connector=sink.connector,
+            action="rescue",
+            arguments={"control_topic": sink.topic, **options},
+            **({"kafka_connect_conn_id": None} if gone else {}),
+        )
         ti = SimpleNamespace(dag_id="mend", task_id="rescue")
         run = SimpleNamespace(run_id="by hand", triggering_user_name="carla")
-        return task.execute({"ti": ti, "dag_run": run})  # type: ignore[typeddict-item]
+        reports: list[dict[str, Any]] = task.execute({"ti": ti, "dag_run": run})  # type: ignore[typeddict-item]
+        return reports
 
     (seen,) = rescue()
     assert (seen["fates"]["waiting"]["rows"], seen["snapshot_ids"]) == (2, [])
     assert sink.ids() == [1]
-    (done,) = rescue(commit=True, kafka_connect_conn_id=None, reason="the worker is gone")
+    (done,) = rescue(gone=True, commit=True, reason="the worker is gone")
     snapshot = sink.table.current_snapshot()
     assert snapshot is not None
     assert snapshot.summary is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,20 +21,20 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and
     ResourceType,
 )
 
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
-from airflow_provider_lakecommit.doctor.brokers import brokers
-from airflow_provider_lakecommit.doctor.finding import Level
-from airflow_provider_lakecommit.doctor.roles import NEEDS, Role
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError, SourceError
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.kafka.truncation import diverged
-from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.read import SliceReader
+from airflow_provider_lakecommit.status.doctor.brokers import brokers
+from airflow_provider_lakecommit.status.doctor.finding import Level
+from airflow_provider_lakecommit.status.doctor.roles import NEEDS, Role
 from dev.servers.kafka import Broker
 from tests.fixtures.kafka import Sender, create_topic, delete_topic
+from tests.support.declared import changed_landing, landing_of
 from tests.support.steps import check_verified
 from tests.support.waiting import until
 from tests.support.world import SCHEMA, World, catalog_in, records
@@ -53,7 +52,7 @@ NO_GROUPS: Right = (ResourceType.GROUP, "*", LITERAL, ())
 
 
 def rights_of(role: Role) -> tuple[Right, ...]:
-    """As docs/howto/tenancy.rst has them, by a unit test."""
+    """As docs/operate/security.rst has them, by a unit test."""
     needs = NEEDS[role]
     topics = [
         (TOPIC, name, LITERAL, (*operations, *([AclOperation.DESCRIBE_CONFIGS] if name in needs.settings else [])))
@@ -128,7 +127,7 @@ def guarded(broker: Broker) -> Iterator[Guarded]:
 
 
 def world_on(broker: Broker, path: Path) -> World:
-    landing = Landing(
+    landing = landing_of(
         name="rows", topics="source", table="shop.rows", create=SCHEMA, control_topic="control", slice_records=40
     )
     return World(landing=landing, kafka={"bootstrap.servers": broker.bootstrap}, catalog=catalog_in(path))
@@ -168,7 +167,7 @@ def test_a_commit_that_looks_at_the_source_needs_its_rights_there(
     sender.produce("source", [(str(n), None) for n in range(5)])
     sender.close()
     world = world_on(broker, tmp_path)
-    world.landing = replace(world.landing, slice_records=5)
+    world.landing = changed_landing(world.landing, slice_records=5)
     with guarded.role(Role.PLAN):
         opened = world.open("a")
     with guarded.role(Role.WRITE):

@@ -11,13 +11,13 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 
 from airflow_provider_lakecommit.exceptions import RegistryError
-from airflow_provider_lakecommit.protobuf.descriptors import file_of
-from airflow_provider_lakecommit.registry.settings import with_registry
+from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of
+from airflow_provider_lakecommit.landing.registry import with_registry
 from tests.fakes.registry import FakeRegistry
 from tests.support.avro_shapes import encoded
 from tests.support.messes import table_of
 from tests.support.steps import check_verified
-from tests.support.world import World
+from tests.support.world import World, own_columns
 
 pytestmark = pytest.mark.integration
 
@@ -56,7 +56,7 @@ def make(make_world: Make, fake: FakeRegistry) -> Make:
 
 
 def columns(world: World, table: str) -> list[str]:
-    return [f.name for f in table_of(world, table).schema().fields]
+    return [f.name for f in own_columns(table_of(world, table).schema())]
 
 
 def test_records_of_avro_by_their_full_names(make: Make, produce: Produce, fake: FakeRegistry) -> None:

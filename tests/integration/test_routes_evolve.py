@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.registry.settings import with_registry
+from airflow_provider_lakecommit.landing.registry import with_registry
 from tests.fakes.registry import FakeRegistry
 from tests.support.avro_shapes import encoded
 from tests.support.messes import table_of
 from tests.support.steps import check_verified
-from tests.support.world import World
+from tests.support.world import World, own_columns
 
 pytestmark = pytest.mark.integration
 
@@ -48,7 +48,7 @@ def fake() -> Iterator[FakeRegistry]:
 
 
 def names(world: World, table: str) -> list[str]:
-    return [f.name for f in table_of(world, table).schema().fields]
+    return [f.name for f in own_columns(table_of(world, table).schema())]
 
 
 def test_records_that_name_their_schemas(make_world: Make, produce: Produce, fake: FakeRegistry) -> None:

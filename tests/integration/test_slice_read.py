@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceDamagedError, SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.kafka import damage
 from airflow_provider_lakecommit.kafka.admin import topic_id_text
-from airflow_provider_lakecommit.spark import damage
 from airflow_provider_lakecommit.spark import read as slice_read
 from airflow_provider_lakecommit.spark.chunks import Chunk
 from airflow_provider_lakecommit.spark.positions import PartitionReading

@@ -32,6 +32,7 @@ from airflow_provider_lakecommit.spark.decoders import check_schema
 from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceStopped, SliceWork, run_slice
 from airflow_provider_lakecommit.spark.totals import SliceTotals
 from tests.support import lines
+from tests.support.declared import changed_landing, landing_of
 from tests.support.targets import target_of
 
 pytestmark = pytest.mark.integration
@@ -62,7 +63,7 @@ class Lake:
         )
         targets = (target_of(self.data, TABLE), target_of(self.dead, DEAD))
         work = SliceWork(landing=landing, slice=slice_, targets=targets, attempt=uuid4())
-        return run_slice(work, {"bootstrap.servers": self.bootstrap}, lambda _: {}, **how)
+        return run_slice(work, {"bootstrap.servers": self.bootstrap}, lambda _: self.data.io.properties, **how)
 
     def append(self, outcome: SliceOutcome) -> None:
         for name, table in ((TABLE, self.data), (DEAD, self.dead)):
@@ -200,6 +201,7 @@ def test_a_rejected_record_is_in_the_dead_letter_table_with_all_it_had(
         "column": None,
         "reason": "the value is not valid UTF-8",
         "landing": "orders",
+        "generation": None,
     }
     assert (second["offset"], second["key"], second["kind"], second["column"]) == (3, None, "missing_required", "id")
     assert list(outcome.rejected) == [f"{topic}[0]@1: {first['reason']}", f"{topic}[0]@3: {second['reason']}"]
@@ -241,8 +243,8 @@ def test_without_a_dead_letter_table_one_reject_blocks_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("own", "blocked"),
     [
-        (None, "4 rejected records of 10 are over dead_letter_max_records=3"),
-        (Budget(max_records=5, max_ratio=0.3), "4 rejected records of 10 are over dead_letter_max_ratio=0.3"),
+        (None, "4 rejected records of 10 are over dead_letters.max_records=3"),
+        (Budget(max_records=5, max_ratio=0.3), "4 rejected records of 10 are over dead_letters.max_ratio=0.3"),
         (Budget(max_records=4, max_ratio=1.0), None),
     ],
 )
@@ -250,7 +252,7 @@ def test_the_budget_of_the_slice_or_of_the_landing_decides(
     lake: Lake, topic: str, produce: Produce, own: Budget | None, blocked: str | None
 ) -> None:
     produce(topic, [order(i) if i > 3 else "bad" for i in range(10)], 0)
-    landing = replace(lake.landing, dead_letter_max_records=3, dead_letter_max_ratio=1.0)
+    landing = changed_landing(lake.landing, dead_letter_max_records=3, dead_letter_max_ratio=1.0)
 
     outcome = lake.run(span(topic, 0, 10), landing=landing, budget=own)
 
@@ -284,7 +286,7 @@ def test_metadata_columns_are_filled_for_the_rows_that_landed(
         NestedField(6, "kafka_key", BinaryType()),
     )
     table = catalog.create_table("shop.with_metadata", schema)
-    landing = replace(lake.landing, table="shop.with_metadata", metadata_columns=True, timestamps={})
+    landing = changed_landing(lake.landing, table="shop.with_metadata", metadata_columns=True, timestamps={})
     produce(
         topic, [("a", '{"id":1}'), "bad", ("gone", None), (None, '{"id":2,"kafka_offset":99}')], 0, timestamp=MILLIS
     )
@@ -296,7 +298,7 @@ def test_metadata_columns_are_filled_for_the_rows_that_landed(
         attempt=uuid4(),
     )
 
-    outcome = run_slice(work, {"bootstrap.servers": lake.bootstrap}, lambda _: {})
+    outcome = run_slice(work, {"bootstrap.servers": lake.bootstrap}, lambda _: lake.data.io.properties)
 
     with table.transaction() as tx, tx.update_snapshot().fast_append() as append:
         append.append_data_file(outcome.files[landing.table][0])
@@ -412,7 +414,7 @@ def test_progress_is_told_now_and_then(lake: Lake, topic: str, produce: Produce)
 )
 def test_a_table_that_this_landing_cannot_fill_is_refused_at_once(schema: Schema, message: str) -> None:
     with pytest.raises(TableError, match=message):
-        check_schema(Landing(name="a", topics="a", table="a.b", metadata_columns=True), schema)
+        check_schema(landing_of(name="a", topics="a", table="a.b", metadata_columns=True), schema)
 
 
 def test_a_format_that_is_registered_lands_a_slice(
@@ -420,7 +422,9 @@ def test_a_format_that_is_registered_lands_a_slice(
 ) -> None:
     monkeypatch.setitem(FORMATS, "lines", lines.LINES)
     produce(topic, ["a\nb", "", "c", b"\xff", None], 0)
-    landing = replace(lake.landing, format="lines", timestamps={}, metadata_columns=True, dead_letter_max_ratio=1)
+    landing = changed_landing(
+        lake.landing, format="lines", timestamps={}, metadata_columns=True, dead_letter_max_ratio=1
+    )
     table = catalog.create_table("shop.lines", lines.SCHEMA)
     check_schema(landing, lines.SCHEMA)
 

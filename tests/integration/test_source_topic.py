@@ -12,9 +12,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState, SourceTopics
-from airflow_provider_lakecommit.planning.missing import Watermark
 from dev.servers.server import free_port
 from tests.fixtures.kafka import add_partitions, create_topic, delete_topic
 

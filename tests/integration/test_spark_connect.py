@@ -14,25 +14,28 @@ import threading
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from airflow_provider_lakecommit.cycle.results import GroupResult, Opened
-from airflow_provider_lakecommit.cycle.write import group_job, group_result
-from airflow_provider_lakecommit.engines.base import EarlierWorkError
-from airflow_provider_lakecommit.engines.connect import ConnectEngine
-from airflow_provider_lakecommit.engines.connect_client import ConnectClient, FailureKind, SparkConnectError
-from airflow_provider_lakecommit.engines.package import package_digest
+from airflow_provider_lakecommit.cycle.write.write import group_job, group_result
 from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
-from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.signing import KEY
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.launch.base import EarlierWorkError
+from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine
+from airflow_provider_lakecommit.spark.launch.connect_client import ConnectClient, FailureKind, SparkConnectError
+from airflow_provider_lakecommit.spark.launch.connect_url import ConnectUrl
+from airflow_provider_lakecommit.spark.launch.package import package_digest
 from dev.servers.connect import ConnectServer
 from tests.fixtures.kafka import unique
+from tests.support.declared import changed_landing, landing_of
 from tests.support.gate import Gate
 from tests.support.waiting import PATIENCE, until
 from tests.support.world import SCHEMA, World, catalog_in, records
@@ -55,7 +58,7 @@ class Window:
 
     @property
     def secrets(self) -> Secrets:
-        return Secrets(kafka=self.world.kafka, io={})
+        return self.world.secrets
 
     def engine(self) -> ConnectEngine:
         return ConnectEngine(self.url, deployment="test", landing=self.world.landing.name)
@@ -98,7 +101,7 @@ def make_window(
         topic = make_topic(1)
         produce(topic, records(0, RECORDS), 0)
         stated = {"table": f"shop.{name}", "create": SCHEMA, "slice_records": RECORDS // SLICES}
-        landing = Landing(name=name, topics=topic, control_topic=make_topic(1), **stated)
+        landing = landing_of(name=name, topics=topic, control_topic=make_topic(1), **stated)
         world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path / name))
         return Window(world, connect_server.url, unique("run"))
 
@@ -158,15 +161,41 @@ def test_a_window_is_landed_and_the_session_stays_warm(
     assert Counter(r.slice for r in attempt.results) == Counter(str(s) for s in attempt.job.plan.slices)
     window.check()
     # The workers run the code that was sent with the session, which the second process does not send again.
-    assert all(f"airflow_provider_lakecommit-{package_digest()}.zip" in place for place in gate.code)
+    assert all(f"airflow_provider_lakecommit-{package_digest()}-" in place for place in gate.code)
     window.engine().start()
     assert len(sent) <= 1
 
 
+def test_attempts_that_find_a_cold_session_at_once_all_begin(
+    make_window: Callable[..., Window], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = unique("cold")
+    window, together, add = make_window(name=name), threading.Barrier(4), ConnectClient.add_python_file
+    monkeypatch.setattr(
+        ConnectClient, "add_python_file", lambda c, file, zip: (together.wait(PATIENCE), add(c, file, zip))
+    )
+    engines = [window.engine() for _ in range(4)]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(ConnectEngine.start, engines))
+    for each in engines:
+        each.close()
+    Gate(gate.base, name).let_pass()
+    assert [r.status for r in Attempt(window).ended().results] == ["done"] * SLICES
+
+
+def test_a_failure_of_the_server_names_the_class_of_its_error(connect_server: ConnectServer) -> None:
+    client = ConnectClient(ConnectUrl.parse(connect_server.url), uuid4())
+    # A server takes nothing in chunks that is one chunk alone, and says "requirement failed".
+    with pytest.raises(SparkConnectError, match=r"^java\.lang\.IllegalArgumentException: "):
+        client.add_python_file("one.zip", b"one")
+    client.close()
+
+
 CLIENT = """
 import json, pathlib, pytest, sys
-from airflow_provider_lakecommit.engines.package import package_digest
-from airflow_provider_lakecommit.engines.connect import ConnectEngine
+from airflow_provider_lakecommit.spark.launch.connect_url import ConnectUrl
+from airflow_provider_lakecommit.spark.launch.package import package_digest
+from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine
 from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 from tests.support.gate import Gate
 url, folder, job = sys.argv[1], sys.argv[2], WindowJob.from_json(sys.stdin.readline())
@@ -285,7 +314,7 @@ def test_the_work_of_another_spec_is_ended_and_what_it_had_not_reported_is_done_
 ) -> None:
     window = make_window()
     kill_after_first(window, gate)
-    window.world = replace(window.world, landing=replace(window.world.landing, unknown_fields="dead_letter"))
+    window.world = replace(window.world, landing=changed_landing(window.world.landing, unknown_fields="dead_letter"))
     retry = Attempt(window)
     assert retry.job.places == (1, 2, 3)
     gate.await_gone(1)
@@ -365,10 +394,10 @@ def test_no_setting_of_a_connection_is_seen_anywhere(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     window = make_window()
-    handed_out = TableStorage(properties={"s3.session-token": CANARY})
+    handed_out = TableStorage(properties={**window.secrets.io, "s3.session-token": CANARY})
     secrets = Secrets(
         kafka={**window.secrets.kafka, "sasl.password": CANARY, KEY: CANARY * 3},
-        io={"s3.secret-access-key": CANARY},
+        io={**window.secrets.io, "s3.secret-access-key": CANARY},
         tables={"shop.rows": handed_out, "shop.dead": handed_out},
     )
     url = f"{connect_server.url}/;use_ssl=false;token={CANARY}"

@@ -146,7 +146,7 @@ def test_a_job_that_is_told_to_stop_ends_at_once_and_leaves_nothing(scratch: Pat
 OF_A_SPEC = """
 from pathlib import Path
 
-from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection
+from airflow_provider_lakecommit.spark.launch.local import LocalSpark, SparkSection
 
 conf = {"spark.hadoop.fs.azure.account.key.lake": "canary-8c1f ö=", "spark.executor.memory": "600m"}
 engine = LocalSpark(SparkSection({"master": "local[1]", "conf": conf}), log=print, on_start=lambda: None)

@@ -22,8 +22,8 @@ from pyiceberg.types import PrimitiveType
 from airflow_provider_lakecommit.core.model import Counts, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
-from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
+from tests.support.declared import landing_of
 from tests.support.targets import target_of
 
 pytestmark = pytest.mark.integration
@@ -135,11 +135,11 @@ def table(catalog: Catalog, bootstrap: str, make_topic: Callable[..., str], prod
     columns = [{"name": name, "type": text, "required": name == "id"} for name, text in TYPES.items()]
     schema, spec, properties = create_from_spec({"schema": columns})
     made = catalog.create_table("shop.types", schema, partition_spec=spec, properties=properties)
-    landing = Landing(name="types", topics=topic, table="shop.types", timestamps=TIMESTAMPS, encodings=ENCODINGS)
+    landing = landing_of(name="types", topics=topic, table="shop.types", timestamps=TIMESTAMPS, encodings=ENCODINGS)
     span = Span(SourcePartition(topic, 0), OffsetRange(0, len(RECORDS)))
     slice_ = Slice(slice_id=uuid4(), group=0, spans=(span,), tables=landing.tables)
     work = SliceWork(landing=landing, slice=slice_, targets=(target_of(made, landing.table),), attempt=uuid4())
-    outcome = run_slice(work, {"bootstrap.servers": bootstrap}, lambda _: {})
+    outcome = run_slice(work, {"bootstrap.servers": bootstrap}, lambda _: made.io.properties)
     assert [s.counts for s in outcome.spans] == [Counts(landed=len(RECORDS))]
     with made.transaction() as tx, tx.update_snapshot().fast_append() as append:
         for file in outcome.files[landing.table]:

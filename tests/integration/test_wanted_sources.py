@@ -17,10 +17,10 @@ from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, Str
 
 from airflow_provider_lakecommit.core.formats import SCHEMA_SOURCES
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.evolve.changes import Added, Widened, evolution
-from airflow_provider_lakecommit.evolve.records import FramedRecordsSource, RecordsSource
-from airflow_provider_lakecommit.evolve.wanted import RecordSample, Wanted, WantedSource, source_for
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
+from airflow_provider_lakecommit.formats.evolution.changes import Added, Widened, evolution
+from airflow_provider_lakecommit.formats.evolution.records import FramedRecordsSource, RecordsSource
+from airflow_provider_lakecommit.formats.evolution.wanted import RecordSample, Wanted, WantedSource, source_for
 from airflow_provider_lakecommit.kafka.sample import records_at
 from airflow_provider_lakecommit.landing import Landing
 
@@ -107,7 +107,7 @@ def test_for_a_table_that_has_all_of_it_nothing_is_to_be_done(
 def test_brokers_that_do_not_answer_are_an_error_and_no_empty_answer(
     made: type[WantedSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_lakecommit.evolve.records.SECONDS", 1.0)
+    monkeypatch.setattr("airflow_provider_lakecommit.formats.evolution.records.SECONDS", 1.0)
     gone = Coverage.of([(SourcePartition("orders", 0, "id"), OffsetRange(0, 10))])
     with pytest.raises(SourceUnavailableError, match="reading orders"):
         asked(made(LANDING, {"bootstrap.servers": "127.0.0.1:1"}), TABLE, gone)

@@ -11,7 +11,6 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from airflow_provider_lakecommit.landing import Landing
 from dev.servers.kafka import Broker
 from dev.servers.metastore import Metastore
 from dev.servers.postgres import Postgres
@@ -19,6 +18,7 @@ from dev.servers.server import free_port
 from dev.servers.toxiproxy import Proxy, Toxiproxy
 from tests.fixtures.kafka import ANSWER_SECONDS, Sender, unique
 from tests.outages.runs import FarRuns, FarWorld, Runs
+from tests.support.declared import landing_of
 from tests.support.world import SCHEMA, World, catalog_in
 
 LOCK_SECONDS = 3
@@ -78,7 +78,7 @@ def far_runs(far_broker: tuple[Broker, Proxy], tmp_path: Path) -> Iterator[FarRu
     for made in admin.create_topics([NewTopic(t, 2, 1) for t in topics], operation_timeout=ANSWER_SECONDS).values():
         made.result(ANSWER_SECONDS)
     stated = {"create": SCHEMA, "slice_records": 40, "control_topic": topics[1]}
-    landing = Landing(name="rows", topics=topics[0], table="shop.rows", **stated)
+    landing = landing_of(name="rows", topics=topics[0], table="shop.rows", **stated)
     kafka = {"bootstrap.servers": f"127.0.0.1:{proxy.port}"}
     sender = Sender(broker.bootstrap)
     yield FarRuns(world=FarWorld(landing=landing, kafka=kafka, catalog=catalog_in(tmp_path)), produce=sender.produce)

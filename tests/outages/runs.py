@@ -2,9 +2,9 @@
 """Scheduled runs of a landing while something that it stands on comes and goes, and what the log says of them after.
 
 Contract: :class:`Runs` does what `lakecommit land` does in each scheduled run, one cycle of
-:class:`~airflow_provider_lakecommit.cycle.loop.LandingRunner` on connections of its own; only Spark is left out, its
-tasks are called one after the other. Load comes in equal portions before each run, so that nothing depends on how fast
-the machine is. What a run raises must be an error of the package, and is handed back.
+:class:`~airflow_provider_lakecommit.cycle.run.loop.LandingRunner` on connections of its own; only Spark is left out,
+its tasks are called one after the other. Load comes in equal portions before each run, so that nothing depends on how
+fast the machine is. What a run raises must be an error of the package, and is handed back.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.cli.stall import GroupVerdicts, StallOptions
+from airflow_provider_lakecommit.cli.watch import GroupVerdicts, StallOptions
+from airflow_provider_lakecommit.control.control_log import ControlRecord
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
+from airflow_provider_lakecommit.control.quarantine import read_entries
 from airflow_provider_lakecommit.core.log import CommitFailed, CycleClosed, CycleOpened, Entry, TablePublished
 from airflow_provider_lakecommit.core.model import LIVE, Cycle
-from airflow_provider_lakecommit.cycle.loop import LandingRunner
-from airflow_provider_lakecommit.cycle.run import CycleOutcome
+from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
+from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.kafka.control_log import ControlRecord
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
-from airflow_provider_lakecommit.wire.quarantine import read_entries
 from tests.support.steps import check_verified
 from tests.support.world import World, records
 
@@ -164,7 +164,7 @@ class Story:
                 events_clock=True,
                 until=None,
                 follow=False,
-                completion_timeout=landing.completion_timeout.total_seconds(),
+                completion_timeout=landing.window.completion_timeout.total_seconds(),
             )
         )
         lines = [line for record in log if (line := told.event(record)) is not None]

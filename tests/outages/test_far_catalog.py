@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_lakecommit.committer import swap
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.cycle.run import CycleOutcome
+from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from airflow_provider_lakecommit.iceberg import catalog as table
 from dev.servers.toxiproxy import Proxy

@@ -19,11 +19,11 @@ import pytest
 from hive_metastore.ThriftHiveMetastore import Client
 
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.doctor.finding import Level
-from airflow_provider_lakecommit.doctor.lake import tables
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.iceberg import catalog as table
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.status.doctor.finding import Level
+from airflow_provider_lakecommit.status.doctor.lake import tables
 from dev.servers.metastore import Metastore
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE

@@ -18,7 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from airflow_provider_lakecommit.committer import swap
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.core.log import CycleOpened
-from airflow_provider_lakecommit.cycle.run import CycleOutcome
+from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from airflow_provider_lakecommit.iceberg import catalog as table
 from airflow_provider_lakecommit.stall.verdict import Verdict
@@ -81,7 +81,7 @@ def test_a_catalog_that_takes_no_commits_gets_no_windows_after_three_cycles(
     assert {type(e) for e in errors} <= {CatalogError, CommitUnknownError}
     during = runs.story().since(before)
     assert during.failed == set(during.opened)
-    assert during.planned == during.opened[: runs.world.landing.stalled_cycles]
+    assert during.planned == during.opened[: runs.world.landing.backpressure.stalled_cycles]
     assert during.complete == []
     assert isinstance(runs.loaded(), CycleOutcome)
     assert runs.story().verdicts[-1] is Verdict.HEALTHY

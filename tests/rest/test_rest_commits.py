@@ -22,7 +22,7 @@ from pyiceberg.table.update import (
 
 from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.committer.stage import stage
-from airflow_provider_lakecommit.cycle.run import CycleOutcome
+from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CommitUnknownError
 from tests.outages.runs import Runs
 from tests.rest.gateway import HTML, Answer, Asked, Forward, Gateway, Once, Rule, always

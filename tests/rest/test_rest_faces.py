@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.doctor.finding import CheckResult, Level
-from airflow_provider_lakecommit.doctor.lake import tables
 from airflow_provider_lakecommit.hooks.connections import catalog_properties
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level
+from airflow_provider_lakecommit.status.doctor.lake import tables
 from tests.fixtures.kafka import unique
 from tests.outages.runs import Runs
 from tests.rest.gateway import Answer, Asked, Forward, Gateway, Rule, Tokens, always
@@ -65,13 +65,13 @@ def test_the_command_line_shows_verifies_and_mends_what_is_in_it(tmp_path: Path,
     world.catalog = guarded(gateway)
     runs.loaded()
     own = {"create": SCHEMA, "dead_letter_table": None, "table": world.landing.table}
-    topic, control = world.landing.topics, world.landing.control_topic
+    topic, control = world.landing.topics, world.landing.connections.control_topic
     brokers = world.kafka["bootstrap.servers"]
     spec = str(write_spec(tmp_path, world.landing.name, topic, control, brokers, world.catalog, **own))
-    assert "present" in told("ledger", "show", spec)
+    assert "present" in told("history", spec, "--ledger")
     told("verify", spec)
-    told("reset", "attest", spec, "--from-log", "--table", world.landing.table, "--yes")
-    told("reset", "offsets", spec, "--from", "latest")
+    told("reset", "assert", spec, "--from-log", "--table", world.landing.table, "--yes")
+    told("reset", "offsets", spec, "--from", "latest", "--yes")
     runs.loaded()
     runs.check()
 

@@ -18,14 +18,14 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.core.log import CycleOpened
-from airflow_provider_lakecommit.cycle.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.run import CycleOutcome
-from airflow_provider_lakecommit.cycle.write import group_job
+from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.secrets import secrets_for
+from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
-from airflow_provider_lakecommit.session.landing_session import LandingSession
-from airflow_provider_lakecommit.session.secrets import secrets_for
 from airflow_provider_lakecommit.spark.job import SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from dev.servers.rest_catalog import RestCatalogServer

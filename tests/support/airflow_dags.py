@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.assets import asset_of
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 
-landing = Landing(**{landing!r})
+landing = Landing.from_flat({landing!r})
 
 with DAG({dag!r}, **{dag_options!r}) as dag:
     KafkaToIcebergTaskGroup("land", landing=landing, **{options!r})

@@ -23,24 +23,22 @@ from uuid import uuid4
 from confluent_kafka.admin import AdminClient
 
 from tests.fixtures.kafka import Sender, create_topic
+from tests.support.declared import nested
 from tests.support.forks import Forks
 
 COMMAND = (sys.executable, "-m", "airflow_provider_lakecommit.cli.main")
 ROOMS = (
     "cli",
+    "committer",
+    "control",
     "core",
     "cycle",
-    "doctor",
     "formats",
     "iceberg",
-    "inspect",
     "kafka",
-    "many",
-    "parquet",
-    "repair",
-    "runs",
+    "operations",
     "stall",
-    "wire",
+    "status",
 )
 FORKS = Forks(
     (
@@ -89,10 +87,10 @@ class Running:
     _reader: threading.Thread | None = None
 
     @classmethod
-    def land(cls, *specs: Path, options: Sequence[str] = (), env: Mapping[str, str] | None = None) -> Running:
+    def land(cls, spec: Path, options: Sequence[str] = (), env: Mapping[str, str] | None = None) -> Running:
         """:param env: variables that its whole process tree is to have besides."""
         process = subprocess.Popen(
-            [*COMMAND, "land", *map(str, specs), *options],
+            [*COMMAND, "land", str(spec), "--json", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -189,7 +187,7 @@ def write_spec(
         **more,
     }
     path = folder / f"{name}.yaml"
-    path.write_text(json.dumps({key: value for key, value in values.items() if value is not None}))
+    path.write_text(json.dumps(nested(**{key: value for key, value in values.items() if value is not None})))
     return path
 
 
@@ -212,5 +210,5 @@ def landed_orders(bootstrap: str, folder: Path, **fields: Any) -> tuple[Path, st
     sender = Sender(bootstrap)
     for partition in range(2):
         sender.produce(topic, orders(2000)[partition::2], partition)
-    assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
+    assert run("land", str(spec), "--json", timeout=LAND_SECONDS).code == 0
     return spec, topic, sender

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 from confluent_kafka import Producer
 
-from airflow_provider_lakecommit.wire.events import (
+from airflow_provider_lakecommit.control.events import (
     CommitComplete,
     DataComplete,
     DataFile,
@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.wire.events import (
     TopicPartitionOffset,
     encode,
 )
-from airflow_provider_lakecommit.wire.records import table_reference
+from airflow_provider_lakecommit.control.records import table_reference
 from tests.support.airflow_dags import UNSCHEDULED
 
 __all__ = ["Coordinator", "write_guard"]
@@ -34,6 +34,10 @@ from pathlib import Path
 from airflow.sdk import DAG, task
 
 from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSensor
+from airflow_provider_lakecommit.stall.policy import POLICY_FIELDS, StallPolicy
+
+options = {options!r}
+policy = {{name: options.pop(name) for name in POLICY_FIELDS if name in options}}
 
 with DAG({dag!r}, **{dag_options!r}) as dag:
 
@@ -44,7 +48,8 @@ with DAG({dag!r}, **{dag_options!r}) as dag:
     def waits(context):
         Path({waits!r}).touch()
 
-    StalledCommitSensor(task_id="guard", on_wait_callback=waits, **{options!r}) >> work()
+    policy = StallPolicy(on_wait_callback=waits, **policy)
+    StalledCommitSensor(task_id="guard", policy=policy, **options) >> work()
 """
 
 

@@ -32,12 +32,14 @@ from cryptography.x509.oid import NameOID
 from pyiceberg.catalog import Catalog, load_catalog
 
 from airflow_provider_lakecommit.core.identity import attempt_id
-from airflow_provider_lakecommit.places import file_mark, file_name
+from airflow_provider_lakecommit.core.places import file_mark, file_name
+from airflow_provider_lakecommit.landing.sections import merged
 from dev.servers.kafka import Broker
 from dev.servers.server import free_port
 from tests.fixtures.kafka import Sender, create_topic, delete_topic
 from tests.rest.store import KeyedStore
 from tests.support.coordinator import Coordinator
+from tests.support.declared import nested
 from tests.support.doc_play import Line, Stage
 from tests.support.doc_texts import ROOT
 
@@ -77,7 +79,7 @@ class Reader:
 
     def change(self, file: str = "orders.yaml", /, **values: Any) -> None:
         """A spec as the reader edits it; a value of None takes its field out."""
-        changed = {k: v for k, v in {**self.spec, **values}.items() if v is not None}
+        changed = {k: v for k, v in merged(self.spec, nested(**values)).items() if v is not None}
         (self.stage.folder / file).write_text(yaml.safe_dump(changed))
 
     def example(self, name: str) -> str:
@@ -125,7 +127,7 @@ def a_topic(reader: Reader, count: str, has_spec: str) -> None:
 
 
 def a_file(reader: Reader, name: str, saved_as: str) -> None:
-    text = (EXAMPLES / name).read_text() + "control_topic: control-lakecommit\n"
+    text = (EXAMPLES / name).read_text() + "connections: {control_topic: control-lakecommit}\n"
     reader.stage.write(saved_as or name, text)
 
 
@@ -251,16 +253,6 @@ def rolled_back(reader: Reader) -> None:
         table.manage_snapshots().rollback_to_snapshot(parent).commit()
 
 
-def other_spec(reader: Reader, name: str, away: str) -> None:
-    topic = f"{reader.topic}-{name}"
-    create_topic(AdminClient({"bootstrap.servers": reader.bootstrap}), topic)
-    reader.made.append(topic)
-    rest = {"name": "lake", "type": "rest", "uri": f"http://127.0.0.1:{free_port()}"}
-    catalog = {"catalog": rest} if away else {}
-    own = {"name": name, "topics": topic, "table": f"shop.{name}", "dead_letter_table": f"shop.{name}_dead"}
-    reader.change(f"{name}.yaml", **own, **catalog)
-
-
 def stalled_sink(reader: Reader, still: str) -> None:
     create_topic(AdminClient({"bootstrap.servers": reader.bootstrap}), f"{reader.control}-iceberg")
     reader.made.append(f"{reader.control}-iceberg")
@@ -291,7 +283,6 @@ HAPPENINGS: Mapping[str, Callable[..., None]] = {
     r"the topic is made anew": made_anew,
     r"the control topic is deleted": control_topic_lost,
     r"the table is rolled back": rolled_back,
-    r"a spec (\w+)\.yaml(, whose catalog is away|)": other_spec,
     r"a sink whose commits stall(, and go on to)?": stalled_sink,
     r"orders\.yaml says (\{.*\})": stated,
 }

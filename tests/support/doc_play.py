@@ -27,10 +27,11 @@ from typing import IO
 
 import pytest
 
-from airflow_provider_lakecommit.cli import doctor, main
-from airflow_provider_lakecommit.runs import land, land_many
+from airflow_provider_lakecommit.cli import main
+from airflow_provider_lakecommit.cli.runs import land, land_set, set_landings
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
+from airflow_provider_lakecommit.status.doctor import examine
 
 __all__ = ["Line", "Stage", "is_played", "script"]
 
@@ -143,9 +144,9 @@ class Stage:
         with pytest.MonkeyPatch.context() as patch, _captured() as (out, err):
             patch.chdir(self.folder)
             patch.setattr(main, "start_logging", lambda *_, **__: None)
-            for module in (land, land_many, doctor):
+            for module in (land, set_landings, examine):
                 patch.setattr(module, "engine_of", lambda *_, **__: _TasksHere())
-            patch.setattr(land_many, "LocalSpark", lambda *_, **__: _TasksHere())
+            patch.setattr(land_set, "LocalSpark", lambda *_, **__: _TasksHere())
             try:
                 code = main.main(arguments)
             except SystemExit as e:

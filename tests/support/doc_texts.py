@@ -75,9 +75,9 @@ def _command(text: str) -> str | None:
     """The command that a literal gives, with its name in front."""
     if text.startswith("lakecommit "):
         return text
-    resets = "reset (?:offsets|hard|attest|blocked)"
-    bare = rf"(?:ledger (?:prune|show)|{resets}|rescue|plan|verify|doctor|status|control-log|stall) --"
-    return f"lakecommit {text}" if re.match(bare, text) or re.fullmatch(r"(?:ledger|reset) \w+", text) else None
+    two = "reset (?:offsets|hard|assert|blocked|migrate)|connect (?:rescue|adopt|watch)|maintain (?:sweep|columns)"
+    bare = rf"(?:{two}|backfill|dead-letters|pause|plan|verify|doctor|status|history) --"
+    return f"lakecommit {text}" if re.match(bare, text) or re.fullmatch(r"(?:maintain|reset) \w+", text) else None
 
 
 def known_texts() -> str:
@@ -101,7 +101,7 @@ def _texts(path: Path) -> tuple[str, ...]:
 def _spelled_commands() -> dict[str, str]:
     """The commands whose names stand in one place, by their constants."""
     found: dict[str, str] = {}
-    for node in ast.parse((PACKAGE / "reset_commands.py").read_text(encoding="utf-8")).body:
+    for node in ast.parse((PACKAGE / "core" / "commands.py").read_text(encoding="utf-8")).body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
                 found[name] = text

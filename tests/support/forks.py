@@ -28,6 +28,8 @@ from pkgutil import walk_packages
 from socketserver import ForkingMixIn, StreamRequestHandler, UnixStreamServer
 from typing import Any
 
+from tests.support.leftovers import SERVERS
+
 __all__ = ["Forks"]
 
 START_SECONDS = 600.0
@@ -68,6 +70,7 @@ class Forks:
             self._folder = tempfile.TemporaryDirectory()
             command = [sys.executable, "-m", __name__, self._folder.name, *self.preload]
             self._server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            SERVERS.add(self._server.pid)
             atexit.register(_end, self._server, self._folder)
             ready, _, _ = select.select([self._server.stdout], [], [], START_SECONDS)
             if not ready or not os.read(ready[0].fileno(), 1):

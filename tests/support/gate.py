@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from airflow_provider_lakecommit.engines import connect_task
 from airflow_provider_lakecommit.spark import task
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.launch import connect_task
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import DecimalType, NestedField, StringType, TimestamptzType, UUIDType
 
-from airflow_provider_lakecommit.wire.events import (
+from airflow_provider_lakecommit.control.events import (
     CommitComplete,
     CommitToTable,
     DataComplete,

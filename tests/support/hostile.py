@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.wire.avro_schemas import decode_text, encode_text
+from airflow_provider_lakecommit.control.avro_schemas import decode_text, encode_text
 from tests.support.golden_events import golden_bytes
 
 Json = Any

@@ -12,10 +12,10 @@ from uuid import uuid4
 
 from confluent_kafka import Producer
 
+from airflow_provider_lakecommit.control.records import Outgoing, Sender, table_reference
 from airflow_provider_lakecommit.core.identity import cycle_id
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.model import LIVE, Cycle, Plan
-from airflow_provider_lakecommit.wire.records import Outgoing, Sender, table_reference
 from tests.support.story import ORDERS, P0, Ranges, plan, report_of, table_uuid
 
 __all__ = ["Narrator"]

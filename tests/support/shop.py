@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,6 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.fixtures.kafka import Sender, create_topic
 from tests.support.cli import LAND_SECONDS, Answer, run
+from tests.support.declared import nested_set
 
 __all__ = ["Shop"]
 
@@ -54,13 +56,20 @@ class Shop:
         for partition in range(partitions):
             self.sender.produce(f"{self.prefix}.{what}", [{"id": n} for n in ids[partition::partitions]], partition)
 
+    def with_file(self, name: str) -> Shop:
+        """The same topics and tables, with a spec in a file of its own."""
+        other = copy(self)
+        other.path = self.path.with_name(name)
+        return other
+
     def write(self, **changed: object) -> Path:
         """Its spec, with some keys that are others."""
-        self.path.write_text(json.dumps({**self.values, **changed}))
+        self.path.write_text(json.dumps(nested_set(**{**self.values, **changed})))
         return self.path
 
     def run(self, command: str, *more: str, **changed: object) -> Answer:
-        return run(command, str(self.write(**changed)), *more, timeout=LAND_SECONDS)
+        how = ("--json",) if command == "land" else ()
+        return run(*command.split(), str(self.write(**changed)), *how, *more, timeout=LAND_SECONDS)
 
     def ids(self, table: str) -> list[int]:
         found = load_catalog(**self.catalog).load_table(f"lake.{table}").scan().to_arrow()

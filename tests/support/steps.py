@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from airflow_provider_lakecommit.control.control_writer import ControlWriter
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.inspect.history import read_history
-from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
-from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
+from airflow_provider_lakecommit.status.history import read_history
+from airflow_provider_lakecommit.status.verify import Severity, check_landing
 from tests.support.world import World
 
 Act = Callable[[], None]

@@ -32,6 +32,7 @@ from airflow_provider_lakecommit.core.model import (
     TableTarget,
 )
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.provenance import Provenance, RowsPerOffset
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.exceptions import WireError
 
@@ -62,6 +63,16 @@ POSITIONS = st.builds(
     read_from=COUNT,
     low=st.none() | COUNT,
 )
+GENERATIONS = st.none() | COUNT
+MARKED = st.sampled_from([(), (1, 2, 3, 4)])
+PROVENANCE = st.builds(
+    Provenance,
+    generation=COUNT,
+    coverage=COVERAGES,
+    rows=COUNT,
+    columns=MARKED,
+    per_offset=st.sampled_from(RowsPerOffset),
+)
 _PLAIN_SECTIONS = st.builds(
     LedgerSection,
     landing=TEXT,
@@ -73,6 +84,8 @@ _PLAIN_SECTIONS = st.builds(
     covered=COVERAGES,
     control=POSITIONS,
     record_bytes=COUNT,
+    generation=COUNT,
+    provenance=st.lists(PROVENANCE, max_size=3).map(tuple),
 )
 
 
@@ -117,6 +130,7 @@ TABLE_REPORTS = st.builds(
     events=COUNT,
     files=COUNT,
     rows=COUNT,
+    columns=MARKED,
 )
 DIRECTIVES = st.builds(
     Directives,
@@ -148,6 +162,7 @@ def plans(draw: st.DrawFn) -> Plan:
         positions=draw(
             st.dictionaries(PARTITIONS, st.builds(ReadPosition, offset=COUNT, leader_epoch=COUNT), max_size=2)
         ),
+        generation=draw(GENERATIONS),
     )
 
 
@@ -168,6 +183,7 @@ def reports(draw: st.DrawFn) -> SliceReport:
         failed=draw(st.none() | TEXT),
         cost=draw(st.none() | COSTS),
         rules=draw(st.sampled_from(["", "rules"])),
+        generation=draw(GENERATIONS),
     )
 
 

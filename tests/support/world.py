@@ -21,16 +21,19 @@ from typing import Any, Literal
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
 
-from airflow_provider_lakecommit.cycle import commit as commit_in_turns
-from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.open import open_cycle
+from airflow_provider_lakecommit.control.control_writer import ControlWriter
+from airflow_provider_lakecommit.cycle.commit import commit as commit_in_turns
+from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
-from airflow_provider_lakecommit.cycle.write import group_job
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.landing import MARK_COLUMNS, Landing
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult
 from airflow_provider_lakecommit.spark.task import run_task
 
@@ -77,6 +80,11 @@ def deaths(at: int = 0, when: When = "before") -> Iterator[Deaths]:
         yield counter
 
 
+def own_columns(schema: Schema) -> list[NestedField]:
+    """Columns that a landing did not add to name the record of a row."""
+    return [f for f in schema.fields if f.name not in MARK_COLUMNS]
+
+
 @dataclass(kw_only=True)
 class World:
     """A landing with its connections; every run is a fresh process as far as the package can tell."""
@@ -89,6 +97,11 @@ class World:
     noted: dict[tuple[str, int], int] = field(default_factory=dict)
     """Offsets that somebody wrote down: what a person has when the table has forgotten."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    @property
+    def secrets(self) -> Secrets:
+        """What tasks are given."""
+        return Secrets(kafka=self.kafka, io=Tables(self.catalog).io_properties())
 
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
@@ -108,12 +121,11 @@ class World:
     def write(self, opened: Opened, only: Callable[[int], bool] = lambda _: True) -> list[SliceResult]:
         """Do the slices whose place passes ``only``."""
         results = []
-        secrets = Secrets(kafka=self.kafka, io={})
         with self.session() as session:
             for ticket in opened.groups:
                 job = group_job(self.landing, session.control, ticket, "test")
                 if job is not None:
-                    results += [run_task(job, secrets, i) for i, place in enumerate(job.places) if only(place)]
+                    results += [run_task(job, self.secrets, i) for i, place in enumerate(job.places) if only(place)]
         self.lines += [str(r) for r in results if r.status != "done"]
         return results
 

@@ -19,8 +19,7 @@ import yaml
 from pyiceberg.catalog import load_catalog
 
 from airflow_provider_lakecommit.hooks.connections import kafka_settings, registry_connection, stated_properties
-from airflow_provider_lakecommit.landing import load_spec
-from airflow_provider_lakecommit.landing_set import declares_set, load_set
+from airflow_provider_lakecommit.landing import declares_set, load_set, load_spec
 from tests.support.doc_play import Line, is_played, script
 from tests.support.doc_texts import ROOT, pages
 
@@ -37,15 +36,15 @@ NOT_PLAYED = {
     r"spark-(submit|sql) .*": "of Spark; dev/servers/connect.py and dev/servers/engine.py start it so",
     r"kafka-topics .*|acls=.*|\$acls .*": "Kafka's own; tests/integration/test_rights.py gives the same rights",
     r"lakecommit (status|reset blocked|doctor) --dag .*": "needs an Airflow: tests/airflow/test_decide.py",
-    r"lakecommit env pack .*": "tests/cluster runs jobs with what it makes",
-    r"lakecommit rescue --connector .*": "needs a sink and its files: tests/integration/test_rescue.py",
-    r"lakecommit adopt orders\.yaml .*": "needs a sink in Kafka Connect: tests/worker/test_adopt.py",
+    r"uv (venv|pip install) .*|tar -czf .*": "tests/cluster runs jobs with what they make",
+    r"lakecommit connect rescue --connector .*": "needs a sink and its files: tests/integration/test_rescue.py",
+    r"lakecommit connect adopt orders\.yaml .*": "needs a sink in Kafka Connect: tests/worker/test_adopt.py",
     r"lakecommit doctor orders\.yaml .*--role .*": "needs brokers with rights: tests/integration/test_rights.py",
 }
 ELSEWHERE = {
-    "docs/howto/exactly_once.rst": "a process is killed in the middle: tests/integration/test_cli_land.py",
-    "docs/howto/many_topics.rst": "it is about many topics: tests/integration/test_land_set.py",
-    "docs/howto/follow.rst": "a follow does not end by itself: tests/faults/test_follow.py",
+    "docs/concepts/ledger.rst": "a process is killed in the middle: tests/integration/test_cli_land.py",
+    "docs/guides/many_topics.rst": "it is about many topics: tests/integration/test_land_set.py",
+    "docs/guides/continuous.rst": "a follow does not end by itself: tests/faults/test_follow.py",
     "README.md": "the commands of the quick start, which is played",
 }
 """Pages whose commands of ``lakecommit`` are run by another test."""
@@ -127,14 +126,6 @@ def test_examples_are_specs_without_a_mistake(example: Path, monkeypatch: pytest
     else:
         assert load_spec(example).landing.name == "orders"
     assert yaml.safe_load(example.read_text()).keys() >= {"kafka", "catalog", "spark"}
-
-
-def test_one_task_commits_the_landings_of_a_dag_of_the_pages() -> None:
-    told = runpy.run_path(str(EXAMPLES / "several_landings_dag.py"))
-    commit, plans = told["commit"], told["plans"]
-    assert [each.name for each in commit.landings] == ["orders", "returns"]
-    assert list(commit.plan_task_ids) == [plan.task_id for plan in plans]
-    assert commit.upstream_task_ids == {"write_orders", "write_returns"}
 
 
 def test_a_table_is_registered_with_its_newest_metadata_file_as_a_page_says(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from tests.support.doc_texts import ROOT, Quote, commands_in_messages, commands_
 
 EXAMPLES = {
     "--at": "orders:0=1",
+    "--close": "past",
+    "--connect": "http://localhost:8083",
     "--every": "5m",
     "--from": "earliest",
     "--lane": "past",
@@ -109,7 +111,12 @@ def test_a_command_that_people_are_told_to_type_is_understood(quote: Quote) -> N
 def test_commands_are_found_where_people_are_told_of_them() -> None:
     """Else the test above would pass on nothing."""
     found = {q.where for q in GIVEN}
-    assert {"README.md", "docs/errors.rst", "docs/howto/command_line.rst", "docs/howto/damaged_records.rst"} <= found
+    assert {
+        "README.md",
+        "docs/reference/errors.rst",
+        "docs/reference/command_line.rst",
+        "docs/operate/runbook.rst",
+    } <= found
     assert sum(where.endswith(".py") for where in found) > 10
     assert len(GIVEN) > 150
 
@@ -118,9 +125,10 @@ def test_commands_are_found_where_people_are_told_of_them() -> None:
     "command",
     [
         "lakecommit lnad orders.yaml",
-        "lakecommit ledger reset",
+        "lakecommit maintain reset",
+        "lakecommit replay orders.yaml",
         "lakecommit reset offsets orders.yaml --from",
-        "lakecommit reset attest SPEC --everything",
+        "lakecommit reset assert SPEC --everything",
         "lakecommit reset blocked --raise many",
         "lakecommit reset blocked --raise 5 --skip",
         "lakecommit reset blocked --skip --who",
@@ -133,17 +141,18 @@ def test_a_command_that_is_not_is_noticed(command: str) -> None:
 
 # -- messages ---------------------------------------------------------------------------------------------------------
 
-RUNBOOK = ROOT / "docs" / "howto" / "damaged_records.rst"
+RUNBOOK = ROOT / "docs" / "operate" / "runbook.rst"
+FOLDERS = ("start", "concepts", "guides", "operate", "reference")
 KNOWN = known_texts()
 
 
 def messages() -> list[str]:
     """Quoted messages: what is emphasised in the first columns of the runbook, and with a variable part in all pages of
-    the how-to.
+    :data:`FOLDERS`.
     """
     rows = re.findall(r"^   \* - (.*?)^     - ", RUNBOOK.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     found = [m for row in rows for m in _emphasised(row)]
-    for page in sorted(RUNBOOK.parent.glob("*.rst")):
+    for page in (page for folder in FOLDERS for page in sorted((ROOT / "docs" / folder).glob("*.rst"))):
         paragraphs = re.split(r"\n\s*\n", page.read_text(encoding="utf-8"))
         found += [m for each in paragraphs for m in _emphasised(each) if "…" in m and "``" not in m]
     return list(dict.fromkeys(m for m in found if m != "what is printed"))

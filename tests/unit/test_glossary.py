@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names are made of words that a reader knows: those of docs/architecture.rst, of the field, or of plain English.
+"""Names are made of words that a reader knows: those of the architecture page, of the field, or of plain English.
 
 A word that is in none of the three is either put into the glossary there, or, better, replaced by one that is.
 """
@@ -7,9 +7,7 @@ A word that is in none of the three is either put into the glossary there, or, b
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from pathlib import Path
 
 import pytest
@@ -26,7 +24,7 @@ KAFKA = """
     partitioning record retention sink lag topic watched watermark worker deliveries transaction
 """
 SPARK = """
-    daemon driver engine executor fanout master scratch shuffle spark sql stage staged submit
+    daemon driver engine launch executor fanout master scratch shuffle spark sql stage staged submit
 """
 ICEBERG = """
     append arrow avro branch catalog column commit committer field file iceberg manifest metadata metrics parquet
@@ -34,7 +32,9 @@ ICEBERG = """
     replacement
 """
 PLAIN = """
-    compiler enums patience walk
+    agreement uncommitted unread examine
+    approved assert direct maintain
+    backpressure compiler decoding effect enums everyday migrate walk
     live first extras cursor renamed deletion account accounting added early end admission admit announced answer
     arguments asked attempt attest attested backlog base before blocking by call change check chosen chunk cli client
     clock close closed codec command complete concurrent condition config confirm core cost counts data dead deadline
@@ -42,6 +42,7 @@ PLAIN = """
     ended entry envelope error event exceptions exit facts failed failure fate finding fine fold forks format found
     get grounds guard head history host identity idle infer inferred info init inputs io json judge judged judgement
     key kind known lake lakecommit land last layout letters level light limits local locks lookup loop loss main many
+    former joining recent alone provenance per spread allowed locations
     map missing model modes name node now numbers observe octets open opened options other outcome outgoing output
     over package part partitioned passed pause payload plan planning point policy pool port position preload prepare
     prepared pressure preview probe process protocol publish published publisher queue raised range read reader
@@ -71,7 +72,7 @@ PLAIN = """
 
 def glossary() -> list[str]:
     """The terms that the section "Words" of the architecture defines."""
-    text = (ROOT / "docs" / "architecture.rst").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "project" / "architecture.rst").read_text(encoding="utf-8")
     section = re.split(r"^Words\n-+$", text, flags=re.MULTILINE)[1]
     section = re.split(r"^[^\n]+\n-{3,}$", section, flags=re.MULTILINE)[0]
     return re.findall(r"^(\S.*)\n    \S", section, flags=re.MULTILINE)
@@ -103,11 +104,16 @@ def test_public_names_are_made_of_known_words(path: Path) -> None:
     assert {name: words for name in (*names, *place.parts[:-1]) if (words := unknown(name))} == {}
 
 
+NAMED = ("id", "attr", "name", "arg", "module", "asname")
+"""Fields of a syntax tree that hold names."""
+
+
 def test_every_word_of_the_glossary_is_used() -> None:
-    used: set[str] = set()
+    names: set[str] = set()
     for path in PACKAGE.rglob("*.py"):
-        tokens = tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
-        used.update(word for token in tokens if token.type == tokenize.NAME for word in words_of(token.string))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names.update(str(name) for field in NAMED if (name := getattr(node, field, None)) is not None)
+    used = {word for name in names for word in words_of(name)}
     terms = {word for term in glossary() for word in words_of(term)}
     assert sorted(terms - used) == []
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import email
 import email.message
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import tomllib
 import zipfile
 from importlib.metadata import distribution, requires, version
 from pathlib import Path
+from typing import Any
 
 import airflow
 import jsonschema
@@ -30,17 +32,20 @@ from dev.preflight import PYTHON_BELOW, PYTHON_FROM, spark_jar_versions
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DISTRIBUTION = "airflow-provider-lakecommit"
+EPOCH = 1_790_000_000
 
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Wheel and source archive, built from a clean copy of the checkout without touching the network."""
-    clean, out = tmp_path_factory.mktemp("clean") / "checkout", tmp_path_factory.mktemp("dist")
+    return build(tmp_path_factory.mktemp("first"))
+
+
+def build(folder: Path) -> tuple[Path, Path]:
+    clean, out = folder / "checkout", folder / "dist"
     leave_out = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "node_modules")
     shutil.copytree(CHECKOUT, clean, ignore=leave_out, symlinks=True)
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(clean)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    dist.archives(clean, out, EPOCH)
     return next(out.glob("*.whl")), next(out.glob("*.tar.gz"))
 
 
@@ -75,6 +80,16 @@ def test_what_the_wheel_needs_is_stated_once(metadata: email.message.Message) ->
 
 
 @pytest.mark.integration
+@pytest.mark.heavy
+def test_the_libraries_of_executors_have_the_ranges_of_the_package(metadata: email.message.Message) -> None:
+    lines = (CHECKOUT / "docs" / "examples" / "executors.txt").read_text().splitlines()
+    listed = [Requirement(line) for line in lines if not line.startswith("#")]
+    listed += [Requirement(found) for line in lines for found in re.findall(r"(?<=: )\w+>=\S+", line)]
+    stated = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
+    for each in listed:
+        assert each.specifier in [one.specifier for one in stated if one.name == each.name], each
+
+
 def test_a_plain_install_of_the_wheel_resolves_to_equal_pysparks(archives: tuple[Path, Path], tmp_path: Path) -> None:
     wanted = tmp_path / "wanted.in"
     wanted.write_text(f"{DISTRIBUTION} @ {archives[0].as_uri()}\n")
@@ -83,6 +98,34 @@ def test_a_plain_install_of_the_wheel_resolves_to_equal_pysparks(archives: tuple
     assert done.returncode == 0, done.stderr
     chosen = dict(line.split("==") for line in done.stdout.splitlines() if "==" in line)
     assert chosen["pyspark"] == chosen["pyspark-client"]
+
+
+def test_the_same_source_gives_the_same_bytes_whoever_builds_it(
+    archives: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = shutil.copytree
+
+    def as_another_user(*args: Any, **kwargs: Any) -> Any:
+        made = copied(*args, **kwargs)
+        for path in Path(made).rglob("*.py"):
+            if not path.is_symlink():
+                path.chmod(0o600)
+                os.utime(path, (EPOCH + 7, EPOCH + 7))
+        return made
+
+    monkeypatch.setattr(shutil, "copytree", as_another_user)
+    assert [path.read_bytes() for path in build(tmp_path)] == [path.read_bytes() for path in archives]
+
+
+def test_libraries_of_the_registry_client_are_those_that_confluent_kafka_states(
+    metadata: email.message.Message,
+) -> None:
+    needs = {need.name: need for need in map(Requirement, metadata.get_all("Requires-Dist", [])) if not need.marker}
+    assert needs["confluent-kafka"].extras == {"schemaregistry"}
+    stated = [Requirement(line) for line in requires("confluent-kafka") or []]
+    wanted = [need for need in stated if need.marker and need.marker.evaluate({"extra": "schemaregistry"})]
+    assert {need.name for need in wanted} & needs.keys() == set()
+    assert [str(need) for need in wanted if version(need.name) not in need.specifier] == []
 
 
 def test_both_archives_hold_the_package_with_its_types_and_licence_and_nothing_else(
@@ -132,7 +175,7 @@ def test_all_say_the_same_of_python(metadata: email.message.Message) -> None:
     assert stated == ["3.11"], "a Python is claimed when tests are run on it"
     allowed = SpecifierSet(metadata["Requires-Python"])
     assert [minor for minor in range(5, 25) if f"3.{minor}.1" in allowed] == list(minors)
-    for place in ("README.md", "docs/howto/develop.rst", "dev/find_python.sh", "dev/preflight.py"):
+    for place in ("README.md", "docs/project/develop.rst", "dev/find_python.sh", "dev/preflight.py"):
         assert f"3.{minors[0]} to 3.{minors[-1]}" in (CHECKOUT / place).read_text(), place
 
 

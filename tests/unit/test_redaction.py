@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.cli.control_log import source_of
 from airflow_provider_lakecommit.cli.rescue import catalog_of
-from airflow_provider_lakecommit.connector.rest import ConnectRest
+from airflow_provider_lakecommit.cli.terminal.output import Output
 from airflow_provider_lakecommit.exceptions import CatalogError, ConnectError, SourceError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.connections import kafka_settings
 from airflow_provider_lakecommit.hooks.spark import SparkSubmit
@@ -33,9 +33,9 @@ from airflow_provider_lakecommit.iceberg.settings import for_client
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.kafka.config import LastError, unreachable
 from airflow_provider_lakecommit.landing import Landing, LandingSpec, load_spec
+from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.redaction import is_secret, redacted, secrets_in, shown_as, without, yaml_trouble
 from airflow_provider_lakecommit.spark.job import Secrets
-from airflow_provider_lakecommit.terminal.output import Output
 from tests.fakes.connect_worker import serving
 from tests.unit.hooks.test_spark import job
 
@@ -505,3 +505,30 @@ def test_a_login_that_is_a_mapping_reaches_the_rescue_and_is_known_to_be_secret(
     found = catalog_of(str(path))
     assert for_client(found)["auth"]["basic"]["username"] == "me"
     assert secrets_in(found) == ("canary-4711",)
+
+
+def _seconds(text: str) -> float:
+    began = time.process_time()
+    redacted(text, {"password": "a-secret-that-is-not-there"})
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("jdbc:oracle:thin:", "jdbc:oracle:thin:x/y", "://a:", "a:b", "'a':", "a='", '\\"a\\":\\"', "authorization["),
+        *("-----BEGIN PRIVATE KEY-----", "bearer ", "&a=", "('password','", "password='", "..."),
+    ],
+)
+def test_the_time_for_a_text_grows_as_the_text_does(part: str) -> None:
+    short, long = (part * (size // len(part)) for size in (5_000, 80_000))
+    _seconds(short)
+    # Sixteen times as long; by its square it would be 256 times as much.
+    assert _seconds(long) < 64 * max(_seconds(short), 0.002)
+
+
+def test_a_login_of_oracle_as_long_as_it_may_be_is_struck_out() -> None:
+    assert (
+        redacted(f"jdbc:oracle:thin:{'u' * 128}/{'p' * 1024}@//host:1521/x")
+        == f"jdbc:oracle:thin:{'u' * 128}/***@//host:1521/x"
+    )

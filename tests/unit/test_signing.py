@@ -11,15 +11,7 @@ import pytest
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.kafka.config import LastError, client_config
 from airflow_provider_lakecommit.redaction import is_secret, redacted
-from airflow_provider_lakecommit.signing import (
-    HEADER,
-    KEY,
-    OTHER_KEY,
-    UNSIGNED_BELOW,
-    Place,
-    SigningKeys,
-    resolved,
-)
+from airflow_provider_lakecommit.signing import HEADER, KEY, OTHER_KEY, UNSIGNED_BELOW, Place, SigningKeys, resolved
 
 OLD, NEW = "o" * 32, "n" * 32
 PLACE = Place(cluster_id="c1", topic="control", partition=3)

@@ -16,7 +16,7 @@ ROW = re.compile(r"^   \* - ", re.MULTILINE)
 
 
 def named(page: str) -> list[tuple[str, str]]:
-    text = (ROOT / "docs" / f"{page}.rst").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "project" / f"{page}.rst").read_text(encoding="utf-8")
     return TEST.findall(text)
 
 
@@ -34,6 +34,6 @@ def test_each_test_that_a_page_names_is_there(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_each_row_of_a_page_names_a_test(page: str) -> None:
-    text = (ROOT / "docs" / f"{page}.rst").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "project" / f"{page}.rst").read_text(encoding="utf-8")
     rows = [row for table in text.split(".. list-table::")[1:] for row in ROW.split(table)[2:]]
     assert [row.splitlines()[0] for row in rows if not TEST.search(row)] == []

@@ -15,9 +15,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from airflow_provider_lakecommit.connector.rest import ConnectRest
+from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from dev.record_traces import Scene
 from tests.support.cli import COMMAND, LAND_SECONDS, Answer, run
+from tests.support.declared import nested
 from tests.support.waiting import PATIENCE
 
 __all__ = ["Adoption"]
@@ -53,7 +54,7 @@ class Adoption:
             **more,
         }
         path = folder / f"{scene.connector}.yaml"
-        path.write_text(json.dumps(values))
+        path.write_text(json.dumps(nested(**values)))
         return cls(scene=scene, spec=path, bootstrap=bootstrap, connect=connect)
 
     @property
@@ -67,7 +68,7 @@ class Adoption:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        return ("adopt", str(self.spec), "--connector", self.scene.connector, "--connect", self.connect)
+        return ("connect", "adopt", str(self.spec), "--connector", self.scene.connector, "--connect", self.connect)
 
     def adopt(self, *more: str, timeout: float = LAND_SECONDS) -> Answer:
         return run(*self.arguments, *more, timeout=timeout)
@@ -99,14 +100,14 @@ class Adoption:
         return process.returncode == -9
 
     def land(self) -> Answer:
-        return run("land", str(self.spec), timeout=LAND_SECONDS)
+        return run("land", str(self.spec), "--json", timeout=LAND_SECONDS)
 
     def verified(self) -> Answer:
         return run("verify", str(self.spec))
 
     def offsets(self) -> dict[str, int]:
         """Where each partition goes on, by the ledger."""
-        return dict(run("ledger", "show", str(self.spec), "--json").value)
+        return dict(run("history", str(self.spec), "--ledger", "--json").value)
 
     def dead_letters(self) -> int:
         return len(self.scene.lake.catalog.load_table(f"{self.scene.table}_dead").scan().to_arrow())

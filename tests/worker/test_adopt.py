@@ -14,21 +14,23 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.adopt import hand_back, take_over
-from airflow_provider_lakecommit.adopt.connector import known_connector
-from airflow_provider_lakecommit.connector.rescue import Rescue
-from airflow_provider_lakecommit.connector.rest import ConnectRest
+from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT, spoken
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.kafka.consumer_group import look_at_group, set_group_offsets
-from airflow_provider_lakecommit.landing import Landing, load_spec
-from airflow_provider_lakecommit.operators.adopt import AdoptConnectorOperator
-from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.landing import load_spec
+from airflow_provider_lakecommit.operations.kafka_connect import hand_back, take_over
+from airflow_provider_lakecommit.operations.kafka_connect.connector import known_connector
+from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group, set_group_offsets
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
+from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
+from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
 from dev.record_traces import CONFLICT, TRIGGER, Lake, Scene
 from dev.servers.connect import ConnectServer
 from dev.servers.kafka import Broker
 from dev.servers.kafka_connect import ConnectWorker
 from tests.fixtures.kafka import Sender, create_topic
 from tests.support.cli import LAND_SECONDS, Answer, run
+from tests.support.declared import landing_of
 from tests.support.waiting import until
 from tests.worker.adopting import Adoption
 
@@ -300,7 +302,7 @@ def test_a_worker_that_hung_and_wakes_up_is_named_before_anything_more_is_landed
     """Somebody said that the connector is gone; its worker was only frozen."""
     scene = adoption.scene
     scene.begin()
-    gone = ("adopt", str(adoption.spec), "--connector", scene.connector, "--connector-is-gone")
+    gone = ("connect", "adopt", str(adoption.spec), "--connector", scene.connector, "--connector-is-gone")
     with worker.frozen():
         done = run(*gone, "--control-topic", scene.control, "--yes", "--json")
         assert done.code == 0, done.err
@@ -461,13 +463,17 @@ def test_by_tasks_that_show_and_do_what_a_person_agreed_to(
     for name, values in connections.items():
         monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(values))
     scene, context = adoption.scene, {"ti": SimpleNamespace(dag_id="moves", run_id="manual__1")}
-    landing = Landing(
-        name=spec["name"], topics=spec["topics"], table=spec["table"], control_topic=spec["control_topic"]
-    )
+    landing = landing_of(name=spec["name"], topics=spec["topics"], table=spec["table"], connections=spec["connections"])
     scene.begin()
 
-    def task(**more: Any) -> dict[str, Any]:
-        operator = AdoptConnectorOperator(task_id="t", landing=landing, connector=scene.connector, **more)
+    def task(back: bool = False, **more: Any) -> dict[str, Any]:
+        operator = LandingOperationOperator(
+            task_id="t",
+            landing=landing,
+            operation=spoken(CONNECT_ADOPT),
+            arguments={"connector": scene.connector, "back": back},
+            **more,
+        )
         found: dict[str, Any] = json.loads(json.dumps(operator.execute(context)))  # type: ignore[arg-type]
         return found
 

@@ -12,18 +12,13 @@ from typing import Any
 import pytest
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.connector.judge import Fate
-from airflow_provider_lakecommit.connector.rescue import RescueReport, read_rescue
-from airflow_provider_lakecommit.connector.rest import ConnectRest
-from airflow_provider_lakecommit.connector.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.operators.kafka_connect import (
-    ConnectorTask,
-    PauseConnectorOperator,
-    RestartConnectorOperator,
-    ResumeConnectorOperator,
-)
+from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport, read_rescue
+from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
+from airflow_provider_lakecommit.operations.kafka_connect.stopped import check_stopped
+from airflow_provider_lakecommit.operators.kafka_connect import KafkaConnectOperator
 from dev.record_traces import CONFLICT, REFUSAL, TRIGGER, Lake, Scene
 from dev.servers.kafka import Broker
 from dev.servers.kafka_connect import ConnectWorker
@@ -58,8 +53,12 @@ def scene(
     made.write(tmp_path)
 
 
-def done(scene: Scene, kind: type[ConnectorTask], **options: Any) -> dict[str, Any]:
-    return kind(task_id="task", connector=scene.connector, wait=WAIT, **options).execute({})  # type: ignore[arg-type]
+def done(scene: Scene, action: str, **options: Any) -> dict[str, Any]:
+    task = KafkaConnectOperator(
+        task_id="task", connector=scene.connector, action=action, arguments={"wait": WAIT, **options}
+    )
+    status: dict[str, Any] = task.execute({})  # type: ignore[arg-type]
+    return status
 
 
 def table(scene: Scene) -> Table:
@@ -82,14 +81,14 @@ def test_a_paused_connector_goes_on_committing_and_comes_back(scene: Scene, boot
     scene.lake.execute(TRIGGER.format(CONFLICT))
     until(lambda: waiting(scene, kafka) >= 4, what="files that wait")
     for _ in range(2):
-        told = done(scene, PauseConnectorOperator)
+        told = done(scene, "pause")
         assert (told["connector"], set(told["tasks"].values())) == ("PAUSED", {"PAUSED"})
     before = scene.lake.commits(scene.table)
     scene.lake.execute("drop trigger outage")
     until(lambda: scene.lake.commits(scene.table) > before, what="a commit of a paused connector")
     until(lambda: waiting(scene, kafka) == 0, what="all that was announced to be committed")
     for _ in range(2):
-        told = done(scene, ResumeConnectorOperator, jitter=timedelta(milliseconds=50))
+        told = done(scene, "resume", jitter=timedelta(milliseconds=50))
         assert set(told["tasks"].values()) == {"RUNNING"}
     scene.landed()
 
@@ -98,11 +97,11 @@ def test_a_dead_connector_is_restarted_until_it_stays(scene: Scene) -> None:
     scene.begin()
     scene.lake.execute(TRIGGER.format(REFUSAL))
     scene.wait(scene.failed)
-    with pytest.raises(ConnectError, match=r"failed again; mend the cause first: .*-\d: .*caused by: ") as dead:
-        done(scene, RestartConnectorOperator, stays=WAIT)
+    with pytest.raises(ConnectError, match=r"failed again; fix the cause first: .*-\d: .*caused by: ") as dead:
+        done(scene, "restart", stays=WAIT)
     assert scene.connector in str(dead.value)
     scene.lake.execute("drop trigger outage")
-    told = done(scene, RestartConnectorOperator)
+    told = done(scene, "restart")
     assert (set(told["tasks"].values()), told["dead"]) == ({"RUNNING"}, {})
     scene.landed()
 
@@ -126,7 +125,7 @@ def test_a_rescue_and_the_connector_after_it_double_and_lose_nothing(
             check_stopped(kafka, scene.connector, rest)
         with pytest.raises(ConnectorError, match="members"):
             check_stopped(kafka, scene.connector, None, stated_gone=True)
-        done(scene, PauseConnectorOperator)
+        done(scene, "pause")
     rest.stop(scene.connector)
     rest.wait_for(scene.connector, lambda s: s.is_stopped, WAIT.total_seconds(), "stopped")
     until(lambda: stopped(kafka, scene.connector, rest), what="the groups to be empty")

@@ -27,6 +27,7 @@ from airflow.sdk import DAG, Asset, AssetWatcher, task
 
 from airflow_provider_lakecommit.notifications.commits import CommitsRecoveredNotifier, CommitsStalledNotifier
 from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSensor
+from airflow_provider_lakecommit.stall.policy import StallPolicy
 from airflow_provider_lakecommit.triggers.backlog import BacklogTrigger
 
 
@@ -53,10 +54,9 @@ for on_stall in ("skip", "fail", "wait"):
             connector={connector!r},
             on_stall=on_stall,
             # What is silent may only be slow on a machine that has much to do.
-            hold_on=["stalled"],
+            policy=StallPolicy(hold_on=["stalled"], on_wait_callback=stalled),
             on_skipped_callback=stalled,
             on_failure_callback=stalled,
-            on_wait_callback=stalled,
             on_success_callback=recovered,
         )
         sensor >> work()
@@ -120,10 +120,10 @@ def watch(bare: Bare, scene: Scene) -> str:
         # Longer than it is, so that a slow machine is not taken for silence.
         '"payments-sink", timedelta(minutes=5)': f'"{scene.connector}", timedelta(seconds=5)',
         "control-iceberg": scene.control,
-        "jitter=timedelta(minutes=2)": "jitter=timedelta(seconds=2)",
+        '"jitter": "2m"': '"jitter": "2s"',
         '"retry_delay": timedelta(minutes=1)': '"retry_delay": timedelta(seconds=1)',
         "retry_delay=timedelta(minutes=2)": "retry_delay=timedelta(seconds=2)",
-        "INTERVAL + timedelta(minutes=1)": "timedelta(seconds=20)",
+        "(INTERVAL + timedelta(minutes=1)).total_seconds()": "20",
     }
     bare.add(dag, scaled_example("example_lakecommit_guard_connector", changes), dag)
     return dag

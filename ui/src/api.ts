@@ -48,7 +48,6 @@ export interface Cycle extends Account, CycleMark {
   failures: number;
   failed: string;
   end_asked: string;
-  published: string | null;
 }
 
 export interface Sensor {
@@ -70,16 +69,6 @@ export interface Budget {
   bytes: number | null;
 }
 
-/** Files of the data table, when it was last looked at; `small` are those of less than `limit` bytes. */
-export interface Files {
-  files: number | null;
-  bytes: number | null;
-  small: number | null;
-  limit: number | null;
-  as_of: string | null;
-  trouble: string;
-}
-
 export interface Landing {
   id: string;
   kind: "landing" | "connector";
@@ -91,7 +80,6 @@ export interface Landing {
   clears: string;
   since: string | null;
   never_ran: boolean;
-  failed_cycles: number;
   last_commit: string | null;
   valid_through: string | null;
   read_lag: number | null;
@@ -101,9 +89,7 @@ export interface Landing {
   table_lag_since: string | null;
   pending: { slices: number; files: number; files_most: number; bytes: number };
   budget: Budget | null;
-  files: Files | null;
   open_cycles: number;
-  blocked_ranges: number;
   blocked: number;
   rejected_24h: number;
   topics: string[];
@@ -193,11 +179,6 @@ export interface Steps {
   begin: string;
   read: number[];
   committed: number[];
-  rejected: number[];
-  bytes: number[];
-  files: number[];
-  commits: number[];
-  failures: number[];
   read_lag: (number | null)[];
   commit_lag: (number | null)[];
   read_lag_seconds: (number | null)[];
@@ -215,8 +196,10 @@ export interface Detail extends Landing {
   windows: Window[];
   tasks: ConnectorTask[];
   announced: Announced[];
-  blocked_for: { ranges: Record<string, [number, number][]>; reason: string }[];
   remedies: { command: string; does: string }[];
+  /** The newest first, as are rejects. */
+  decisions: { at: string; command: string; actor: string; host: string; reason: string; what: string }[];
+  rejects: { kind: string; records: number; since: string; at: string; ranges: string[]; reason: string }[];
   history: Cycle[];
 }
 
@@ -236,41 +219,6 @@ export interface Action {
 export interface ActionList {
   enabled: boolean;
   actions: Action[];
-}
-
-/** The beginning of a key or a value, and how many bytes all of it has. */
-export interface Part {
-  size: number;
-  text: string | null;
-  base64: string | null;
-}
-
-/** A rejected record; its texts may hold anything. */
-export interface Sample {
-  partition: string;
-  offset: number;
-  at: string | null;
-  kind: string;
-  reason: string;
-  key: Part | null;
-  value: Part | null;
-  headers: string[];
-}
-
-export interface Samples {
-  samples: Sample[];
-  as_of: string | null;
-  trouble: string;
-  hidden: string;
-}
-
-/** What is worth knowing beyond the cycles; the newest first. */
-export interface Notes {
-  specs: { version: string; since: string; dag: string; run: string }[];
-  decisions: { at: string; command: string; actor: string; host: string; reason: string; what: string }[];
-  rejects: { kind: string; records: number; since: string; at: string; ranges: string[]; reason: string }[];
-  samples: Samples;
-  plan: { dag: string; run: string; task: string; at: string | null; lines: string[] } | null;
 }
 
 export interface List {
@@ -344,8 +292,4 @@ export function trend(id: string, signal: AbortSignal): Promise<Trend> {
 
 export function actions(id: string, signal: AbortSignal): Promise<ActionList> {
   return get<ActionList>(`api/v1/landings/${encodeURIComponent(id)}/actions`, signal);
-}
-
-export function notes(id: string, signal: AbortSignal): Promise<Notes> {
-  return get<Notes>(`api/v1/landings/${encodeURIComponent(id)}/notes`, signal);
 }

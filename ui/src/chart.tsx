@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** A small chart over time. What it draws is also in the table of cycles, so it is hidden from screen readers. */
 import { useEffect, useRef, useState } from "preact/hooks";
+import "./language";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { onTheme } from "./airflow";

@@ -85,14 +85,6 @@ export function absolute(time: string | null): string {
   return time === null ? "not known" : new Date(time).toLocaleString(undefined, { timeZoneName: "short" });
 }
 
-/** Characters that are not seen, or that turn the direction of what is around them. */
-const UNSEEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
-
-/** A text of somebody else with all that it holds: what would not be seen, or would move its surroundings, as `\u{202e}`. */
-export function visible(text: string): string {
-  return text.replace(UNSEEN, (c) => `\\u{${c.codePointAt(0)?.toString(16) ?? ""}}`);
-}
-
 /** A long name in the middle of a line: its two ends tell it from others. */
 export function short(text: string, most = 60): string {
   const half = Math.floor((most - 1) / 2);

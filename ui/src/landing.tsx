@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /** One landing or connector: how it stands, what helps, how far its partitions are, and its cycles. */
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { Actions } from "./actions";
 import { runUrl } from "./airflow";
 import { Accounting } from "./account";
 import { landing as fetchLanding, type Cycle, type Detail, type Partition } from "./api";
-import { Chart } from "./chart";
 import { ConnectorParts } from "./connector";
 import { bytes, count, duration, many, short } from "./format";
 import { useAnswer, useChanges, useNow } from "./live";
-import { LandingNotes } from "./notes";
+import { Decisions, Rejects } from "./notes";
 import {
   AirflowLink,
   budgeted,
@@ -20,7 +19,6 @@ import {
   Name,
   pending,
   SensorLinks,
-  SmallFiles,
   Table,
   Time,
 } from "./parts";
@@ -84,10 +82,10 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
       <Windows landing={landing} now={now} />
       <Waiting landing={landing} />
       <Trends id={landing.id} kind={landing.kind} />
-      <Charts history={landing.history} />
       <ConnectorParts landing={landing} now={now} />
       <Partitions partitions={landing.partitions} />
-      <LandingNotes landing={landing} now={now} />
+      <Rejects rejects={landing.rejects} now={now} />
+      <Decisions decisions={landing.decisions} />
       <History landing={landing} now={now} />
     </>
   );
@@ -95,34 +93,24 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
 
 function Waiting({ landing }: { landing: Detail }) {
   const rows = budgeted(landing);
-  const { files } = landing;
-  if (rows.length === 0 && files === null) return null;
+  if (rows.length === 0) return null;
   return (
     <section>
-      <h2>Waiting, and small files</h2>
-      {rows.length > 0 && (
-        <Table label="What waits, against its budgets" heads={["budget", "share", "#waits", "#may wait"]}>
-          {rows.map((b) => (
-            <tr key={b.option}>
-              <td>
-                <code>max_{b.option}</code>
-              </td>
-              <td>
-                <meter min={0} max={1} value={Math.min(1, b.share)} aria-label={`${Math.round(b.share * 100)} percent`} />
-              </td>
-              <td class="number">{b.show(b.used)}</td>
-              <td class="number">{b.show(b.most)}</td>
-            </tr>
-          ))}
-        </Table>
-      )}
-      {files !== null && (
-        <p>
-          Small files of the table: <SmallFiles files={files} />
-          {files.limit !== null && <span class="dim"> (below {bytes(files.limit)})</span>}
-          {files.trouble && <span class="dim"> · {files.trouble}</span>}
-        </p>
-      )}
+      <h2>Waiting</h2>
+      <Table label="What waits, against its budgets" heads={["budget", "share", "#waits", "#may wait"]}>
+        {rows.map((b) => (
+          <tr key={b.option}>
+            <td>
+              <code>max_{b.option}</code>
+            </td>
+            <td>
+              <meter min={0} max={1} value={Math.min(1, b.share)} aria-label={`${Math.round(b.share * 100)} percent`} />
+            </td>
+            <td class="number">{b.show(b.used)}</td>
+            <td class="number">{b.show(b.most)}</td>
+          </tr>
+        ))}
+      </Table>
     </section>
   );
 }
@@ -161,26 +149,6 @@ function Copy({ text }: { text: string }) {
     >
       {said}
     </button>
-  );
-}
-
-function Charts({ history }: { history: Cycle[] }) {
-  const drawn = useMemo(() => {
-    const cycles = [...history].reverse().filter((c) => c.outcome !== "empty" && c.ended !== null);
-    const begun = cycles.map((c) => Date.parse(c.began) / 1000);
-    const took = cycles.map((c, i) => Date.parse(c.ended ?? c.began) / 1000 - (begun[i] ?? 0));
-    return {
-      times: begun,
-      records: [{ label: "records", colour: "--good", values: cycles.map((c) => c.landed) }],
-      seconds: [{ label: "seconds", colour: "--calm", values: took }],
-    };
-  }, [history]);
-  if (drawn.times.length < 2) return null;
-  return (
-    <section class="charts">
-      <Chart title="Records of each cycle" times={drawn.times} series={drawn.records} show={count} />
-      <Chart title="From plan to COMPLETE" times={drawn.times} series={drawn.seconds} show={duration} />
-    </section>
   );
 }
 

@@ -13,7 +13,6 @@ import {
   Name,
   pending,
   SensorLinks,
-  SmallFiles,
   Table,
   Time,
   troubled,
@@ -129,11 +128,6 @@ function Card({ landing, now }: { landing: Landing; now: number }) {
         </Fact>
         <Fact term="not committed">{count(landing.commit_lag)}</Fact>
         <Fact term="pending">{pending(landing)}</Fact>
-        {landing.files !== null && (
-          <Fact term="small files">
-            <SmallFiles files={landing.files} />
-          </Fact>
-        )}
         {landing.dags.length > 0 && (
           <Fact term="DAG">
             <DagLinks dags={landing.dags} />
@@ -164,7 +158,7 @@ function Fact({ term, children }: { term: string; children: preact.ComponentChil
 
 const HEADS = [
   ...["landing", "verdict", "cycles", "#not read"],
-  ...["#not committed", "#last commit", "#pending", "#small files", "#rejected 24 h"],
+  ...["#not committed", "#last commit", "#pending", "#rejected 24 h"],
 ];
 
 function Rows({ rows, now }: { rows: Landing[]; now: number }) {
@@ -195,9 +189,6 @@ function Rows({ rows, now }: { rows: Landing[]; now: number }) {
             <Time at={l.last_commit} now={now} />
           </td>
           <td class="number">{pending(l)}</td>
-          <td class="number">
-            <SmallFiles files={l.files} />
-          </td>
           <td class="number">{l.kind === "landing" ? count(l.rejected_24h) : "–"}</td>
         </tr>
       ))}

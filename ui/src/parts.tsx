@@ -2,7 +2,7 @@
 /** Parts that the list and a landing's page share. */
 import type { ComponentChildren } from "preact";
 import { dagUrl, follow, taskUrl } from "./airflow";
-import type { Files, Landing, Sensor, Topic } from "./api";
+import type { Landing, Sensor, Topic } from "./api";
 import { absolute, ago, bytes, count, many, short } from "./format";
 import { Strip } from "./strip";
 
@@ -187,19 +187,6 @@ export function Lag({ records, since, now }: { records: number | null; since: st
         </span>
       )}
     </>
-  );
-}
-
-/** Small files of the data table, of all. */
-export function SmallFiles({ files }: { files: Files | null }) {
-  if (files?.files == null) return <span title={files?.trouble ?? "not looked at yet"}>–</span>;
-  const told = `as of ${absolute(files.as_of)}${files.trouble && `; since then: ${files.trouble}`}`;
-  const mean = `${bytes((files.bytes ?? 0) / Math.max(1, files.files))} in the mean`;
-  const below = files.small === null ? mean : `below ${bytes(files.limit ?? 0)}, ${mean}`;
-  return (
-    <span title={`${below}; ${told}`}>
-      {files.small === null ? "–" : count(files.small)} of {count(files.files)}
-    </span>
   );
 }
 

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.decoder import decoder_for
-from airflow_provider_lakecommit.registry.client import SchemaRegistry
+from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry
 from bench.registered import APICURIO, HEADS, framed, registry
 from bench.script_decoders import decoder_of
 from bench.shapes import SHAPES, Shape

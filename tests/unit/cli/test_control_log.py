@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.cli.control_log import source_of, to_dict
-from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.kafka.control_log import ControlRecord
-from airflow_provider_lakecommit.landing import Landing, LandingSpec
-from airflow_provider_lakecommit.wire.events import (
+from airflow_provider_lakecommit.control.control_log import ControlRecord
+from airflow_provider_lakecommit.control.events import (
     CommitComplete,
     DataFile,
     DataWritten,
@@ -24,6 +22,9 @@ from airflow_provider_lakecommit.wire.events import (
     TableReference,
     encode,
 )
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing import LandingSpec
+from tests.support.declared import landing_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 EVENT = encode(
@@ -116,7 +117,7 @@ def test_no_bytes_stop_it(value: bytes, name: str, header: bytes, key: bytes | N
 
 
 SPEC = LandingSpec(
-    landing=Landing(name="orders", topics="orders", table="shop.orders", control_topic="mine"),
+    landing=landing_of(name="orders", topics="orders", table="shop.orders", control_topic="mine"),
     kafka={"bootstrap.servers": "a:1", "sasl.password": "x"},
     catalog={},
     spark={},

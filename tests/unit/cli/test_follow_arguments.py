@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_lakecommit.cli.arguments import positive
 from airflow_provider_lakecommit.cli.follow_arguments import add_follow, follow_of
-from airflow_provider_lakecommit.follow.options import FollowOptions
+from airflow_provider_lakecommit.cycle.run.options import FollowOptions
 
 
 def asked(*arguments: str) -> FollowOptions | None:
@@ -29,7 +29,7 @@ def asked(*arguments: str) -> FollowOptions | None:
         ("--follow", FollowOptions()),
         ("--follow-for 10m", FollowOptions(lifetime=timedelta(minutes=10))),
         (
-            "--follow --window-age 5s --keep-snapshots 2h --tell-every 10s",
+            "--follow --window-age 5s --keep-snapshots 2h --log-interval 10s",
             FollowOptions(
                 window_age=timedelta(seconds=5), keep_snapshots=timedelta(hours=2), interval=timedelta(seconds=10)
             ),

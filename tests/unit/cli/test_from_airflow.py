@@ -16,24 +16,24 @@ import pytest
 
 from airflow_provider_lakecommit.cli import from_airflow
 from airflow_provider_lakecommit.cli import main as face
+from airflow_provider_lakecommit.cli.terminal.output import Output
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.terminal.output import Output
 
 DAGS = """
 from datetime import datetime
 from airflow.sdk import DAG
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.landing_set import LandingSet
+from airflow_provider_lakecommit.landing import Connections, Landing, Window
+from airflow_provider_lakecommit.landing import LandingSet
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
-from airflow_provider_lakecommit.operators.reset import ResetBlockedOperator
+from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
-from airflow_provider_lakecommit.task_groups.landing_set import LandingSetTaskGroup
 
 print("a DAG file prints this")
-orders = Landing(name="orders", topics="orders", table="shop.orders", kafka_config_id="brokers")
-clicks = Landing(name="clicks", topics="clicks", table="web.clicks", control_topic="own", groups=2)
+orders = Landing(name="orders", topics="orders", table="shop.orders", connections=Connections(kafka="brokers"))
+own = Connections(control_topic="own")
+clicks = Landing(name="clicks", topics="clicks", table="web.clicks", connections=own, window=Window(groups=2))
 """
 TWO = (
     DAGS
@@ -43,21 +43,22 @@ with DAG("two", schedule=None, start_date=datetime(2026, 1, 1), params={"spark":
     KafkaToIcebergOperator(task_id="clicks", landing=clicks, spark_conn_id="cluster")
 with DAG("one", schedule=None, start_date=datetime(2026, 1, 1)):
     KafkaToIcebergTaskGroup("land", landing=orders, prefix_group_id=False)
-    ResetBlockedOperator(task_id="unblock", landing=orders, how="skip")
+    LandingOperationOperator(task_id="unblock", landing=orders, operation="reset blocked", arguments={"how": "skip"})
 with DAG("torn", schedule=None, start_date=datetime(2026, 1, 1)):
     KafkaToIcebergTaskGroup("a", landing=orders)
-    ResetBlockedOperator(task_id="b", landing=Landing(name="orders", topics="orders", table="shop.other"), how="skip")
+    other = Landing(name="orders", topics="orders", table="shop.other")
+    LandingOperationOperator(task_id="b", landing=other, operation="reset blocked", arguments={"how": "skip"})
 with DAG("none", schedule=None, start_date=datetime(2026, 1, 1)):
     pass
 with DAG("committed", schedule=None, start_date=datetime(2026, 1, 1)):
-    LakeCommitOperator(task_id="commit", landings=[orders, clicks], plan_task_ids=["a", "b"])
+    LakeCommitOperator(task_id="commit", landing=clicks, plan_task_id="plan")
 with DAG("many", schedule=None, start_date=datetime(2026, 1, 1)):
-    LandingSetTaskGroup("land", landing_set=LandingSet(name="shop", topics_pattern=".*", table="lake.{topic}"))
+    KafkaToIcebergTaskGroup("land", landing=LandingSet(name="shop", topics_pattern=".*", table="lake.{topic}"))
 with DAG("sets", schedule=None, start_date=datetime(2026, 1, 1)):
     for name in "ab":
-        own = {"control_topic": "own"} if name == "b" else {}
+        own = {"connections": {"control_topic": "own"}} if name == "b" else {}
         every = LandingSet(name=name, topics_pattern=".*", table="lake.{topic}", defaults=own)
-        LandingSetTaskGroup(name, landing_set=every)
+        KafkaToIcebergTaskGroup(name, landing=every)
 """
 )
 CONNECTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -73,7 +74,7 @@ ASK = """
 import json, sys
 from argparse import Namespace
 from airflow_provider_lakecommit.cli import from_airflow
-from airflow_provider_lakecommit.terminal.output import Output
+from airflow_provider_lakecommit.cli.terminal.output import Output
 from airflow_provider_lakecommit.exceptions import SpecError
 base = dict(dag=None, task_group=None, landing=None, kafka_conn_id=None, iceberg_conn_id=None, spark_conn_id=None,
             wants_spark=True, wants_catalog=True, verbose=False)
@@ -85,7 +86,7 @@ for asked in json.loads(sys.argv[1]):
             specs = [of_set.of(of_set.landing_set.with_defaults(of_set.landing_set.name))]
         else:
             specs = from_airflow.load_dag(options, out)
-        found = [{"name": s.landing.name, "control": s.landing.control_topic, "kafka": s.kafka,
+        found = [{"name": s.landing.name, "control": s.landing.connections.control_topic, "kafka": s.kafka,
                   "catalog": s.catalog, "spark": s.spark} for s in specs]
     except SpecError as e:
         found = str(e)
@@ -163,7 +164,7 @@ def test_landings_of_dags_and_their_connections(ask: Any) -> None:
     assert "broken.py: ModuleNotFoundError: No module named 'nowhere_to_be_found'" in twoo[0]
     assert none[0] == "DAG 'none' has no task of a landing"
     assert "declares landing 'orders' in two ways" in torn[0]
-    assert [s["name"] for s in committed[0]] == ["orders", "clicks"]
+    assert [s["name"] for s in committed[0]] == ["clicks"]
     assert "connection 'nowhere' does not exist" in nowhere[0]
     assert "submits to yarn" in cluster[0]
     assert standalone[0][0]["spark"]["master"] == "spark://m:7077"

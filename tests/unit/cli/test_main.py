@@ -14,7 +14,8 @@ import pytest
 
 from airflow_provider_lakecommit import __version__
 from airflow_provider_lakecommit.cli import main as face
-from airflow_provider_lakecommit.terminal.output import Exit
+from airflow_provider_lakecommit.cli.terminal.output import Exit
+from tests.support.declared import nested
 
 SPEC = {
     "name": "orders",
@@ -31,7 +32,7 @@ def spec_file(tmp_path: Path) -> Callable[..., str]:
 
     def write(**changes: object) -> str:
         path = tmp_path / "spec.yaml"
-        path.write_text(json.dumps({k: v for k, v in {**SPEC, **changes}.items() if v is not None}))
+        path.write_text(json.dumps(nested(**{k: v for k, v in {**SPEC, **changes}.items() if v is not None})))
         return str(path)
 
     return write
@@ -50,7 +51,7 @@ def spec_file(tmp_path: Path) -> Callable[..., str]:
         ["reset", "blocked", "spec.yaml", "--raise", "5:2"],
         ["reset", "blocked", "spec.yaml", "--raise", "-5"],
         ["reset", "offsets", "spec.yaml"],
-        ["ledger"],
+        ["maintain"],
     ],
     ids=" ".join,
 )
@@ -129,7 +130,11 @@ def test_what_nobody_foresaw_is_1_with_a_traceback_without_secrets(
 @pytest.mark.parametrize(
     ("command", "library", "lines"),
     [
-        (["rescue", "--connector", "x", "--catalog", "{spec}", "--bootstrap", "127.0.0.1:1"], "pyiceberg", 1),
+        (
+            ["connect", "rescue", "--connector", "x", "--catalog", "{spec}", "--bootstrap", "127.0.0.1:1"],
+            "pyiceberg",
+            1,
+        ),
         (["status", "{spec}"], "airflow_provider_lakecommit.cli.status", None),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else value,
@@ -176,14 +181,14 @@ def test_help_loads_nothing_heavy() -> None:
         [sys.executable, "-c", LOADED, heavy], capture_output=True, text=True, check=True, timeout=600
     )
     assert done.stderr.strip() == "[]"
-    assert "control-log" in done.stdout
+    assert "maintain sweep" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("lakecommit st", {"status", "stall"}),
-        ("lakecommit ledger ", {"show", "init", "attest", "prune"}),
+        ("lakecommit re", {"reset", "resume"}),
+        ("lakecommit maintain ", {"sweep", "columns"}),
         ("lakecommit land orders.yaml --follow-", {"--follow-for"}),
     ],
 )
@@ -196,22 +201,3 @@ def test_a_shell_is_told_what_may_come_next(typed: str, offered: set[str]) -> No
         ["bash", "-c", command], env={**os.environ, **asked, **place}, stdout=subprocess.PIPE, text=True, check=False
     )
     assert offered <= {each.strip() for each in done.stdout.split()}, done
-
-
-@pytest.mark.parametrize(
-    ("former", "now", "options"),
-    [
-        ("ledger init", "reset offsets", ["--from", "latest"]),
-        ("ledger attest", "reset attest", ["--from-log"]),
-        ("unblock", "reset blocked", ["--skip"]),
-    ],
-)
-def test_a_former_name_does_what_the_one_of_now_does_and_says_so_once(
-    former: str, now: str, options: list[str], capfd: pytest.CaptureFixture[str]
-) -> None:
-    told = []
-    for name in (former, now):
-        assert face.main([*name.split(), "there-is-none.yaml", *options]) == 2
-        told.append(capfd.readouterr().err.splitlines())
-    assert told[0][0].endswith(f"this is `lakecommit {now}` now: the former name goes with the release after next")
-    assert told[0][1:] == told[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How `lakecommit rescue` is told the way to Kafka Connect, without a login on the command line."""
+"""How `lakecommit connect rescue` is told the way to Kafka Connect, without a login on the command line."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.cli.rescue import connect_of
-from airflow_provider_lakecommit.connector.rest import ConnectRest
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from tests.fakes.connect_worker import serving, status
 
 
 def test_a_login_comes_from_the_file_and_the_address_from_either(tmp_path: Path) -> None:
     path = tmp_path / "connect.yaml"
     path.write_text("{url: 'http://a:8083', login: me, password: 4711, headers: {X-Tenant: one}, verify: false}")
-    found = connect_of(None, str(path))
+    found = connect_of(str(path))
     assert found == {
         "url": "http://a:8083",
         "login": "me",
@@ -24,9 +24,8 @@ def test_a_login_comes_from_the_file_and_the_address_from_either(tmp_path: Path)
         "headers": {"X-Tenant": "one"},
         "verify": False,
     }
-    assert (connect_of("http://b:1", str(path)) or {})["url"] == "http://b:1"
-    assert connect_of("http://b:1", None) == {"url": "http://b:1"}
-    assert connect_of(None, None) is None
+    assert connect_of("http://b:1") == {"url": "http://b:1"}
+    assert connect_of(None) is None
 
 
 def test_a_worker_is_asked_with_that_login(tmp_path: Path) -> None:
@@ -34,7 +33,7 @@ def test_a_worker_is_asked_with_that_login(tmp_path: Path) -> None:
     with serving() as worker:
         worker.answers = [(200, status("STOPPED"))]
         path.write_text(f"{{url: '{worker.url}', login: me, password: pw, headers: {{X-Tenant: one}}}}")
-        assert ConnectRest(**(connect_of(None, str(path)) or {})).status("sink").is_stopped
+        assert ConnectRest(**(connect_of(str(path)) or {})).status("sink").is_stopped
         assert worker.headers["Authorization"].startswith("Basic ")
         assert worker.headers["X-Tenant"] == "one"
 
@@ -44,7 +43,7 @@ def test_a_worker_is_asked_with_that_login(tmp_path: Path) -> None:
     [
         ("{url: 'http://a', user: me}", "unknown key 'user'"),
         ("[]", "a mapping of url, login"),
-        ("{login: me}", "give the address"),
+        ("{login: me}", "give the `url`"),
         ("{url: 'http://a', headers: [x]}", "`headers` is a mapping"),
         ("{url: 'http://a', verify: 3}", "`verify` true, false or a file"),
         ("{password: canary-4711", "cannot be read as YAML"),
@@ -54,10 +53,10 @@ def test_another_file_is_refused_and_no_password_shown(text: str, named: str, tm
     path = tmp_path / "connect.yaml"
     path.write_text(text)
     with pytest.raises(SpecError, match=named) as raised:
-        connect_of(None, str(path))
+        connect_of(str(path))
     assert "canary" not in str(raised.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"--connect-config .*none\.yaml"):
-        connect_of(None, str(tmp_path / "none.yaml"))
+    with pytest.raises(SpecError, match=r"--connect .*none\.yaml"):
+        connect_of(str(tmp_path / "none.yaml"))

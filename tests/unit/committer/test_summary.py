@@ -20,11 +20,11 @@ from airflow_provider_lakecommit.committer.summary import (
     sections_of,
     to_summary,
 )
+from airflow_provider_lakecommit.control.ledger import decode_ledger, encode_ledger
 from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.model import Counts, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.wire.ledger import decode_ledger, encode_ledger
 from tests.fakes.lake import at, coverage, section
 from tests.support.values import STEADY, value_or_error
 

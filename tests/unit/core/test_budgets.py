@@ -29,7 +29,7 @@ def test_over_budget(rejected: int, records: int, max_records: int, max_ratio: f
     if over is None:
         assert said is None
     else:
-        assert said == f"{rejected} rejected records of {records} are over dead_letter_{over}"
+        assert said == f"{rejected} rejected records of {records} are over dead_letters.{over}"
 
 
 @pytest.mark.parametrize("max_ratio", [0.0, 0.01, 0.3, 1.0])

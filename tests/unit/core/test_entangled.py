@@ -11,11 +11,11 @@ from airflow_provider_lakecommit.core.entangled import entangled, entangled_part
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark, WindowLimits, choose, find_missing
+from airflow_provider_lakecommit.core.planning.slicing import cut
+from airflow_provider_lakecommit.core.planning.voiding import disentangled
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.core.state import LandingState
-from airflow_provider_lakecommit.planning.missing import Watermark, WindowLimits, choose, find_missing
-from airflow_provider_lakecommit.planning.slicing import cut
-from airflow_provider_lakecommit.planning.voiding import disentangled
 from tests.support.story import DEAD, ORDERS, P0, P1, P2, Ranges, Story, coverage, ledger
 
 TANGLED: Ranges = ((P0, 0, 3), (P1, 10, 13))

@@ -133,3 +133,5 @@ def test_ranges_are_listed_by_partition() -> None:
     p = SourcePartition("orders", 1, "id")
     coverage = Coverage.of([(p, OffsetRange(5, 7)), (p, OffsetRange(0, 3))])
     assert coverage.to_dict() == {"orders[1]": [[0, 3], [5, 7]]}
+    anew = coverage | Coverage.of([(SourcePartition("orders", 1, "new"), OffsetRange(0, 1))])
+    assert anew.to_dict() == {"orders[1]@id": [[0, 3], [5, 7]], "orders[1]@new": [[0, 1]]}

@@ -54,7 +54,7 @@ CASES = {
     "records do not fit, and the landing is to stop before them": (
         ended(Commit(published=("t snapshot 1",), stopped="incompatible records: c is int"), groups={}),
         "failed",
-        "no window was planned, needs a hand: incompatible records: c is int",
+        "not all was planned, a decision is needed: incompatible records: c is int",
     ),
     "a group failed of bad records": (
         ended(

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.planning.fates import RefusedRange, other_rules
+from airflow_provider_lakecommit.core.planning.missing import Missing
 from airflow_provider_lakecommit.core.rules import MOST_RULES, UNKNOWN, judged_in, merged, otherwise, rules_of, unjudged
 from airflow_provider_lakecommit.core.state import TableLedger
-from airflow_provider_lakecommit.planning.fates import RefusedRange, other_rules
-from airflow_provider_lakecommit.planning.missing import Missing
 from tests.support.story import ORDERS, P0, Story, coverage, ledger
 
 DEAD = "shop.dead"
@@ -93,22 +93,23 @@ ALONE = Missing(ranges={(DEAD,): coverage([(P0, 10, 40)])})
 @pytest.mark.parametrize(
     ("of_data", "alike", "found"),
     [
-        ({NOW: coverage([(P0, 0, 40)])}, (), None),
-        ({OLD: coverage([(P0, 0, 40)])}, (), [(P0, 10, 40)]),
-        ({OLD: coverage([(P0, 0, 20)]), NOW: coverage([(P0, 20, 40)])}, (), [(P0, 10, 20)]),
-        ({OLD: coverage([(P0, 0, 10)]), NOW: coverage([(P0, 10, 40)])}, (), None),
-        ({}, (), [(P0, 10, 40)]),
-        ({}, (ORDERS,), None),
-        ({OLD: coverage([(P0, 0, 20)])}, (ORDERS,), [(P0, 10, 20)]),
-        ({NOW: coverage([(P0, 0, 20)])}, (), [(P0, 20, 40)]),
+        ({NOW: coverage([(P0, 0, 40)])}, [], None),
+        ({OLD: coverage([(P0, 0, 40)])}, [], [(P0, 10, 40)]),
+        ({OLD: coverage([(P0, 0, 20)]), NOW: coverage([(P0, 20, 40)])}, [], [(P0, 10, 20)]),
+        ({OLD: coverage([(P0, 0, 10)]), NOW: coverage([(P0, 10, 40)])}, [], None),
+        ({}, [], [(P0, 10, 40)]),
+        ({}, [(P0, 0, 40)], None),
+        ({}, [(P0, 0, 20)], [(P0, 20, 40)]),
+        ({OLD: coverage([(P0, 0, 20)])}, [(P0, 0, 40)], [(P0, 10, 20)]),
+        ({NOW: coverage([(P0, 0, 20)])}, [], [(P0, 20, 40)]),
     ],
 )
 def test_a_range_is_not_read_alone_by_other_rules(
-    of_data: dict[str, Coverage], alike: tuple[str, ...], found: list[Any] | None
+    of_data: dict[str, Coverage], alike: list[Any], found: list[Any] | None
 ) -> None:
     data = judged(ledger(ORDERS, [(P0, 0, 40)]), **of_data)
     state = Story().landing_state(data, ledger(DEAD, [(P0, 0, 10)]))
-    told = other_rules(state, ALONE, NOW, alike)
+    told = other_rules(state, ALONE, NOW, {ORDERS: coverage(alike)})
     assert told == (() if found is None else (RefusedRange(tables=(DEAD,), holder=ORDERS, ranges=coverage(found)),))
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.expressions import AlwaysTrue
 
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.repair.attest import attest, from_offsets, from_snapshot
+from airflow_provider_lakecommit.operations.reset.attest import attest, from_offsets, from_snapshot
 from tests.fakes.lake import data_file
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 
@@ -59,7 +59,9 @@ def test_a_plan_does_not_read_again_what_somebody_brought_back(landing: FakeLand
     with pytest.raises(LedgerError, match=BROUGHT_BACK):
         landing.open("c")
     assert landing.snapshots() == before
-    attest(landing.session, from_snapshot(landing.session, newest))
+    with pytest.raises(LedgerError, match="not on branch"):
+        from_snapshot(landing.session, newest)
+    attest(landing.session, from_offsets(landing.session, {("orders", 0): 40, ("orders", 1): 10}, [DATA]))
     assert landing.open("d").slices == ()
 
 

@@ -16,15 +16,16 @@ from pyiceberg.types import StringType
 from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.cycle.drain import drain
-from airflow_provider_lakecommit.cycle.open import preview
+from airflow_provider_lakecommit.cycle.commit.drain import drain
+from airflow_provider_lakecommit.cycle.plan.open import preview
+from airflow_provider_lakecommit.cycle.plan.tables import prepare_table
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.prepare.tables import prepare_table
-from airflow_provider_lakecommit.repair.init_preview import init_preview
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from airflow_provider_lakecommit.signing import KEY
 from tests.fakes.kafka import FakeSource
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
+from tests.support.declared import changed_landing
 
 REFUNDS = SourcePartition("refunds", 0, "topic-2")
 
@@ -198,7 +199,7 @@ def test_a_spec_change_that_voids_waits_for_what_cannot_be_read_again(
     landing = make_landing(slice_records=10, dead_letter_table=DEAD, on_spec_change="void")
     reported_and_cut(landing, log_start=40)
     before = epoch(landing)
-    landing.session.landing = replace(landing.session.landing, unknown_fields="dead_letter")
+    landing.session.landing = changed_landing(landing.session.landing, unknown_fields="dead_letter")
     opened = landing.open("b")
     assert epoch(landing) == before
     assert landing.said("orders[0] [20, 40) (20 records) is published under its own")

@@ -8,20 +8,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.cycle import loop
-from airflow_provider_lakecommit.cycle.loop import LandingRunner
-from airflow_provider_lakecommit.cycle.resume import cycles_of
-from airflow_provider_lakecommit.cycle.run import CycleOutcome
-from airflow_provider_lakecommit.cycle.window_writer import WindowWrite
-from airflow_provider_lakecommit.engines.base import AHEAD
-from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, SparkJobError
+from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
+from airflow_provider_lakecommit.cycle.plan.open import open_cycle
+from airflow_provider_lakecommit.cycle.plan.resume import cycles_of
+from airflow_provider_lakecommit.cycle.run import loop
+from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.write.window_writer import WindowWrite
+from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, ControlTopicError, SparkJobError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
+from airflow_provider_lakecommit.spark.launch.base import AHEAD
 from tests.fakes.session import P0, P1, FakeLanding
-from tests.unit.cycle.test_loop import FakeEngine
+from tests.unit.cycle.run.test_loop import FakeEngine
 
 SECONDS = 30.0
 """For what other threads do at once."""
@@ -170,6 +173,45 @@ def test_a_last_window_does_not_end_a_run_that_lacks_an_older_one(engine: ByWind
     outcomes = list(runner(engine).cycles())
     assert outcomes[1].caught_up, "by itself"
     assert told(outcomes) == [(0, 0), (1, 0), (2, 20)]
+
+
+def test_the_next_run_of_the_process_ends_what_a_run_that_raised_has_claimed(
+    engine: ByWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.on = {n: lambda job: [] for n in (0, 10, 20)}
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "close_cycle", Mock(side_effect=CatalogError("gone")))
+        with pytest.raises(CatalogError):
+            list(runner(engine).cycles())
+    outcomes = list(runner(engine, "b").cycles())
+    assert sum(outcome.closed.rows for outcome in outcomes) == 40
+    assert outcomes[-1].caught_up
+
+
+def test_a_run_that_is_done_again_in_its_process_goes_on_with_its_own_cycles(
+    engine: ByWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "close_cycle", Mock(side_effect=CatalogError("gone")))
+        with pytest.raises(CatalogError):
+            list(runner(engine).cycles())
+    outcomes = list(runner(engine).cycles())
+    assert sum(outcome.closed.rows for outcome in outcomes) == 40
+    assert not any(outcome.released for outcome in outcomes)
+
+
+def test_a_cycle_whose_start_could_not_be_read_back_is_ended_by_the_next_run(
+    engine: ByWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(*args: Any, **options: Any) -> None:
+        open_cycle(*args, **options)
+        raise ControlTopicError("cannot be read back")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "open_cycle", opened)
+        with pytest.raises(ControlTopicError):
+            list(runner(engine).cycles())
+    assert sum(outcome.closed.rows for outcome in runner(engine, "b").cycles()) == 40
 
 
 def test_a_commit_that_fails_ends_the_run_when_the_windows_ahead_have_reported(

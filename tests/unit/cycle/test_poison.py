@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_lakecommit.inspect.status import read_status, to_dict
+from airflow_provider_lakecommit.status.status import read_status, to_dict
 from tests.fakes.session import FakeLanding
 
 JUNK = (b"k", b"junk", [("lakecommit", b"{")])

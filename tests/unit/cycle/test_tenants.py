@@ -5,6 +5,7 @@ others in its table, and of the control topic that it had before.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -15,15 +16,16 @@ from pyiceberg.types import LongType
 
 from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger, tag_name
 from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
+from airflow_provider_lakecommit.control.control_topic import partition_of
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.kafka.control_topic import partition_of
-from airflow_provider_lakecommit.repair.attest import attest, from_offsets, from_snapshot
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
-from airflow_provider_lakecommit.repair.prune import Prunable, prune
+from airflow_provider_lakecommit.cycle.plan.open import preview
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, TableError
+from airflow_provider_lakecommit.operations.reset.attest import attest, from_offsets, from_snapshot
+from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.prune import Prunable, prune
 from tests.fakes.kafka import FakeControl, FakeSource
-from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
+from tests.fakes.session import CREATE, DATA, DEAD, P0, P1, FakeLanding
 
 PAID = SourcePartition("payments", 0, "topic-2")
 OLD = SourcePartition("old", 0, "topic-3")
@@ -71,7 +73,7 @@ def cut(landing: FakeLanding) -> int:
     """Others append, and all but heads and tags expires; the snapshot under the tag."""
     for n in (900, 901):
         found = table(landing)
-        found.append(pa.table({"id": [n]}, schema=found.schema().as_arrow()))
+        found.append(pa.Table.from_pylist([{"id": n}], schema=found.schema().as_arrow()))
     found = table(landing)
     pinned = {ref.snapshot_id for ref in found.refs().values()}
     gone = [s.snapshot_id for s in found.snapshots() if s.snapshot_id not in pinned]
@@ -261,12 +263,53 @@ class TestAnotherTable:
         landing.session = landing.connect()
         landing.cycle("as before")
         landing.session = landing.connect(table="shop.moved")
-        assert [len(s) for s in landing.open("moved").slices] == [10]
+        with pytest.raises(TableError, match=f"lands into {DATA} already"):
+            landing.open("moved")
         assert rows(landing) == 40
 
-    def test_what_can_be_read_again_stops_nothing(self, landing: FakeLanding) -> None:
+    def test_it_is_refused_while_the_former_one_has_a_ledger(self, landing: FakeLanding) -> None:
         landing.source.starts = {}
+        for step in (landing.open, lambda _: preview(landing.session)):
+            with pytest.raises(TableError, match=f"Name {DATA} again"):
+                step("moved")
+        assert landing.session.tables.find("shop.moved") is None
+
+    def test_it_is_refused_where_the_former_one_got_no_row(self, make_landing: Make) -> None:
+        landing = make_landing()
+        opened = landing.open()
+        landing.report(opened, files=False)
+        landing.close("a", opened)
+        landing.session = landing.connect(table="shop.moved")
+        with pytest.raises(TableError, match=f"lands into {DATA} already"):
+            landing.open("moved")
+
+    @pytest.mark.parametrize(("start", "records"), [("earliest", 40), ("latest", 0)])
+    def test_a_user_may_decide_that_it_goes_on_there(self, landing: FakeLanding, start: str, records: int) -> None:
+        landing.source.starts = {}
+        ledger_init(landing.session, start)
+        assert sum(len(s) for s in landing.open("moved").slices) == records
+
+    def test_a_new_name_may_land_there(self, landing: FakeLanding) -> None:
+        landing.source.starts = {}
+        landing.session = landing.connect(name="moved", table="shop.moved")
         assert sum(len(s) for s in landing.open("moved").slices) == 40
+
+    def test_a_former_one_that_was_dropped_refuses_nothing(self, landing: FakeLanding) -> None:
+        landing.source.starts = {}
+        landing.catalog.drop_table(DATA)
+        assert sum(len(s) for s in landing.open("moved").slices) == 40
+
+    def test_a_table_that_was_renamed_takes_its_ledger_along(self, landing: FakeLanding) -> None:
+        landing.source.starts = {}
+        landing.catalog.rename_table(DATA, "shop.moved")
+        assert sum(len(s) for s in landing.open("moved").slices) == 10
+
+    def test_a_route_may_add_a_table(self, landing: FakeLanding) -> None:
+        landing.source.starts = {}
+        route = {"field": "kind", "tables": {"row": DATA, "other": "shop.moved"}, "create": {"shop.moved": CREATE}}
+        landing.session = landing.connect(route=route)
+        landing.open("routed")
+        assert landing.session.tables.find("shop.moved") is not None
 
 
 def test_another_cluster_changes_no_ledger(landing: FakeLanding) -> None:
@@ -324,8 +367,7 @@ class TestALogThatLostItsEnd:
             attest(landing.session, from_snapshot(landing.session, snapshot_id))
         else:
             ledger_init(landing.session, {("orders", 0): 20, ("orders", 1): 10})
-        with pytest.raises(SourceError, match=r"another log from offset 12 on.*--from orders:0=12"):
-            landing.open("after")
+        assert re.search("another log from offset 12 on.*--from orders:0=12", landing.open("after").plan.stopped)
         ledger_init(landing.session, {("orders", 0): 12})
         landing.leader_epoch = 1
         assert sum(len(s) for s in landing.open("told").slices) == 18

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 
-from airflow_provider_lakecommit.avro.infer import avro_columns
-from airflow_provider_lakecommit.avro.writer import writer_type
+from airflow_provider_lakecommit.formats.avro.infer import avro_columns
+from airflow_provider_lakecommit.formats.avro.writer import writer_type
 from airflow_provider_lakecommit.formats.column_notes import MOST_FIELDS
-from airflow_provider_lakecommit.protobuf.descriptors import file_of, message_named
-from airflow_provider_lakecommit.protobuf.infer import message_columns
+from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
+from airflow_provider_lakecommit.formats.protobuf.infer import message_columns
 
 SAID = "big: left out: more than 5,000 fields are in it"
 

@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.exceptions import RegistryError
 from airflow_provider_lakecommit.formats.decoder import Decoder, decoder_for
-from airflow_provider_lakecommit.registry.client import SchemaRegistry
+from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry
 from tests.fakes.registry import FakeRegistry
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True))

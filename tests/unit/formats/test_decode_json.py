@@ -335,8 +335,8 @@ def test_rules_reach_nested_columns_under_both_of_their_names() -> None:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (BinaryType(), r"column box\.odd is binary, .* encodings: {box\.odd: base64 \| base64url \| hex \| utf8}"),
-        (FixedType(4), r"column box\.odd is fixed\[4\], .* encodings: {box\.odd: "),
+        (BinaryType(), r"column box\.odd is binary, .*\.encodings: {box\.odd: base64 \| base64url \| hex \| utf8}"),
+        (FixedType(4), r"column box\.odd is fixed\[4\], .* decoding\.encodings: {box\.odd: "),
         (GeometryType(), r"column box\.odd has type geometry: not landed"),
         (GeographyType(), r"column box\.odd has type geography.*: not landed"),
         (MapType(2, DoubleType(), 3, LongType()), r"column box\.odd\.key has type double: .* make it a decimal"),

@@ -18,6 +18,7 @@ from airflow_provider_lakecommit.exceptions import SpecError, TableError
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.decoder import REASON_LENGTH, Decoded, Refusal, Reject, decoder_for, halved
 from airflow_provider_lakecommit.landing import Landing
+from tests.support.declared import landing_of
 from tests.support.lines import LINES, SCHEMA, LineDecoder
 
 METADATA = frozenset({"kafka_partition", "kafka_offset"})
@@ -52,7 +53,7 @@ def test_a_format_that_is_registered_can_be_declared_and_gets_the_options(monkey
         Landing(name="a", topics="a", table="a.b", format="lines")
     monkeypatch.setitem(FORMATS, "lines", LINES)
 
-    landing = Landing(name="a", topics="a", table="a.b", format="lines", encodings={"line": "utf8"})
+    landing = landing_of(name="a", topics="a", table="a.b", format="lines", encodings={"line": "utf8"})
     decoder = decoder_for(SCHEMA, landing.format_options, METADATA)
 
     assert isinstance(decoder, LineDecoder)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
-from airflow_provider_lakecommit.declared.checks import ENCODINGS
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+from airflow_provider_lakecommit.landing.checks import ENCODINGS
 
-TABLE = Path(__file__).parents[3] / "docs" / "howto" / "types.csv"
+TABLE = Path(__file__).parents[3] / "docs" / "reference" / "types.csv"
 
 
 def rows() -> list[dict[str, str]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from airflow.providers.apache.iceberg.hooks import iceberg
 
-from airflow_provider_lakecommit.connection_names import CONNECTION_ID, named
+from airflow_provider_lakecommit.control.control_topic_settings import create_command
+from airflow_provider_lakecommit.core.connection_names import CONNECTION_ID, named
 from airflow_provider_lakecommit.exceptions import CatalogError, SourceUnavailableError, SpecError
 from airflow_provider_lakecommit.hooks.connections import (
     catalog_properties,
@@ -21,10 +21,9 @@ from airflow_provider_lakecommit.hooks.connections import (
 )
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.kafka.config import LastError, client_config, unreachable
-from airflow_provider_lakecommit.kafka.control_topic_settings import create_command
-from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing.registry import registry_settings
 from airflow_provider_lakecommit.redaction import secrets_in
-from airflow_provider_lakecommit.registry.settings import registry_settings
+from tests.support.declared import changed_landing, landing_of
 
 Connect = Callable[..., None]
 
@@ -49,7 +48,7 @@ def test_a_registry_is_reached_by_a_connection_of_its_own(connect: Connect) -> N
     connect("events", conn_type="kafka", extra={"bootstrap.servers": "a:1"})
     login = {"login": "reader", "password": "hidden-canary", "schema": "https", "extra": {"ssl.ca.location": "/ca.pem"}}
     connect("schemas", conn_type="http", host="registry", port=8081, **login)
-    of = Landing(name="o", topics="t", table="a.b", kafka_config_id="events", registry_conn_id="schemas")
+    of = landing_of(name="o", topics="t", table="a.b", kafka_config_id="events", registry_conn_id="schemas")
     settings = source_settings(of)
     assert registry_settings(settings) == {
         "url": "https://registry:8081",
@@ -58,7 +57,7 @@ def test_a_registry_is_reached_by_a_connection_of_its_own(connect: Connect) -> N
     }
     assert "hidden-canary" in secrets_in(settings)
     assert not any("registry" in key for key in client_config(settings, LastError()))
-    assert source_settings(replace(of, registry_conn_id=None)) == kafka_settings("events")
+    assert source_settings(changed_landing(of, registry_conn_id=None)) == kafka_settings("events")
 
 
 def test_a_registry_connection_says_where_it_is(connect: Connect) -> None:

@@ -18,14 +18,16 @@ from airflow.providers.apache.spark.hooks import spark_submit
 from airflow_provider_lakecommit.exceptions import SpecError
 from tests.unit.hooks.test_spark import command
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "howto" / "spark_masters.rst"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "spark.rst"
+TEXT = PAGE.read_text().partition(".. _spark-connect:")[0]
+"""The part about spark-submit."""
 JARS = ("core", "yarn", "kubernetes")
 """Of Spark, in which a cluster's settings are declared."""
 
 
 def examples() -> list[dict[str, Any]]:
     """The blocks of JSON of the page."""
-    blocks = re.findall(r"^\.\. code-block:: json\n(?:   :.*\n)*\n((?:   .*\n|\n)+)", PAGE.read_text(), re.MULTILINE)
+    blocks = re.findall(r"^\.\. code-block:: json\n(?:   :.*\n)*\n((?:   .*\n|\n)+)", TEXT, re.MULTILINE)
     return [json.loads(block) for block in blocks]
 
 
@@ -57,7 +59,7 @@ def test_without_the_library_that_the_hook_needs_kubernetes_is_refused_by_name(m
 
 
 def test_spark_knows_each_setting_that_the_page_names() -> None:
-    named = set(re.findall(r"\bspark(?:\.[a-zA-Z0-9_]+){2,}|\bspark\.archives\b", PAGE.read_text()))
+    named = set(re.findall(r"\bspark(?:\.[a-zA-Z0-9_]+){2,}|\bspark\.archives\b", TEXT))
     assert len(named) > 12
     classes = b"".join(_classes(name) for name in JARS)
     # Variables of the environment are named behind a prefix.

@@ -32,9 +32,9 @@ from pyiceberg.transforms import (
 from pyiceberg.typedef import Record
 from pyiceberg.types import NestedField
 
+from airflow_provider_lakecommit.control.events import DataFile, DataWritten, Event, PartitionField, decode, encode
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_pyiceberg, to_wire
-from airflow_provider_lakecommit.wire.events import DataFile, DataWritten, Event, PartitionField, decode, encode
 from tests.support.golden_events import COMMIT, FILE, MOMENT, PARTITION_FIELDS, SCHEMA, SPEC, TABLE
 
 COLUMNS: dict[str, tuple[str, pa.DataType, list[Any]]] = {

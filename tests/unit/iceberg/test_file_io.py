@@ -12,7 +12,10 @@ from airflow_provider_lakecommit.iceberg.file_io import LightFileIO
 
 @pytest.mark.parametrize("scheme", ["file://", "file:", ""])
 def test_a_local_file_is_there_until_it_is_removed(tmp_path: Path, scheme: str) -> None:
-    location, files = f"{scheme}{tmp_path / 'folder' / 'one file.bin'}", LightFileIO()
+    location, files = (
+        f"{scheme}{tmp_path / 'folder' / 'one file.bin'}",
+        LightFileIO({"warehouse": f"file://{tmp_path}"}),
+    )
     assert not files.new_input(location).exists()
     with files.new_output(location).create() as out:
         out.write(b"abc")

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.rest.scan_planning import StorageCredential
 from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
+from airflow_provider_lakecommit.iceberg.rest_client import RestClient
 from airflow_provider_lakecommit.iceberg.storage import (
     TableStorage,
     best_for,
@@ -19,7 +19,6 @@ from airflow_provider_lakecommit.iceberg.storage import (
     data_folder,
     expiry,
     merged,
-    note_credentials,
     storage_of,
 )
 from tests.fakes.lake import BY_BUCKET, SCHEMA
@@ -110,12 +109,11 @@ def test_the_longest_prefix_counts() -> None:
 
 
 class Answered:
-    """A client of a REST catalog that has no server: made of pyiceberg's own way from an answer to a table."""
+    """A client of a REST catalog that has no server: made of its own way from an answer to a table."""
 
     def __init__(self, **properties: str) -> None:
-        self.catalog = RestCatalog.__new__(RestCatalog)
+        self.catalog = RestClient.__new__(RestClient)
         self.catalog.name, self.catalog.properties, self.catalog._auth_manager = "x", properties, None
-        note_credentials(self.catalog)
 
     def table(
         self,
@@ -157,10 +155,7 @@ def test_a_folder_of_its_own_gets_its_own_credential_and_without_one_what_pyiceb
     assert storage_of(client.table({"s3://b/": keys("b")}, properties=elsewhere), {}).properties == keys("b")
 
 
-def test_a_client_that_knows_no_credentials_is_left_as_it_is() -> None:
-    there: Any = SimpleNamespace()
-    note_credentials(there)
-    assert vars(there) == {}
-    table: Any = SimpleNamespace(io=load_file_io({**OWN, **keys("t")}, "file:///x"), catalog=there)
+def test_a_client_without_credentials_gives_what_its_files_are_opened_with() -> None:
+    table: Any = SimpleNamespace(io=load_file_io({**OWN, **keys("t")}, "file:///x"), catalog=None)
     table.properties, table.location = {}, lambda: "file:///x"
     assert storage_of(table, OWN).properties == {**OWN, **keys("t")}

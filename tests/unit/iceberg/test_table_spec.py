@@ -35,9 +35,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_lakecommit.declared.table import wrong_with_table
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec, sort_order_from_spec
+from airflow_provider_lakecommit.landing.table import wrong_with_table
 
 
 def type_of(told: Any) -> IcebergType:

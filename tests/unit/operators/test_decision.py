@@ -13,14 +13,16 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_provider_lakecommit.core.commands import RESET_ASSERT, RESET_BLOCKED, RESET_OFFSETS, spoken
 from airflow_provider_lakecommit.core.retry import own_budget
 from airflow_provider_lakecommit.exceptions import DecisionError, SpecError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.decision import DecisionTask, decided
-from airflow_provider_lakecommit.operators.repair import LedgerAttestOperator, LedgerInitOperator, UnblockOperator
-from airflow_provider_lakecommit.operators.reset import ResetAttestOperator, ResetBlockedOperator, ResetOffsetsOperator
+from airflow_provider_lakecommit.operators.decisions.operation import decided
+from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 
+BLOCKED, OFFSETS, ASSERT = (spoken(each) for each in (RESET_BLOCKED, RESET_OFFSETS, RESET_ASSERT))
+TASK = ("agreed", "decided_by", "reason")
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
 YES = {
     "chosen_options": ["Approve"],
@@ -43,23 +45,28 @@ def landing(tmp_path: Path) -> Iterator[FakeLanding]:
 
 @pytest.fixture
 def run(landing: FakeLanding, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`run(Operator, **arguments)`: its result as another task gets it, through JSON.
+    """`run(operation, **arguments)`: its result as another task gets it, through JSON.
 
     ``rendered`` are arguments that are templates when the DAG is parsed.
     """
 
     @contextmanager
-    def session(_: DecisionTask) -> Iterator[object]:
+    def session(_: LandingOperationOperator) -> Iterator[object]:
         yield landing.session
 
-    monkeypatch.setattr(DecisionTask, "session", session)
+    monkeypatch.setattr(LandingOperationOperator, "session", session)
 
-    def once(kind: type[DecisionTask], **arguments: Any) -> dict[str, Any]:
+    def once(operation: str, **arguments: Any) -> dict[str, Any]:
         missing, rendered = arguments.pop("missing", False), arguments.pop("rendered", {})
-        templates = dict.fromkeys(rendered, "{{ params.told }}")
-        operator = kind(task_id="t", landing=landing.session.landing, **arguments, **templates)
-        for name, value in rendered.items():
-            setattr(operator, name, value)
+        own = {name: arguments.pop(name) for name in TASK if name in arguments}
+        operator = LandingOperationOperator(
+            task_id="t",
+            landing=landing.session.landing,
+            operation=operation,
+            arguments={**arguments, **dict.fromkeys(rendered, "{{ params.told }}")},
+            **own,
+        )
+        operator.arguments = {**arguments, **rendered}
         if missing:
             operator.agreed = None
         found: dict[str, Any] = json.loads(json.dumps(operator.execute(CONTEXT)))
@@ -113,49 +120,47 @@ class TestDecision:
         self, run: Run, landing: FakeLanding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         blocked(landing)
-        shown = run(ResetBlockedOperator, how="skip")
+        shown = run(BLOCKED, how="skip")
         before = landing.kinds(), landing.snapshots()
-        monkeypatch.setattr(DecisionTask, "session", lambda _: pytest.fail("it was opened"))
+        monkeypatch.setattr(LandingOperationOperator, "session", lambda _: pytest.fail("it was opened"))
         for answer in (None, "None", {**YES, "chosen_options": ["Reject"]}):
             with pytest.raises(AirflowFailException, match="DecisionError"):
-                run(ResetBlockedOperator, how="skip", agreed=shown, decided_by=answer)
+                run(BLOCKED, how="skip", agreed=shown, decided_by=answer)
         assert (landing.kinds(), landing.snapshots()) == before
 
     @pytest.mark.parametrize("agreed", ["None", [], {}, {"landing": "rows"}])
     def test_what_was_shown_has_to_be_there(self, run: Run, landing: FakeLanding, agreed: Any) -> None:
         blocked(landing)
-        with pytest.raises(AirflowFailException, match="what was agreed to is not there"):
-            run(ResetBlockedOperator, how="skip", agreed=agreed, decided_by=YES)
+        with pytest.raises(AirflowFailException, match="the preview is missing"):
+            run(BLOCKED, how="skip", agreed=agreed, decided_by=YES)
 
     def test_an_output_that_is_gone_does_not_make_the_task_one_that_only_shows(
         self, run: Run, landing: FakeLanding
     ) -> None:
         blocked(landing)
-        with pytest.raises(AirflowFailException, match="what was agreed to is not there"):
-            run(ResetBlockedOperator, how="skip", agreed="{{ gone }}", missing=True, decided_by=YES)
+        with pytest.raises(AirflowFailException, match="the preview is missing"):
+            run(BLOCKED, how="skip", agreed="{{ gone }}", missing=True, decided_by=YES)
 
     def test_it_has_to_be_of_this_landing(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(ResetBlockedOperator, how="skip")
+        shown = run(BLOCKED, how="skip")
         with pytest.raises(AirflowFailException, match="of landing 'other'"):
-            run(ResetBlockedOperator, how="skip", agreed={**shown, "landing": "other"}, decided_by=YES)
+            run(BLOCKED, how="skip", agreed={**shown, "landing": "other"}, decided_by=YES)
 
 
-class TestUnblock:
+class TestResetBlocked:
     def test_it_shows_first_and_writes_nothing(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
         before = landing.kinds(), landing.snapshots()
-        shown = run(ResetBlockedOperator, how="skip whole")
+        shown = run(BLOCKED, how="skip whole")
         assert "GIVES UP all of: orders[0][0, 10) (6 good records, 4 bad): too many rejects" in shown["text"]
         assert shown["ranges"] == {"orders[0]": [[0, 20]], "orders[1]": [[0, 10]]}
         assert (landing.kinds(), landing.snapshots()) == before
 
     def test_what_was_shown_is_done_and_the_history_tells_who_said_so(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(ResetBlockedOperator, how="raise", budget="500:0.5", partitions=["orders:1"])
-        done = run(
-            ResetBlockedOperator, how="raise", budget="500:0.5", partitions=["orders:1"], agreed=shown, decided_by=YES
-        )
+        shown = run(BLOCKED, how="raise", budget="500:0.5", partitions=["orders:1"])
+        done = run(BLOCKED, how="raise", budget="500:0.5", partitions=["orders:1"], agreed=shown, decided_by=YES)
         assert done["read_again"] == {"orders[1]": [[0, 10]]}
         assert done["committed"]
         (told,) = {s["lakecommit.decisions"] for s in landing.snapshots() if "ann" in str(s)}
@@ -164,9 +169,9 @@ class TestUnblock:
 
     def test_a_retry_reads_again_under_the_landings_own_budget(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(ResetBlockedOperator, how="retry", partitions=["orders:1"])
+        shown = run(BLOCKED, how="retry", partitions=["orders:1"])
         assert "READS AGAIN, as the landing says now: orders[1][0, 10)" in shown["text"]
-        done = run(ResetBlockedOperator, how="Retry", agreed=shown, decided_by=YES)
+        done = run(BLOCKED, how="Retry", agreed=shown, decided_by=YES)
         assert (done["read_again"], done["skipped"]) == ({"orders[1]": [[0, 10]]}, False)
         budget = own_budget(landing.session.landing.budget, landing.session.landing.dead_letter_table)
         assert [r.budget for r in landing.session.read_state(()).state.raised] == [budget]
@@ -177,37 +182,37 @@ class TestUnblock:
             opened, lambda s: s.group == 0 and any(p.partition == P1 for p in s.spans), blocked="b", rejected=2
         )
         landing.close("a", opened)
-        shown = run(ResetBlockedOperator, how="skip whole")
+        shown = run(BLOCKED, how="skip whole")
         assert list(shown["ranges"]) == ["orders[1]"]
         blocked(landing)
-        done = run(ResetBlockedOperator, how="skip whole", agreed=shown, decided_by=YES)
+        done = run(BLOCKED, how="skip whole", agreed=shown, decided_by=YES)
         assert list(done["unblocked"]) == ["orders[1]"]
-        assert list(run(ResetBlockedOperator, how="skip whole")["ranges"]) == ["orders[0]"]
+        assert list(run(BLOCKED, how="skip whole")["ranges"]) == ["orders[0]"]
 
     def test_another_deed_than_the_one_that_was_shown_is_refused(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(ResetBlockedOperator, how="skip")
+        shown = run(BLOCKED, how="skip")
         for asked in ({"how": "skip whole"}, {"how": "raise", "budget": 5}):
             with pytest.raises(AirflowFailException, match="was not shown and agreed to"):
-                run(ResetBlockedOperator, **asked, agreed=shown, decided_by=YES)
+                run(BLOCKED, **asked, agreed=shown, decided_by=YES)
 
     def test_other_counts_than_were_shown_are_refused(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(ResetBlockedOperator, how="skip whole")
+        shown = run(BLOCKED, how="skip whole")
         shown["blocked"] = [text.replace("6 good", "0 good") for text in shown["blocked"]]
         with pytest.raises(AirflowFailException, match="6 good records"):
-            run(ResetBlockedOperator, how="skip whole", agreed=shown, decided_by=YES)
+            run(BLOCKED, how="skip whole", agreed=shown, decided_by=YES)
 
     def test_nothing_to_do_is_skipped(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         with pytest.raises(AirflowSkipException, match="nothing is blocked there"):
-            run(ResetBlockedOperator, how="skip")
+            run(BLOCKED, how="skip")
         landing.source.ends = {P0: 30, P1: 10}
         blocked(landing)
-        shown = run(ResetBlockedOperator, how="skip whole")
-        run(ResetBlockedOperator, how="skip whole", agreed=shown, decided_by=YES)
+        shown = run(BLOCKED, how="skip whole")
+        run(BLOCKED, how="skip whole", agreed=shown, decided_by=YES)
         with pytest.raises(AirflowSkipException, match="done already"):
-            run(ResetBlockedOperator, how="skip whole", agreed=shown, decided_by=YES)
+            run(BLOCKED, how="skip whole", agreed=shown, decided_by=YES)
 
     @pytest.mark.parametrize(
         ("asked", "told"),
@@ -225,17 +230,17 @@ class TestUnblock:
     ) -> None:
         blocked(landing)
         with pytest.raises(AirflowFailException, match=told):
-            run(ResetBlockedOperator, rendered=asked)
+            run(BLOCKED, rendered=asked)
 
 
-class TestLedgerInit:
+class TestResetOffsets:
     def test_latest_is_where_the_topic_ended_when_it_was_shown(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         landing.source.ends = {P0: 80, P1: 10}
-        shown = run(ResetOffsetsOperator, start="latest")
+        shown = run(OFFSETS, start="latest")
         assert "GIVES UP, never read: orders[0] [20, 80) (60 offsets, about 600 bytes)" in shown["text"]
         landing.source.ends = {P0: 95, P1: 10}
-        done = run(ResetOffsetsOperator, start="latest", agreed=shown, decided_by=YES, reason="agreed with sales")
+        done = run(OFFSETS, start="latest", agreed=shown, decided_by=YES, reason="agreed with sales")
         assert done["ledger"][DATA] == {"orders[0]": 80, "orders[1]": 10}
         told = landing.snapshots()[-1]["lakecommit.decisions"]
         assert "gives up orders[0] [20, 80)" in told
@@ -245,55 +250,55 @@ class TestLedgerInit:
     def test_more_than_was_shown_is_not_given_up(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         landing.source.ends = {P0: 80, P1: 40}
-        shown = run(ResetOffsetsOperator, start="orders:0=30,orders:1=40")
+        shown = run(OFFSETS, start="orders:0=30,orders:1=40")
         shown["tables"][0]["given_up"]["orders[1]"] = [[10, 20]]
         before = landing.snapshots()
         with pytest.raises(AirflowFailException, match=r"shop\.rows given up orders\[1\] \[20, 40\)"):
-            run(ResetOffsetsOperator, start="orders:0=30,orders:1=40", agreed=shown, decided_by=YES)
+            run(OFFSETS, start="orders:0=30,orders:1=40", agreed=shown, decided_by=YES)
         assert landing.snapshots() == before
 
     def test_another_start_or_topic_is_refused(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         landing.source.ends = {P0: 80, P1: 40}
-        shown = run(ResetOffsetsOperator, start="orders:0=30")
+        shown = run(OFFSETS, start="orders:0=30")
         with pytest.raises(AirflowFailException, match="start='latest'"):
-            run(ResetOffsetsOperator, start="latest", agreed=shown, decided_by=YES)
+            run(OFFSETS, start="latest", agreed=shown, decided_by=YES)
         with pytest.raises(AirflowFailException, match="topic was made anew"):
             run(
-                ResetOffsetsOperator,
+                OFFSETS,
                 start="orders:0=30",
                 agreed={**shown, "topic_ids": {"orders": "topic-0"}},
                 decided_by=YES,
             )
 
 
-class TestLedgerAttest:
+class TestResetAttest:
     def test_what_was_shown_is_said(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         asked = {"at": "orders:0=15,orders:1=10", "tables": [DATA]}
         before = landing.snapshots()
-        shown = run(ResetAttestOperator, **asked)
+        shown = run(ASSERT, **asked)
         assert "read AGAIN" in shown["text"]
         assert landing.snapshots() == before
-        done = run(ResetAttestOperator, **asked, agreed=shown, decided_by="ann")
+        done = run(ASSERT, **asked, agreed=shown, decided_by="ann")
         assert done["attested"][DATA] == {"orders[0]": 15, "orders[1]": 10}
         assert "ann in run" in landing.snapshots()[-1]["lakecommit.decisions"]
 
     def test_a_ledger_that_has_changed_since_is_looked_at_again(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         asked = {"at": "orders:0=15,orders:1=10", "tables": [DATA]}
-        shown = run(ResetAttestOperator, **asked)
+        shown = run(ASSERT, **asked)
         landing.source.ends = {P0: 40, P1: 10}
         landing.cycle("b")
         before = landing.snapshots()
         with pytest.raises(AirflowFailException, match="was not shown and agreed to"):
-            run(ResetAttestOperator, **asked, agreed=shown, decided_by=YES)
+            run(ASSERT, **asked, agreed=shown, decided_by=YES)
         assert landing.snapshots() == before
 
     def test_one_word_is_needed(self) -> None:
         for asked in ({}, {"from_log": True, "at": "orders:0=1"}):
-            with pytest.raises(ValueError, match="give one of"):
-                ResetAttestOperator(task_id="t", landing=ORDERS, **asked)  # type: ignore[arg-type]
+            with pytest.raises(SpecError, match="give one of"):
+                LandingOperationOperator(task_id="t", landing=ORDERS, operation=ASSERT, arguments=asked)
 
     @pytest.mark.parametrize(
         ("asked", "told"),
@@ -311,24 +316,21 @@ class TestLedgerAttest:
         landing.cycle()
         known = {name: value for name, value in asked.items() if name == "from_log"}
         with pytest.raises(AirflowFailException, match=told):
-            run(ResetAttestOperator, **known, rendered={k: v for k, v in asked.items() if k not in known})
-
-
-@pytest.mark.parametrize(
-    ("former", "now", "arguments"),
-    [
-        (LedgerInitOperator, ResetOffsetsOperator, {"start": "latest"}),
-        (LedgerAttestOperator, ResetAttestOperator, {"from_log": True}),
-        (UnblockOperator, ResetBlockedOperator, {"how": "retry"}),
-    ],
-)
-def test_a_former_name_is_the_operator_of_now_and_says_so(former: Any, now: Any, arguments: dict[str, Any]) -> None:
-    with pytest.warns(DeprecationWarning, match=f"{former.__name__} is {now.__name__} now: from .*operators"):
-        task = former(task_id="t", landing=ORDERS, **arguments)
-    assert isinstance(task, now)
-    assert task.command == now(task_id="t", landing=ORDERS, **arguments).command
+            run(ASSERT, **known, rendered={k: v for k, v in asked.items() if k not in known})
 
 
 def test_rows_are_deleted_by_a_word_of_its_own() -> None:
-    with pytest.raises(SpecError, match="without `again` and `fill`"):
-        ResetOffsetsOperator(task_id="t", landing=ORDERS, start="earliest", delete=True, again=True)
+    with pytest.raises(SpecError, match="leave out `again` and `fill`"):
+        LandingOperationOperator(
+            task_id="t",
+            landing=ORDERS,
+            operation=OFFSETS,
+            arguments={"start": "earliest", "delete": True, "again": True},
+        )
+
+
+def test_it_has_to_be_of_this_operation(run: Run, landing: FakeLanding) -> None:
+    blocked(landing)
+    preview = run(BLOCKED, how="skip")
+    with pytest.raises(AirflowFailException, match="the preview is of operation 'reset blocked'"):
+        run(OFFSETS, start="latest", agreed=preview, decided_by=YES)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from airflow.serialization.serialized_objects import DagSerialization
 
-from airflow_provider_lakecommit.operators.rescue import RescueOperator
+from airflow_provider_lakecommit.operators.kafka_connect import KafkaConnectOperator, Rescue
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "dags" / "example_lakecommit_guard_connector.py"
 
@@ -51,16 +51,20 @@ def test_a_pause_is_always_undone_and_only_a_pause(example: dict[str, Any]) -> N
 
 
 def test_who_pauses_does_not_wait_for_a_coordinator_that_sleeps(example: dict[str, Any]) -> None:
-    assert example["wait"].hold_on == ["stalled"]
+    assert example["wait"].policy.hold_on == ("stalled",)
 
 
 def test_a_run_that_was_started_by_hand_does_nothing(example: dict[str, Any]) -> None:
     assert example["what_to_do"].function(triggering_asset_events={example["commits"]: []}) is None
 
 
+def rescue() -> KafkaConnectOperator:
+    return KafkaConnectOperator(task_id="rescue", connector="x", action="rescue")
+
+
 def test_a_rescue_writes_nothing_unless_it_is_told_to() -> None:
-    made = RescueOperator(task_id="rescue", connector="x")
-    assert (made.commit, made.kafka_connect_conn_id) == (False, "kafka_connect_default")
+    assert not Rescue().commit
+    assert rescue().kafka_connect_conn_id == "kafka_connect_default"
 
 
 @pytest.mark.parametrize(
@@ -71,8 +75,8 @@ def test_a_rescue_says_which_run_it_was_who_triggered_it_and_why(user: str | Non
         "ti": SimpleNamespace(dag_id="mend", task_id="r"),
         "dag_run": SimpleNamespace(run_id="a", triggering_user_name=user),
     }
-    said = RescueOperator(task_id="rescue", connector="x", reason=" the worker is gone ")._decision(context).by
+    said = rescue()._decision(context, Rescue(reason=" the worker is gone ")).by
     assert f" {named} on {socket.gethostname()}: the worker is gone" in said
     assert said[:4].isdecimal()
     nothing: Any = {}
-    assert "nobody by task rescue on " in RescueOperator(task_id="rescue", connector="x")._decision(nothing).by
+    assert "nobody by task rescue on " in rescue()._decision(nothing, Rescue()).by

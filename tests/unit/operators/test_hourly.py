@@ -17,7 +17,6 @@ from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
-CLICKS = Landing(name="clicks", topics="clicks", table="shop.clicks")
 CLOSED = Closed(commit_id=UUID(int=1), valid_through=datetime(2026, 1, 2, 3, 20, tzinfo=UTC))
 
 
@@ -48,7 +47,7 @@ class Outlets(dict[Any, Any]):
 
 
 def context(newest: Newest) -> Any:
-    return {"inlet_events": {hourly_asset_of(each): newest for each in (ORDERS, CLICKS)}, "outlet_events": Outlets()}
+    return {"inlet_events": {hourly_asset_of(ORDERS): newest}, "outlet_events": Outlets()}
 
 
 def test_without_hours_a_task_has_the_landings_asset_alone() -> None:
@@ -66,7 +65,7 @@ def test_hours_since_the_newest_event_are_told_and_the_next_event_goes_on(kind: 
     )
     hours = hourly_asset_of(ORDERS)
     asked = context(Newest({"hours_through": "2026-01-02T01:00:00+00:00"}))
-    made.tell_hours(asked, [(ORDERS, CLOSED)])
+    made.tell_hours(asked, CLOSED)
     told = asked["outlet_events"][hours]
     assert told.keys == ["2026-01-02T01:00:00", "2026-01-02T02:00:00"]
     assert told.extra["landing"] == "orders"
@@ -74,7 +73,7 @@ def test_hours_since_the_newest_event_are_told_and_the_next_event_goes_on(kind: 
 
     by_hand: dict[str, Any] = {"from_rest_api": True}
     again = context(Newest({"hours_through": "2026-01-02T01:00:00+00:00"}, told.extra, by_hand))
-    made.tell_hours(again, [(ORDERS, CLOSED)])
+    made.tell_hours(again, CLOSED)
     assert not again["outlet_events"]
     assert list(made.outlets) == [asset_of(ORDERS)]
 
@@ -82,15 +81,7 @@ def test_hours_since_the_newest_event_are_told_and_the_next_event_goes_on(kind: 
 def test_where_airflow_does_not_answer_no_hour_is_told_now(caplog: pytest.LogCaptureFixture) -> None:
     made = LakeCommitOperator(task_id="commit", landing=ORDERS, plan_task_id="plan", hourly=True)
     asked = context(Newest(away=True))
-    made.tell_hours(asked, [(ORDERS, CLOSED)])
+    made.tell_hours(asked, CLOSED)
     assert not asked["outlet_events"]
     assert list(made.outlets) == [asset_of(ORDERS)]
     assert "no hours are told now" in caplog.text
-
-
-def test_of_several_landings_those_that_published_tell_theirs() -> None:
-    made = LakeCommitOperator(task_id="commit", landings=[ORDERS, CLICKS], plan_task_ids=["a", "b"], hourly=True)
-    asked = context(Newest())
-    made.tell_hours(asked, [(CLICKS, CLOSED)])
-    assert asked["outlet_events"][hourly_asset_of(CLICKS)].keys == ["2026-01-02T02:00:00"]
-    assert list(made.outlets) == [asset_of(ORDERS), asset_of(CLICKS), hourly_asset_of(CLICKS)]

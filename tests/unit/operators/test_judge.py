@@ -47,7 +47,7 @@ def ended(
         xcom_push=lambda *_: None,
         get_task_states=lambda **_: {"r": dict(states)},
     )
-    monkeypatch.setattr("airflow_provider_lakecommit.cycle.close.close_cycle", lambda *_, **__: closed)
+    monkeypatch.setattr("airflow_provider_lakecommit.cycle.commit.close.close_cycle", lambda *_, **__: closed)
     monkeypatch.setattr(LakeCommitOperator, "session", lambda _: nullcontext())
     monkeypatch.setattr(LakeCommitOperator, "_ticket", lambda *_: None)
     with DAG("d"):
@@ -57,7 +57,11 @@ def ended(
         (written if write else plan) >> commit
         if judged:
             outcome = OutcomeOperator(
-                task_id="outcome", plan_task_id="plan", write_task_id="write", commit_task_id="commit"
+                task_id="outcome",
+                landing=A,
+                plan_task_id="plan",
+                write_task_id="write",
+                commit_task_id="commit",
             )
             # Not right behind it: a check of the author's stands between.
             commit >> LakeCommitOperator(task_id="more", landing=B, plan_task_id="plan") >> outcome

@@ -15,10 +15,10 @@ from airflow_provider_lakecommit.core.identity import cycle_id
 from airflow_provider_lakecommit.core.model import LIVE, Counts, Cycle
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
+from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
 from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator, is_cleared, is_over
-from airflow_provider_lakecommit.session.landing_session import RunIdentity
 
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
 RIM: Any = SimpleNamespace(landing=ORDERS, lane=LIVE)

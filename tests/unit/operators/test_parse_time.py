@@ -19,6 +19,7 @@ from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
+from tests.support.declared import landing_of
 from tests.support.forks import Forks
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -111,7 +112,7 @@ def test_equal_declarations_have_equal_assets() -> None:
 
 
 def test_an_asset_can_be_made_of_odd_names() -> None:
-    odd = Landing(name="odd", topics="t", table="Ünïcode.tä/ble", iceberg_conn_id="a b")
+    odd = landing_of(name="odd", topics="t", table="Ünïcode.tä/ble", iceberg_conn_id="a b")
     assert asset_of(odd).uri == "lakecommit://a%20b/%C3%9Cn%C3%AFcode.t%C3%A4%2Fble/odd"
 
 

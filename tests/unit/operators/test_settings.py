@@ -8,8 +8,9 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.hooks.settings import Settings
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.settings import Settings
+from tests.support.declared import landing_of
 
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
 
@@ -22,7 +23,7 @@ def test_the_defaults_are_those_of_the_provider_info() -> None:
 
 def test_a_landing_that_names_no_control_topic_takes_the_deployments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__LAKECOMMIT__CONTROL_TOPIC", "our-control")
-    own = Landing(name="own", topics="orders", table="shop.orders", control_topic="my-control")
+    own = landing_of(name="own", topics="orders", table="shop.orders", control_topic="my-control")
     settings = Settings.read()
     assert settings.complete(ORDERS).control_topic_name == "our-control"
     assert settings.complete(own).control_topic_name == "my-control"

@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.commit import _line
 from airflow_provider_lakecommit.operators.outcome import _best, _groups
 from airflow_provider_lakecommit.operators.plan import _window
-from airflow_provider_lakecommit.tasks.asset_event import event_extra, landed_line
+from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, landed_line
 
 CYCLE = UUID(int=1)
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")

@@ -4,16 +4,22 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 from airflow.sdk import DAG
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing import Landing, LandingSet
+from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
+from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
+from airflow_provider_lakecommit.operators.verify import VerifyOperator
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
+from tests.support.declared import landing_of
 
-TWICE = Landing(name="twice", topics="orders", table="shop.orders", replicas=2)
+TWICE = landing_of(name="twice", topics="orders", table="shop.orders", replicas=2)
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
+SHOP = LandingSet(name="shop", topics_pattern=r"shop\..*", table="lake.{topic}")
 
 
 @pytest.mark.parametrize("rule", ["all_success", "none_failed", "one_success"])
@@ -55,3 +61,41 @@ def test_queues_that_are_not_as_many_as_replicas_are_refused() -> None:
     made = DAG("made", schedule=None, start_date=datetime(2026, 1, 1))
     with made, pytest.raises(SpecError, match="2 replicas, and replica_queues names 2 queues"):
         KafkaToIcebergTaskGroup("land", landing=TWICE, replica_queues=["a", "b"])
+
+
+@pytest.mark.parametrize("by_path", [False, True])
+def test_a_set_has_the_tasks_of_a_landing(tmp_path: Path, by_path: bool) -> None:
+    spec = tmp_path / "shop.yaml"
+    spec.write_text("{name: shop, topics_pattern: 'shop\\..*', table: 'lake.{topic}'}")
+    with DAG("made", schedule=None, start_date=datetime(2026, 1, 1)) as made:
+        group = KafkaToIcebergTaskGroup("land", landing=spec if by_path else SHOP, tasks=2)
+    assert group.landing == SHOP
+    assert {task.task_id for task in made.tasks} == {"land.plan", "land.write", "land.commit", "land.outcome"}
+    assert [str(each.name) for each in made.get_task("land.commit").outlets] == ["lakecommit/shop"]
+    assert "a set of landings" in str(made.get_task("land.plan").doc_md)
+
+
+@pytest.mark.parametrize(
+    ("landing", "wrong", "told"),
+    [
+        (SHOP, {"hourly": True}, "`hourly` is for a landing"),
+        (SHOP, {"replica_queues": ["a"]}, "1 replicas"),
+        (SHOP, {"tasks": 0}, "tasks=0: a number of at least 1"),
+        (ORDERS, {"tasks": 2}, "`tasks` is for a landing set"),
+    ],
+)
+def test_what_is_for_the_other_of_the_two_is_refused(landing: object, wrong: dict[str, object], told: str) -> None:
+    made = DAG("made", schedule=None, start_date=datetime(2026, 1, 1))
+    with made, pytest.raises(SpecError, match=told):
+        KafkaToIcebergTaskGroup("land", landing=landing, **wrong)  # type: ignore[arg-type]
+
+
+def test_a_set_is_planned_once_in_a_dag_and_is_no_landing() -> None:
+    with DAG("made", schedule=None, start_date=datetime(2026, 1, 1)):
+        PlanWindowOperator(task_id="plan", landing=SHOP)
+        with pytest.raises(SpecError, match="'shop' is planned twice"):
+            KafkaToIcebergOperator(task_id="one", landing=SHOP)
+    with pytest.raises(SpecError, match=r"VerifyOperator 'v' takes one landing, and 'shop' is a set"):
+        VerifyOperator(task_id="v", landing=SHOP)
+    with pytest.raises(SpecError, match="`hourly` and `follow_for` are for a landing"):
+        KafkaToIcebergOperator(task_id="one", landing=SHOP, follow_for="15m")

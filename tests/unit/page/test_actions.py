@@ -13,12 +13,11 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param
 from airflow.serialization.serialized_objects import DagSerialization
 
+from airflow_provider_lakecommit.core.commands import PUBLISH_NOW, RESET_BLOCKED, RESET_OFFSETS, spoken
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
-from airflow_provider_lakecommit.operators.publish_now import PublishNowOperator
-from airflow_provider_lakecommit.operators.repair import UnblockOperator
-from airflow_provider_lakecommit.operators.reset import ResetBlockedOperator, ResetOffsetsOperator
+from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
 from airflow_provider_lakecommit.operators.verify import VerifyOperator
 from airflow_provider_lakecommit.page.actions import Action, Rights, actions
 from airflow_provider_lakecommit.page.landings import LandingRow
@@ -43,21 +42,20 @@ def dag_of(*tasks: Any, **options: Any) -> DAG:
     return dag
 
 
+def task_of(name: str, task_id: str, landing: Landing, **arguments: Any) -> Any:
+    return lambda: LandingOperationOperator(
+        task_id=task_id, landing=landing, operation=spoken(name), arguments=arguments
+    )
+
+
 def unblock(how: str) -> Any:
-    return lambda: ResetBlockedOperator(task_id="unblock", landing=ORDERS, how=how, budget="{{ params.budget }}")
-
-
-def test_an_operator_under_its_former_name_is_offered_too() -> None:
-    with pytest.warns(DeprecationWarning, match="is ResetBlockedOperator now"):
-        dag = dag_of(lambda: UnblockOperator(task_id="unblock", landing=ORDERS, how="retry"))
-    (told,) = operations_in("ops", stored(dag))
-    assert (told.kind, told.landing) == ("retry_blocked", "orders")
+    return task_of(RESET_BLOCKED, "unblock", ORDERS, how=how, budget="{{ params.budget }}")
 
 
 @pytest.mark.parametrize(
     ("tasks", "params", "found"),
     [
-        ([lambda: PublishNowOperator(task_id="p", landing=ORDERS)], {}, [("publish_now", "orders", {})]),
+        ([task_of(PUBLISH_NOW, "p", ORDERS)], {}, [("publish_now", "orders", {})]),
         ([lambda: VerifyOperator(task_id="v", landing=ORDERS)], {}, [("verify", "orders", {})]),
         (
             [
@@ -75,12 +73,12 @@ def test_an_operator_under_its_former_name_is_offered_too() -> None:
         ([unblock("skip")], {}, []),
         ([unblock("{{ params.how }}")], {"how": Param("raise", enum=["raise", "skip"])}, []),
         ([unblock("{{ dag_run.conf.how }}")], HOW, []),
-        ([lambda: ResetOffsetsOperator(task_id="init", landing=ORDERS, start="latest")], {}, []),
+        ([task_of(RESET_OFFSETS, "init", ORDERS, start="latest")], {}, []),
         ([lambda: EmptyOperator(task_id="e")], {}, []),
         (
             [
                 unblock("{{ params.how }}"),
-                lambda: ResetBlockedOperator(task_id="other", landing=CLICKS, how="{{ params.other }}"),
+                task_of(RESET_BLOCKED, "other", CLICKS, how="{{ params.other }}"),
             ],
             HOW | {"other": Param("skip", enum=["skip", "retry"])},
             [("retry_blocked", name, {"how": "retry", "other": "retry"}) for name in ("orders", "clicks")],
@@ -91,13 +89,13 @@ def test_an_operator_under_its_former_name_is_offered_too() -> None:
         (
             [
                 lambda: VerifyOperator(task_id="v", landing=ORDERS),
-                lambda: ResetOffsetsOperator(task_id="init", landing=ORDERS, start="latest"),
+                task_of(RESET_OFFSETS, "init", ORDERS, start="latest"),
             ],
             {},
             [],
         ),
         (
-            [unblock("retry"), lambda: ResetBlockedOperator(task_id="other", landing=CLICKS, how="skip")],
+            [unblock("retry"), task_of(RESET_BLOCKED, "other", CLICKS, how="skip")],
             {},
             [],
         ),

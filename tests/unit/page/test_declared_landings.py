@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
 
+from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.page.answers import landing_of
@@ -16,6 +17,7 @@ from airflow_provider_lakecommit.page.declared_landings import DeclaredLanding, 
 from airflow_provider_lakecommit.page.landings import Board, LandingRow, TopicReading
 from airflow_provider_lakecommit.stall.verdict import State, Verdict
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
+from tests.support.declared import nested
 from tests.unit.page.test_landings import PLACE, row
 
 READ = (TopicReading(place=PLACE, as_of=1.0),)
@@ -85,18 +87,42 @@ def test_its_address_leads_to_the_landing_after_it_was_seen() -> None:
 def parsed(**fields: Any) -> Any:
     """Airflow's JSON of a DAG with a landing."""
     with DAG("land_orders", schedule=None) as dag:
-        KafkaToIcebergTaskGroup("land", landing=Landing(name="orders", topics="orders", table="shop.orders", **fields))
+        KafkaToIcebergTaskGroup(
+            "land", landing=Landing(name="orders", topics="orders", table="shop.orders", **nested(**fields))
+        )
         KafkaToIcebergOperator(task_id="other", landing=Landing(name="clicks", topics="clicks", table="shop.clicks"))
     return DagSerialization.to_dict(dag)
 
 
-def test_where_the_tables_are_is_what_the_tasks_of_the_dag_have() -> None:
+def test_a_budget_is_shown_to_who_may_read_the_dag_that_declares_and_runs_the_landing() -> None:
+    few, many = PendingBudget(files=9), PendingBudget(files=99)
+    declared = (
+        DeclaredLanding("orders", "shop.orders", "a", True),
+        DeclaredLanding("orders", "shop.orders", "b", True, few),
+        DeclaredLanding("orders", "shop.orders", "c", True, many),
+    )
+    rows, seen = DeclaredRows(lambda: declared), row("orders", dags=("c", "b", "a"))
+    told = landing_of(seen, (), 0.0, rows.budget(seen, {"a", "b", "c"}))
+    assert told.budget is not None
+    assert (told.budget.files, told.budget.slices) == (9, None)
+    assert rows.budget(seen, {"c"}) == many
+    assert rows.budget(seen, {"a"}) is None, "its tasks do not have the declaration whole"
+    assert rows.budget(seen, set()) is None
+    assert rows.budget(row("orders", dags=("d",)), {"b", "d"}) is None, "that DAG does not run it"
+    assert rows.budget(row("orders", dags=("b",), state=State()), {"b"}) is None, "a connector of that name"
+
+
+def test_what_a_landing_declares_is_what_the_tasks_of_its_dag_have() -> None:
     found = declared_in(
         "land_orders", parsed(dead_letter_table="shop.dead", max_pending_files=7, iceberg_conn_id="lake")
     )
     assert set(found) == {"orders", "clicks"}
     orders = found["orders"]
-    assert (orders.dead_letter_table, orders.iceberg_conn_id, orders.pending_budget.files) == ("shop.dead", "lake", 7)
+    assert (orders.dead_letter_table, orders.connections.iceberg, orders.pending_budget.files) == (
+        "shop.dead",
+        "lake",
+        7,
+    )
     assert found["clicks"].dead_letter_table is None
 
 

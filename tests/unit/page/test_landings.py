@@ -11,6 +11,7 @@ from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.page.cycles import LandingCycles
 from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic, key_of, ranked, search
+from airflow_provider_lakecommit.page.notes import LandingNotes, RejectSeen
 from airflow_provider_lakecommit.page.partitions import PagePartition
 from airflow_provider_lakecommit.page.remedies import remedies
 from airflow_provider_lakecommit.page.watched import page_topics
@@ -119,8 +120,15 @@ def test_what_helps_fits_the_verdict_and_is_quoted() -> None:
     assert "--retry" in remedies(row("orders", Verdict.BLOCKED, state=blocked))[0].command
     typed = remedies(row("orders", dags=()))
     assert typed[0].command == "lakecommit status SPEC.yaml"
+    rejects = (RejectSeen(kind="not_json", records=1, since=0.0, at=0.0, ranges=(), reason=""),)
+    rejected = replace(row("orders", dags=()), cycles=LandingCycles(notes=LandingNotes(rejects=rejects)))
+    shown = [r.command for r in remedies(rejected)]
+    assert "lakecommit dead-letters SPEC.yaml --values" in shown
+    assert not any("dead-letters" in command for command in commands), "nothing was rejected"
     assert remedies(replace(stalled, dags=("one\ntwo",))) == ()
-    assert remedies(row("connect-orders", Verdict.DEAD, state=State()))[0].command.endswith("--connector orders")
+    assert remedies(row("connect-orders", Verdict.DEAD, state=State()))[0].command.endswith(
+        "--connector orders --dry-run"
+    )
 
 
 @pytest.mark.parametrize(

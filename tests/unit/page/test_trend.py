@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from airflow_provider_lakecommit.page.trend import MEASURES, STEPS, Trend
 
 NOON = 1_800_000_000.0 - 1_800_000_000 % 900
@@ -36,26 +34,3 @@ def test_it_is_bounded_and_what_is_too_old_or_of_the_future_spoils_nothing() -> 
     trend.add(now + 1e12, now, {"read": 1000})
     assert trend.shown(now)[0].values["read"][-1] == 3 * size - 1 + 1000, "said to be later than now, so it is now's"
     assert trend.shown(now + 10 * size * step)[0].values["read"] == []
-
-
-def test_it_goes_through_json() -> None:
-    trend = Trend()
-    for n in range(500):
-        trend.add(NOON + 61 * n, NOON + 61 * n, {"read": n, "commit_seconds": n / 8})
-    again = Trend.from_json(trend.to_json())
-    assert again.shown(NOON + 61 * 500) == trend.shown(NOON + 61 * 500)
-
-
-@pytest.mark.parametrize(
-    "told",
-    [
-        [],
-        [{"step": 60, "numbers": []}],
-        [{"step": 61, "numbers": []}, {"step": 900, "numbers": []}],
-        [{"step": 60, "numbers": [1, 2], "read": [1]}, {"step": 900, "numbers": []}],
-        [{"step": 60, "numbers": [1] * 121}, {"step": 900, "numbers": []}],
-    ],
-)
-def test_a_damaged_one_is_refused(told: object) -> None:
-    with pytest.raises((ValueError, KeyError)):
-        Trend.from_json(told)

@@ -13,18 +13,19 @@ import pytest
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 
-from airflow_provider_lakecommit.connector.sink import Sink
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SpecError
-from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.hooks.settings import Settings
 from airflow_provider_lakecommit.notifications import commits
 from airflow_provider_lakecommit.notifications.commits import CommitsRecoveredNotifier, CommitsStalledNotifier
+from airflow_provider_lakecommit.operations.kafka_connect.sink import Sink
 from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSensor
-from airflow_provider_lakecommit.settings import Settings
 from airflow_provider_lakecommit.stall.guard import HELD, MOST_CYCLES, GuardAnswer, Ruling
+from airflow_provider_lakecommit.stall.policy import POLICY_FIELDS, StallPolicy
 from airflow_provider_lakecommit.triggers.ended_by_worker import EndedByWorkerTrigger
 from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger
+from tests.support.declared import landing_of
 
-ORDERS = Landing(
+ORDERS = landing_of(
     name="orders",
     topics="orders",
     table="shop.orders",
@@ -35,7 +36,8 @@ ORDERS = Landing(
 
 
 def sensor(**options: Any) -> StalledCommitSensor:
-    return StalledCommitSensor(task_id="guard", **options)
+    policy = {name: options.pop(name) for name in POLICY_FIELDS if name in options}
+    return StalledCommitSensor(task_id="guard", policy=StallPolicy(**policy), **options)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def sensor(**options: Any) -> StalledCommitSensor:
     ],
 )
 def test_what_is_wrong_is_told_when_the_dag_is_parsed(options: dict[str, Any], wrong: str) -> None:
-    with pytest.raises(ValueError, match="StalledCommitSensor 'guard': ") as told:
+    with pytest.raises(ValueError, match=r"StalledCommitSensor 'guard': |StallPolicy: ") as told:
         sensor(**options)
     assert wrong in str(told.value)
 
@@ -76,7 +78,7 @@ def test_a_landing_brings_its_place() -> None:
 
 def test_a_spec_brings_its_landing_as_with_the_operators(tmp_path: Path) -> None:
     spec = tmp_path / "orders.yaml"
-    spec.write_text("{name: orders, topics: orders, table: shop.orders, control_topic: control-orders}")
+    spec.write_text("{name: orders, topics: orders, table: shop.orders, connections: {control_topic: control-orders}}")
     for told in (spec, str(spec)):
         target = sensor(landing=told)._target()
         assert (target.group, target.place.topic) == ("lakecommit-orders", "control-orders")

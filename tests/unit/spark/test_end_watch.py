@@ -11,11 +11,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from airflow_provider_lakecommit.control.records import Sender
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.spark import end_watch
 from airflow_provider_lakecommit.spark.end_watch import AWAY, FIRST_LOOK, LOOK_AGAIN, EndWatch
 from airflow_provider_lakecommit.spark.job import WindowJob
-from airflow_provider_lakecommit.wire.records import Sender
 
 
 @dataclass

@@ -21,7 +21,6 @@ from airflow_provider_lakecommit.exceptions import (
     SourceUnavailableError,
     TableError,
 )
-from airflow_provider_lakecommit.spark.damage import next_readable
 from airflow_provider_lakecommit.spark.failures import cut, passes
 from airflow_provider_lakecommit.spark.parts import MOST_FAILED, MOST_TRIES, in_parts
 from tests.support.story import STEADY
@@ -150,18 +149,3 @@ def test_what_may_pass_ends_the_attempt() -> None:
 
     with pytest.raises(SourceUnavailableError):
         in_parts((span(0, 9),), RecordsError("boom"), away)
-
-
-@STEADY
-@given(st.integers(0, 50), st.integers(1, 200), st.integers(0, 300), st.integers(0, 5))
-def test_the_end_of_damage_is_found_by_trying(start: int, length: int, bad: int, gap: int) -> None:
-    limit, tries = start + length, []
-
-    def readable(offset: int) -> int | None:
-        tries.append(offset)
-        assert start <= offset < limit
-        return None if offset < start + bad else offset + gap * (offset == start + bad)
-
-    end = next_readable(readable, start, limit)
-    assert end == min(limit, start + bad + (gap if bad == 0 else 0))
-    assert len(tries) <= 20

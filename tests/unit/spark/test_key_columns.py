@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.decoders import check_schema, filled_elsewhere
 from airflow_provider_lakecommit.spark.key_columns import key_columns
 from airflow_provider_lakecommit.spark.metadata import with_metadata
+from tests.support.declared import landing_of
 from tests.support.lines import LINES
 
 
@@ -59,7 +60,7 @@ class Record:
 
 
 def landing(**more: Any) -> Landing:
-    return Landing(name="t", topics="t", table="a.b", **more)
+    return landing_of(name="t", topics="t", table="a.b", **more)
 
 
 def decoded(of: Landing, schema: Schema, records: Sequence[Any]) -> Decoded:
@@ -215,7 +216,7 @@ def test_rows_of_one_record_share_its_key_and_go_with_it(monkeypatch: pytest.Mon
     assert found.records == [0, 0, 3]
     assert ([r.index for r in found.rejects], found.filtered) == ([1], [2])
     assert found.records is not None
-    rows = with_metadata(found.table, schema, [records[i] for i in found.records])
+    rows = with_metadata(found.table, schema, [records[i] for i in found.records], of.record_columns, 7)
     assert rows.select(["line", "k", "kafka_key"]).to_pylist() == [
         {"line": "a", "k": 1, "kafka_key": b"1"},
         {"line": "b", "k": 1, "kafka_key": b"1"},
@@ -235,7 +236,7 @@ def test_a_raw_value_beside_a_key_and_a_header() -> None:
 
 def test_a_table_that_lacks_a_column_is_told() -> None:
     schema = Schema(NestedField(1, "v", LongType()))
-    with pytest.raises(TableError, match="the table has no column 'k', which `key` or `headers` fills"):
+    with pytest.raises(TableError, match=r"no column 'k', which `columns\.key` or `columns\.headers` fills"):
         check_schema(landing(key={"column": "k"}), schema)
     text = Schema(*schema.fields, NestedField(2, "k", LongType()))
     with pytest.raises(TableError, match="column k is long: raw bytes go into"):

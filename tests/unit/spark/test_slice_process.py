@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.core.model import SliceCost
-from airflow_provider_lakecommit.cycle.write import group_job
+from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import (
     CatalogError,
     RecordsError,

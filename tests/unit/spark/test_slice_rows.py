@@ -21,10 +21,10 @@ from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartitio
 from airflow_provider_lakecommit.exceptions import AccountingError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
-from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark import slices
 from airflow_provider_lakecommit.spark.chunks import Run, chunk_of
 from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork, run_slice
+from tests.support.declared import changed_landing, landing_of
 from tests.support.lines import LINES, SCHEMA, LineDecoder
 from tests.support.targets import target_of
 
@@ -95,7 +95,7 @@ def work(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> SliceWork:
     runs = [Run(0, 0, len(FIRST)), Run(1, len(FIRST), len(messages))]
     monkeypatch.setattr(Reader, "chunks", [chunk_of(messages, runs)])
     monkeypatch.setattr(slices, "SliceReader", Reader)
-    landing = Landing(
+    landing = landing_of(
         name="lines",
         topics="lines",
         table=TABLE,
@@ -113,7 +113,7 @@ def work(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> SliceWork:
 
 
 def land(work: SliceWork) -> SliceOutcome:
-    return run_slice(work, {}, lambda _: {})
+    return run_slice(work, {}, lambda _: {"warehouse": work.targets[0].location.rpartition("/shop/")[0]})
 
 
 def rows(files: Sequence[DataFile], *columns: str) -> list[tuple[Any, ...]]:
@@ -181,7 +181,7 @@ class Chunks:
 
 def spoilt(work: SliceWork, records: int, **landing: Any) -> SliceWork:
     span = replace(SPANS[0], range=OffsetRange(0, records))
-    return replace(work, slice=replace(work.slice, spans=(span,)), landing=replace(work.landing, **landing))
+    return replace(work, slice=replace(work.slice, spans=(span,)), landing=changed_landing(work.landing, **landing))
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
+from airflow_provider_lakecommit.control.control_log import ControlRecord, ControlTopicInfo, checked
+from airflow_provider_lakecommit.control.records import Outgoing, Sender
 from airflow_provider_lakecommit.core.log import Directives
-from airflow_provider_lakecommit.kafka.control_log import ControlRecord, ControlTopicInfo, checked
 from airflow_provider_lakecommit.signing import KEY, Place, SigningKeys
 from airflow_provider_lakecommit.stall.believed import REMEMBERED, Believed
 from airflow_provider_lakecommit.stall.verdict import EventKind, StallRules, Verdict, judge
 from airflow_provider_lakecommit.stall.watch import WatchedTopic, _Fold
-from airflow_provider_lakecommit.wire.records import Outgoing, Sender
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 GROUP = "lakecommit-orders"

@@ -11,15 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.core.model import Span
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.core.refusal import RefusalState
-from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.stall.events import seen_of
-from airflow_provider_lakecommit.stall.verdict import EventKind
-from airflow_provider_lakecommit.wire import headers as h
-from airflow_provider_lakecommit.wire.coverage import coverage_to_json, spans_to_json
-from airflow_provider_lakecommit.wire.events import (
+from airflow_provider_lakecommit.control import headers as h
+from airflow_provider_lakecommit.control.coverage import coverage_to_json, spans_to_json
+from airflow_provider_lakecommit.control.events import (
     CommitComplete,
     CommitToTable,
     DataComplete,
@@ -34,7 +28,13 @@ from airflow_provider_lakecommit.wire.events import (
     glance,
     head,
 )
-from airflow_provider_lakecommit.wire.plan import time_to_json
+from airflow_provider_lakecommit.control.plan import time_to_json
+from airflow_provider_lakecommit.core.model import Span
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.refusal import RefusalState
+from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.stall.events import seen_of
+from airflow_provider_lakecommit.stall.verdict import EventKind
 from tests.fixtures.traces import SCENES, read_trace
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -104,11 +104,6 @@ def test_our_start_names_the_state_in_which_a_budget_is_full(state: RefusalState
     plan = {} if state is None else {"held": "some text", "refusal": state.name}
     full = state is not None and state.name.startswith("PENDING")
     assert seen(StartCommit(commit_id=COMMIT), {"kind": "open", "plan": plan}).full is full
-
-
-@pytest.mark.parametrize(("held", "full"), [(None, False), ("pending files", True), ("open cycles", False)])
-def test_our_start_says_whether_a_budget_is_full(held: str | None, full: bool) -> None:
-    assert seen(StartCommit(commit_id=COMMIT), {"kind": "open", "plan": {"held": held}}).full is full
 
 
 def test_our_failed_attempt_says_why() -> None:

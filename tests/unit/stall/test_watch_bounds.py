@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_provider_lakecommit.kafka.control_log import ControlRecord
+from airflow_provider_lakecommit.control.control_log import ControlRecord
+from airflow_provider_lakecommit.control.events import encode
 from airflow_provider_lakecommit.stall import watch
 from airflow_provider_lakecommit.stall.events import GROUP_LENGTH, KEY_LENGTH, seen_of
 from airflow_provider_lakecommit.stall.guard import Guard, GuardAnswer
 from airflow_provider_lakecommit.stall.verdict import StallRules
 from airflow_provider_lakecommit.stall.watch import Commits, WatchedTopic
-from airflow_provider_lakecommit.wire.events import encode
 from tests.support.golden_events import golden_event
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

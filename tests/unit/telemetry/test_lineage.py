@@ -34,6 +34,7 @@ PARTITION = SourcePartition(topic="orders", topic_id="id", partition=0)
         ("b1:9092,b2:9092", "kafka://b1:9092"),
         ("SASL_SSL://b1:9094, b2", "kafka://b1:9094"),
         ("broker", "kafka://broker:9092"),
+        ("SASL_SSL://me:secret@b1:9094,b2", "kafka://b1:9094"),
     ],
 )
 def test_topics_are_named_by_their_first_broker(stated: str, namespace: str) -> None:
@@ -55,6 +56,12 @@ def test_topics_are_named_by_their_first_broker(stated: str, namespace: str) -> 
         ({"type": "glue", "glue.region": "eu-west-1", "glue.id": "4711"}, "arn:aws:glue:eu-west-1:4711"),
         ({"type": "glue", "glue.region": "eu-west-1"}, "glue://eu-west-1"),
         ({"type": "dynamodb", "warehouse": "s3://lake/house/"}, "s3://lake/house"),
+        ({"type": "rest", "warehouse": "s3://KEY:SECRET@bucket/house"}, "s3://bucket/house"),
+        ({"type": "rest", "warehouse": "s3://KEY:SE/CR@E?T#@bucket/house"}, "s3://bucket/house"),
+        ({"type": "rest", "warehouse": "s3://TOKEN@bucket"}, "s3://bucket"),
+        ({"type": "rest", "warehouse": "s3://bucket/a:b@c?x=d@e"}, "s3://bucket/a:b@c"),
+        ({"type": "rest", "warehouse": "abfss://lake:SECRET@account.dfs.net/house"}, "abfss://account.dfs.net/house"),
+        ({"type": "rest", "warehouse": "abfss://lake@account.dfs.net/h?sig=SECRET"}, "abfss://lake@account.dfs.net/h"),
         ({"type": "rest"}, "iceberg://lake_conn"),
     ],
 )

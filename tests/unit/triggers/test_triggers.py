@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from airflow._shared.module_loading import import_string
 
+from airflow_provider_lakecommit.core.planning.backlog import Backlog, BacklogLimits
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.planning.backlog import Backlog, BacklogLimits
 from airflow_provider_lakecommit.stall.guard import Guard
 from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
 from airflow_provider_lakecommit.stall.watch import Commits

@@ -33,11 +33,11 @@ from airflow_provider_lakecommit.core.model import (
     TableReport,
 )
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.planning.decide import PlanInputs, decide_plan
+from airflow_provider_lakecommit.core.planning.missing import WindowLimits, find_missing
+from airflow_provider_lakecommit.core.planning.voiding import disentangled
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, granted
-from airflow_provider_lakecommit.planning.decide import PlanInputs, decide_plan
-from airflow_provider_lakecommit.planning.missing import WindowLimits, find_missing
-from airflow_provider_lakecommit.planning.voiding import disentangled
 from tests.support.story import spans
 from tests.unit.core.model.world import LANDING, SPEC, World
 

@@ -23,9 +23,9 @@ from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.planning.admission import Terms
+from airflow_provider_lakecommit.core.planning.missing import WindowLimits
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, granted
-from airflow_provider_lakecommit.planning.admission import Terms
-from airflow_provider_lakecommit.planning.missing import WindowLimits
 from tests.support.effort import examples
 from tests.support.story import DEAD, ORDERS
 from tests.unit.core.model.actors import (

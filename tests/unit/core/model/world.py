@@ -18,10 +18,10 @@ from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, TableTarget
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.planning.admission import Terms
+from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, TableLedger
-from airflow_provider_lakecommit.planning.admission import Terms
-from airflow_provider_lakecommit.planning.missing import Watermark
 
 LANDING, SPEC = "orders", "s1"
 TIMEOUT = timedelta(hours=1)

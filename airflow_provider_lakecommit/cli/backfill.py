@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit backfill`: a range of the topics landed beside the live stream, or landed again in place of its rows.
+
+Contract: a backfill is a run of `lakecommit land` in a lane, which is closed when all of it is in the tables. With
+``--replace`` nothing of it is published before all of it is read; then each table is replaced in one snapshot, the data
+table first. The same command continues an open lane; a lane that is closed begins anew. ``--close`` gives up what an
+open lane has not landed.
+
+Failure story: that of :mod:`~airflow_provider_lakecommit.cli.runs.land`. A run that ends before its lane is complete
+leaves it open, and says so; readers of a range that is replaced see its old rows until the last step.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from uuid import uuid4
+
+from airflow_provider_lakecommit.cli.runs.land import land
+from airflow_provider_lakecommit.cli.runs.process import identity
+from airflow_provider_lakecommit.cli.terminal.confirm import decision_of, ends_with_preview
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
+from airflow_provider_lakecommit.core.commands import BACKFILL, spoken
+from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane, open_lanes
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked, lane_asked
+from airflow_provider_lakecommit.operations.backfill.closing import close_lane, lane_rest
+from airflow_provider_lakecommit.operations.backfill.live_first import LiveFirst
+from airflow_provider_lakecommit.operations.backfill.opening import joined_session, lane_session
+from airflow_provider_lakecommit.operations.backfill.preview import LanePreview, lane_preview
+from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview
+from airflow_provider_lakecommit.operations.backfill.replaying import replace_lane, replaying_session, rows_to_replace
+from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
+
+__all__ = ["backfill"]
+
+
+def backfill(spec: LandingSpec, options: Namespace, output: Output) -> int:
+    """Land a range, replace it, or list or close the backfills that are open.
+
+    :raises LakecommitError: what keeps a lane from being opened, landed or closed
+    """
+    if options.list or options.close:
+        with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
+            return _close(session, options, output) if options.close else _list(session, output)
+    asked = lane_asked(
+        since=options.since,
+        until=options.until,
+        ranges=parse_ranges(options.range or ()),
+        name=options.lane,
+        replaces=options.replace,
+    )
+    if options.max_records is not None:
+        spec = replace(spec, landing=spec.landing.changed(window={"max_records": options.max_records}))
+    return _Backfill(spec, asked, options, output).run()
+
+
+class _Backfill:
+    """One range: what it comes to, and its run."""
+
+    def __init__(self, spec: LandingSpec, asked: LaneAsked, options: Namespace, output: Output) -> None:
+        self.spec, self.asked, self.options, self.output = spec, asked, options, output
+
+    def run(self) -> int:
+        if (self.asked.replaces or self.options.dry_run) and (code := self._preview()) is not None:
+            return code
+        within = self._replaced if self.asked.replaces else self._landed
+        return land(self.spec, self.output, cycles=self.options.cycles, within=within)
+
+    def _preview(self) -> int | None:
+        spec, options = self.spec, self.options
+        previews: tuple[ReplacePreview, ...] = ()
+        with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=self.output.log) as session:
+            found = lane_preview(session, self.asked)
+            if self.asked.replaces:
+                previews = rows_to_replace(session, found, fewer=options.fewer or options.dry_run)
+        tables = {p.table: {**p.replaced.counts, "expected_rows": p.expected} for p in previews}
+        more = {"tables": tables} if self.asked.replaces else {}
+        values = {"landing": spec.landing.name, **found.to_dict(), **more}
+        # A replacement that has begun has been agreed to.
+        gives_up = self.asked.replaces and not found.opened
+        return ends_with_preview(options, self.output, values, _lines(found, previews), gives_up=gives_up)
+
+    @contextmanager
+    def _landed(self, session: LandingSession) -> Iterator[LandingSession | None]:
+        found = lane_preview(session, self.asked)
+        for line in found.lines():
+            self.output.log(line)
+        if found.done:
+            self.output.log("nothing of it is missing: nothing is to be done")
+            yield None
+            return
+        with lane_session(session, found) as own:
+            yield self._yielding(own, session)
+            self._end(own, whole=not lane_rest(own))
+
+    @contextmanager
+    def _replaced(self, session: LandingSession) -> Iterator[LandingSession | None]:
+        found, run = lane_preview(session, self.asked), identity(uuid4())
+        decision = decision_of(f"{spoken(BACKFILL)} --replace", self.spec.landing.name, self.options.reason)
+        with replaying_session(session, found, run, decision) as own:
+            yield self._yielding(own, session)
+            closed = replace_lane(own, run)
+            self._end(own, whole=closed is not None)
+            if closed is not None:
+                self.output.answer({"landing": self.spec.landing.name, **closed.to_dict()})
+
+    def _yielding(self, own: LandingSession, session: LandingSession) -> LandingSession:
+        if self.options.yield_to_live is not None:
+            own.yields = LiveFirst(session=session, older_than=self.options.yield_to_live)
+        return own
+
+    def _end(self, own: LandingSession, *, whole: bool) -> None:
+        """Close the lane, or leave it to the same command."""
+        if whole:
+            close_lane(own)
+        else:
+            self.output.log(f"lane {own.lane} stays open, it lacks {lane_rest(own)}: the same command goes on")
+
+
+def _lines(found: LanePreview, previews: tuple[ReplacePreview, ...]) -> Iterator[str]:
+    yield from found.lines()
+    yield from (f"REPLACES {preview}" for preview in previews)
+
+
+def _list(session: LandingSession, output: Output) -> int:
+    """The lanes that are open, with what they lack."""
+    found = open_lanes(session)
+    values = {"landing": session.landing.name, "lanes": [lane.to_dict() for lane in found]}
+    output.answer(values, [line for lane in found for line in lane.lines()] or ["no lane is open"])
+    return Exit.DONE
+
+
+def _close(session: LandingSession, options: Namespace, output: Output) -> int:
+    """Give up what a lane has not landed."""
+    name = session.landing.name
+    found = _named(open_lanes(session), options.close)
+    first = "" if found.replaces else ", but for what of it is reported, which is published first where it can be"
+    with joined_session(session, found) as own:
+        lacking = lane_rest(own, some=True)
+        lines = [*found.lines(), f"GIVES UP {lacking}{first}" if lacking else "gives up nothing"]
+        if (code := ends_with_preview(options, output, {"landing": name, **found.to_dict()}, lines)) is not None:
+            return code
+        rest = close_lane(own, decision=decision_of(f"{spoken(BACKFILL)} --close", name, options.reason))
+    output.answer({"landing": name, "closed": options.close, "given_up": rest.to_dict()})
+    return Exit.DONE
+
+
+def _named(lanes: tuple[OpenLane, ...], name: str) -> OpenLane:
+    found = next((lane for lane in lanes if lane.name == name), None)
+    if found is None:
+        there = ", ".join(lane.name for lane in lanes) or "none"
+        raise LedgerError(f"no lane {name} is open; open are: {there}")
+    return found

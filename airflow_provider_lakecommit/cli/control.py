@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit pause`, `resume` and `publish-now`: whether a landing plans windows, and the end of those that are open.
+
+Contract: one JSON value of what came of it with `--json`. See
+:mod:`~airflow_provider_lakecommit.operations.reset.suspend` and
+:mod:`~airflow_provider_lakecommit.operations.reset.publish_now`.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterable
+from typing import Any
+from uuid import uuid4
+
+from airflow_provider_lakecommit.cli.runs.process import identity
+from airflow_provider_lakecommit.cli.terminal.confirm import decision_of, ends_with_preview
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
+from airflow_provider_lakecommit.core.commands import PAUSE, PUBLISH_NOW, RESUME, spoken
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.operations.reset import suspend as words
+from airflow_provider_lakecommit.operations.reset.publish_now import PublishedNow, publish_now
+from airflow_provider_lakecommit.status.status import Status, read_status
+
+__all__ = ["pause", "publish", "resume"]
+
+
+def pause(session: LandingSession, options: Namespace, output: Output) -> int:
+    """Plan no more windows; with ``--drain`` publish the records that open ones have read.
+
+    :raises LakecommitError: the landing has no ledger yet, or a part that is needed is away
+    """
+    return _switch(session, options, output, f"{spoken(PAUSE)} --drain" if options.drain else spoken(PAUSE))
+
+
+def resume(session: LandingSession, options: Namespace, output: Output) -> int:
+    """Plan windows again.
+
+    :raises LakecommitError: as for :func:`pause`
+    """
+    return _switch(session, options, output, spoken(RESUME))
+
+
+def publish(session: LandingSession, options: Namespace, output: Output) -> int:
+    """End open windows at the current record and publish them.
+
+    :raises LakecommitError: the landing never landed anything, or a part that is needed is away
+    """
+    name = session.landing.name
+    if options.dry_run:
+        return _preview(session, options, output, ends=True)
+    actor = decision_of(spoken(PUBLISH_NOW), name, options.reason).actor
+    done = _publish(session, options, output, f"{actor} wants it published now")
+    output.answer({"landing": name, **done.to_dict()})
+    return Exit.DONE
+
+
+def _switch(session: LandingSession, options: Namespace, output: Output, command: str) -> int:
+    name, resumes, drains = session.landing.name, command == spoken(RESUME), getattr(options, "drain", False)
+    if options.dry_run:
+        return _preview(session, options, output, ends=drains, plans=resumes)
+    say = words.resume if resumes else words.suspend
+    done = say(session, decision_of(command, name, options.reason))
+    output.log(f"landing {name} {done}")
+    more: dict[str, Any] = {}
+    if drains:
+        more["published"] = _publish(session, options, output, "the landing is drained").to_dict()
+    output.answer({"landing": name, **done.to_dict(), **more})
+    return Exit.DONE
+
+
+def _publish(session: LandingSession, options: Namespace, output: Output, why: str) -> PublishedNow:
+    reason = f"{why}{options.reason and f': {options.reason}'}"
+    done = publish_now(session, identity(uuid4()), reason, wait=options.wait.total_seconds())
+    output.log(str(done))
+    return done
+
+
+def _preview(
+    session: LandingSession, options: Namespace, output: Output, *, ends: bool, plans: bool | None = None
+) -> int:
+    found = read_status(session, None)
+    ending = [str(c.cycle.commit_id) for c in found.cycles if c.live(found.at) and c.plan.slices] if ends else []
+    values = {"landing": found.landing, "suspended": found.suspended or None, "would_end": ending}
+    lines = _lines(found, ending, ends=ends, plans=plans)
+    return int(ends_with_preview(options, output, values, lines, gives_up=False) or Exit.DONE)
+
+
+def _lines(found: Status, ending: list[str], *, ends: bool, plans: bool | None) -> Iterable[str]:
+    now = f"is suspended by {found.suspended}" if found.suspended else "is not suspended"
+    if plans is not None:
+        yield f"landing {found.landing} {now}; it would {'plan windows again' if plans else 'plan no more windows'}"
+    if ends:
+        yield f"{len(ending)} open windows would end and be published"

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit dead-letters`: rejected records by kind, with their values, and as rows after a fix.
+
+Contract: only ``--replay`` writes. See :mod:`~airflow_provider_lakecommit.operations.dead_letters.replay`.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+
+from airflow_provider_lakecommit.cli.terminal.confirm import decision_of
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
+from airflow_provider_lakecommit.core.commands import DEAD_LETTERS, spoken
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.operations.backfill.asked import moment_of
+from airflow_provider_lakecommit.operations.dead_letters.counts import KindCount, counted, open_letters, where
+from airflow_provider_lakecommit.operations.dead_letters.letters import DeadLetter, Selection, table_name
+from airflow_provider_lakecommit.operations.dead_letters.open_set import State
+from airflow_provider_lakecommit.operations.dead_letters.replay import Replayed, replay
+from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
+
+__all__ = ["dead_letters"]
+
+MOST_SHOWN = 200
+"""Characters of a value that are shown as text."""
+MOST_VALUES = 10
+"""Dead letters that are shown with their values, unless ``--limit`` says otherwise."""
+
+
+def dead_letters(session: LandingSession, options: Namespace, output: Output) -> int:
+    """Count, show or replay dead letters.
+
+    :raises LakecommitError: the landing has none, or a part that is needed is away
+    """
+    if options.replay:
+        return _replay(session, options, output)
+    if options.values:
+        for letter in open_letters(session, _selection(options, options.limit or MOST_VALUES), options.table):
+            output.answer(_letter_to_dict(letter), _letter_text(letter))
+        return Exit.DONE
+    found = counted(session, _selection(options, options.limit), options.table)
+    name = table_name(session.landing, options.table)
+    output.answer({"table": name, "kinds": [one.to_dict() for one in found]}, _list_text(name, found))
+    return Exit.DONE
+
+
+def _replay(session: LandingSession, options: Namespace, output: Output) -> int:
+    name, written = session.landing.name, not options.dry_run
+    done = replay(
+        session,
+        _selection(options, options.limit),
+        table=options.table,
+        decision=decision_of(f"{spoken(DEAD_LETTERS)} --replay", name, options.reason) if written else None,
+        progress=lambda r: output.log(f"{r.letters} dead letters are replayed so far"),
+    )
+    output.answer({"landing": name, "written": written, **done.to_dict()}, _replay_text(done, written=written))
+    return Exit.DONE
+
+
+def _selection(options: Namespace, limit: int | None) -> Selection:
+    return Selection(
+        kinds=tuple(options.kind),
+        ranges=parse_ranges(options.range or ()),
+        since=moment_of(options.since, "since"),
+        until=moment_of(options.until, "until"),
+        limit=limit,
+    )
+
+
+def _list_text(name: str, found: list[KindCount]) -> Iterator[str]:
+
+    many, left = sum(one.states.total() for one in found), sum(one.states[State.OPEN] for one in found)
+    yield f"{name}: {many} dead letters, {left} open"
+    for one in found:
+        others = ", ".join(f"{n} {state}" for state, n in one.states.items() if state is not State.OPEN)
+        first = f"; the first open one is {one.first}" if one.first else ""
+        yield f"  {one.kind}: {one.states[State.OPEN]} open{f', {others}' if others else ''}: {one.reason}{first}"
+
+
+def _letter_text(letter: DeadLetter) -> Iterator[str]:
+
+    at = letter.row["timestamp"]
+    yield f"{where(letter)} {'no time' if at is None else at.isoformat()} {letter.kind}: {letter.row['reason']}"
+    text = repr(letter.value().decode(errors="backslashreplace"))[1:-1] if letter.value() is not None else "no value"
+    rest = f"… ({len(letter.value())} bytes)" if len(text) > MOST_SHOWN else ""
+    yield f"  {text[:MOST_SHOWN]}{rest}"
+
+
+def _letter_to_dict(letter: DeadLetter) -> dict[str, object]:
+    def told(value: bytes | None) -> dict[str, str] | None:
+        try:
+            return None if value is None else {"text": value.decode()}
+        except UnicodeDecodeError:
+            return {"hex": bytes(value or b"").hex()}
+
+    headers = [{"key": key, "value": told(value)} for key, value in letter.headers()]
+    return {**letter.row, "key": told(letter.key()), "value": told(letter.value()), "headers": headers}
+
+
+def _replay_text(done: Replayed, *, written: bool) -> Iterator[str]:
+    rows = "" if done.rows == done.letters else f", {done.rows} rows"
+    yield f"{done.letters} dead letters {'were replayed' if written else 'would be rows now'}{rows}"
+    for kind, count in done.refused.most_common():
+        yield f"  {count} stay open, {kind}: {done.reasons[kind]}"
+    for state, count in done.others.most_common():
+        if count:
+            yield f"  {count} are not open: {state}"

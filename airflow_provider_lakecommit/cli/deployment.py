@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command line takes from an Airflow deployment: the landings of a DAG, and connections by their ids.
+
+Contract: a DAG is parsed as Airflow parses it, from its bundle, and nothing is written to Airflow's database. Its
+landing is completed by the deployment's settings, as its tasks do it. Connections come from where Airflow has them: a
+secrets backend, the environment, its database; what is returned holds secrets, and is handed on, never logged or
+stored. Imported only when a command asks for it, so that the command line needs no Airflow otherwise.
+
+Failure story: what is not there or not clear is a :class:`SpecError` that names what there is: DAGs of a similar name,
+errors of the file, the landings of the DAG.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.hooks.settings import Settings
+from airflow_provider_lakecommit.landing import Landing, LandingSet
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+__all__ = [
+    "DeclaredLanding",
+    "DeclaredSet",
+    "catalog_of",
+    "complete",
+    "kafka_of",
+    "landings_of",
+    "rest_of",
+    "set_of",
+    "spark_of",
+]
+
+CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
+"""By which Airflow decides where a process may get connections from; `airflow connections` sets it as we do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredLanding:
+    """A landing as tasks of a DAG declare it. ``places`` are its task groups and tasks, ``params`` those of the DAG."""
+
+    landing: Landing
+    places: frozenset[str]
+    spark_conn_id: str = "spark_default"
+    spark_conf: Mapping[str, Any] | None = None
+
+    def __str__(self) -> str:
+        """With its outermost places."""
+        outer = [p for p in self.places if not any(p.startswith(f"{other}.") for other in self.places)]
+        return f"{self.landing.name} ({', '.join(sorted(outer))})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredSet:
+    """A landing set as a task of a DAG declares it."""
+
+    landing_set: LandingSet
+    places: frozenset[str]
+    spark_conn_id: str = ""
+    spark_conf: Mapping[str, Any] | None = None
+
+
+def landings_of(dag_id: str, *, group: str | None = None, name: str | None = None) -> list[DeclaredLanding]:
+    """The landings of a DAG.
+
+    :param group: only those with tasks in this task group, or of this task
+    :param name: only the one of this name
+    :raises SpecError: there is no such DAG, it cannot be parsed, or none of its tasks is of such a landing
+    """
+    every = _merged(dag_id, list(_declared(_parsed(dag_id))))
+    found = [d for d in every if (group is None or group in d.places) and (name is None or d.landing.name == name)]
+    if found:
+        return found
+    if not every:
+        raise SpecError(f"DAG {dag_id!r} has no task of a landing")
+    asked = " and ".join([f"task group {group!r}"] * bool(group) + [f"landing {name!r}"] * bool(name))
+    raise SpecError(f"DAG {dag_id!r} has no {asked}; it has {'; '.join(map(str, every))}")
+
+
+def set_of(dag_id: str, *, group: str | None = None) -> DeclaredSet | None:
+    """The landing set of a DAG, as this deployment completes it; ``None`` if it has none.
+
+    :param group: only one with tasks in this task group, or of this task
+    :raises SpecError: there is no such DAG, it cannot be parsed, or it has several
+    """
+    found = [each for each in _declared_sets(_parsed(dag_id)) if group is None or group in each.places]
+    names = sorted({each.landing_set.name for each in found})
+    if len(names) > 1:
+        raise SpecError(f"DAG {dag_id!r} has {len(names)} landing sets, {', '.join(names)}: say which by --task-group")
+    return next((each for each in found if each.spark_conn_id), found[0] if found else None)
+
+
+def complete(landing: Landing) -> Landing:
+    """With what the deployment's settings say where the landing does not."""
+    return Settings.read().complete(landing)
+
+
+def kafka_of(conn_id: str) -> dict[str, Any]:
+    """librdkafka settings of a connection."""
+    _open()
+    from airflow_provider_lakecommit.hooks.connections import kafka_settings
+
+    return kafka_settings(conn_id)
+
+
+def registry_of(conn_id: str) -> dict[str, Any]:
+    """Settings of a registry's client by a connection."""
+    _open()
+    from airflow_provider_lakecommit.hooks.connections import registry_connection
+
+    return registry_connection(conn_id)
+
+
+def catalog_of(conn_id: str) -> dict[str, str]:
+    """pyiceberg's properties of a connection."""
+    _open()
+    from airflow_provider_lakecommit.hooks.connections import catalog_properties
+
+    return catalog_properties(conn_id)
+
+
+def rest_of(conn_id: str) -> dict[str, Any]:
+    """How Kafka Connect is reached, by a connection of type `http`."""
+    _open()
+    from airflow_provider_lakecommit.hooks.connections import connection
+    from airflow_provider_lakecommit.hooks.kafka_connect import rest_settings
+
+    return rest_settings(connection(conn_id, "http", "the address of a Kafka Connect worker"))
+
+
+def spark_of(conn_id: str, conf: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The section `spark` that a connection stands for: a Spark Connect server, or a session of this machine or on a
+    standalone cluster.
+
+    :raises SpecError: it is of a cluster that takes jobs by spark-submit
+    """
+    _open()
+    from airflow_provider_lakecommit.hooks.connections import connection, master_url
+    from airflow_provider_lakecommit.hooks.engines import CONNECT, connect_url
+
+    found = connection(conn_id, "spark", "the master as host (local[2], …), or of type `spark_connect`")
+    if found.conn_type == CONNECT:
+        return {"remote": connect_url(conn_id)}
+    master = master_url(found)
+    if not (found.host and master.startswith(("local", "spark://"))):
+        raise SpecError(
+            f"the Spark connection {conn_id!r} submits to {master}, which the command line does not: give "
+            "--spark-conn-id of a connection of type `spark_connect`, or with a local (local[2]) or standalone master "
+            "(spark://host:7077), or trigger the DAG"
+        )
+    return {"master": master, **({"conf": dict(conf)} if conf else {})}
+
+
+def _tasks_of(dag: DAG, base: type) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """Tasks of a kind, and what is stated of them, be they mapped or not."""
+    for task in dag.tasks:
+        mapped = getattr(task, "partial_kwargs", None)
+        kind = type(task) if mapped is None else task.operator_class
+        if isinstance(kind, type) and issubclass(kind, base):
+            yield task, vars(task) if mapped is None else mapped
+
+
+def _declared_sets(dag: DAG) -> Iterator[DeclaredSet]:
+    for task, stated, declared in _stated(dag):
+        if isinstance(declared, LandingSet):
+            spark = stated.get("spark_conn_id")
+            yield DeclaredSet(
+                landing_set=declared.completed_by(complete),
+                places=frozenset({task.task_id, *_groups(task)}),
+                spark_conn_id=_rendered(dag, spark) if isinstance(spark, str) else "",
+                spark_conf=stated.get("spark_conf"),
+            )
+
+
+def _declared(dag: DAG) -> Iterator[DeclaredLanding]:
+    for task, stated, declared in _stated(dag):
+        if isinstance(declared, Landing):
+            spark = stated.get("spark_conn_id")
+            yield DeclaredLanding(
+                landing=declared,
+                places=frozenset({task.task_id, *_groups(task)}),
+                spark_conn_id=_rendered(dag, spark) if isinstance(spark, str) else "",
+                spark_conf=stated.get("spark_conf"),
+            )
+
+
+def _stated(dag: DAG) -> Iterator[tuple[Any, Mapping[str, Any], Landing | LandingSet]]:
+    """Yield the tasks of landings and sets, what is stated of them, and what they land."""
+    from airflow_provider_lakecommit.operators.base import LandingTask, declared_of
+
+    for task, stated in _tasks_of(dag, LandingTask):
+        yield task, stated, declared_of(stated.get("landing_set") or stated["landing"])
+
+
+def _groups(task: Any) -> Iterator[str]:
+    group = task.task_group
+    while group is not None and group.group_id:
+        yield group.group_id
+        group = group.parent_group
+
+
+def _rendered(dag: DAG, text: str) -> str:
+    """A templated id, with the DAG's params as they are by default."""
+    if "{{" not in text:
+        return text
+    with suppress(Exception):
+        rendered = dag.get_template_env().from_string(text).render(params=dag.params.dump())
+        return str(rendered)
+    return text
+
+
+def _merged(dag_id: str, found: Sequence[DeclaredLanding]) -> list[DeclaredLanding]:
+    """One of each landing, with all places of its tasks."""
+    merged: dict[str, DeclaredLanding] = {}
+    for d in found:
+        known = merged.setdefault(d.landing.name, d)
+        if known.landing != d.landing:
+            raise SpecError(
+                f"DAG {dag_id!r} declares landing {d.landing.name!r} in two ways: in "
+                f"{', '.join(sorted(known.places))} and in {', '.join(sorted(d.places))}"
+            )
+        merged[d.landing.name] = DeclaredLanding(
+            landing=known.landing,
+            places=known.places | d.places,
+            spark_conn_id=known.spark_conn_id or d.spark_conn_id,
+            spark_conf=known.spark_conf or d.spark_conf,
+        )
+    return list(merged.values())
+
+
+@cache
+def _parsed(dag_id: str) -> DAG:
+    """Once in a process, whatever is asked of it."""
+    _open()
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.dag_processing.dagbag import BundleDagBag
+
+    seen: set[str] = set()
+    errors: dict[str, str] = {}
+    for bundle, file in _places(dag_id, DagBundlesManager()):  # type: ignore[no-untyped-call]
+        bag = BundleDagBag(dag_folder=file or bundle.path, bundle_path=bundle.path, bundle_name=bundle.name)
+        if (dag := bag.dags.get(dag_id)) is not None:
+            return dag
+        seen |= set(bag.dags)
+        errors |= bag.import_errors
+    near = difflib.get_close_matches(dag_id, sorted(seen), n=3)
+    texts = [f"{file}: {_last_line(text)}" for file, text in errors.items()]
+    raise SpecError(
+        f"Airflow has no DAG {dag_id!r}"
+        + (f" (did you mean {' or '.join(map(repr, near))}?)" if near else f"; it has {len(seen)} others")
+        + (f"; files that cannot be parsed: {'; '.join(texts)}" if texts else "")
+    )
+
+
+def _places(dag_id: str, manager: Any) -> Iterator[tuple[Any, Path | None]]:
+    """Where a DAG may be: first the file that Airflow knows it of, then all."""
+    from airflow.models.dag import DagModel
+
+    known = None
+    # Without its database Airflow knows nothing, and the files are enough.
+    with suppress(Exception):
+        known = DagModel.get_dagmodel(dag_id)
+    bundles = {bundle.name: bundle for bundle in manager.get_all_dag_bundles()}
+    for bundle in bundles.values():
+        bundle.initialize()
+    if known is not None and known.bundle_name in bundles and known.relative_fileloc:
+        bundle = bundles[known.bundle_name]
+        if (file := Path(bundle.path) / known.relative_fileloc).exists():
+            yield bundle, file
+    yield from ((bundle, None) for bundle in bundles.values())
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "no reason given"
+
+
+def _open() -> None:
+    """Let Airflow look for connections in its database too. A command within a task has only what tasks have."""
+    os.environ.setdefault(CONTEXT, "server")

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The everyday commands: what each takes, and which function does it.
+
+Contract: nothing is imported for a command before it runs.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from pathlib import Path
+
+from airflow_provider_lakecommit.cli.arguments import (
+    Command,
+    Effect,
+    add_brokers,
+    add_every,
+    duration,
+    natural,
+    on_spec,
+    positive,
+    source,
+)
+from airflow_provider_lakecommit.cli.follow_arguments import add_follow, follow_of
+from airflow_provider_lakecommit.cli.from_airflow import (
+    add_airflow,
+    airflow_landing,
+    landing_or_none,
+    load,
+    load_set_file,
+)
+from airflow_provider_lakecommit.cli.terminal.output import Output, results_only
+from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing import LandingSpec, load_spec
+from airflow_provider_lakecommit.landing.registry import with_registry
+
+__all__ = ["DOCTOR", "HISTORY", "INFER_SCHEMA", "LAND", "PLAN", "STATUS", "VERIFY"]
+
+
+def _land_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--cycles", type=positive, metavar="N", help="stop after N cycles (default: when caught up)")
+    add_follow(parser)
+
+
+def _land(options: Namespace, output: Output) -> int:
+    follow = follow_of(options)
+    if options.dry_run:
+        return _plan(options, output)
+    if (declared := load_set_file(options, output)) is not None:
+        from airflow_provider_lakecommit.cli.runs.land_set import land_set
+
+        with results_only(output):
+            return land_set(declared, output, cycles=options.cycles, follow=follow)
+    spec = load(options, output)
+    from airflow_provider_lakecommit.cli.runs.land import land
+
+    with results_only(output):
+        return land(spec, output, cycles=options.cycles, follow=follow)
+
+
+LAND = Command(
+    says="land new records, cycle after cycle, until caught up",
+    examples=(
+        "land orders.yaml",
+        "land orders.yaml --cycles 1 --json > cycles.jsonl",
+        "land orders.yaml --follow --window-age 2s",
+        "land --dag land_orders",
+    ),
+    arguments=_land_arguments,
+    run=_land,
+    runs_spark=True,
+    effect=Effect.ACTS,
+)
+
+
+def _plan_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--explain", action="store_true", help="explain where each partition's window ends")
+
+
+def _plan(options: Namespace, output: Output) -> int:
+    explain = getattr(options, "explain", False)
+    if (declared := load_set_file(options, output)) is not None:
+        from airflow_provider_lakecommit.cli.runs.plan_set import plan_set
+
+        return plan_set(declared, output, explain=explain)
+    spec = load(options, output)
+    from airflow_provider_lakecommit.cli.runs.plan import plan
+
+    return plan(spec, output, explain=explain)
+
+
+PLAN = Command(
+    says="show what the next cycle would do; write nothing",
+    examples=("plan orders.yaml --explain", "plan --dag land_orders --json"),
+    arguments=_plan_arguments,
+    run=_plan,
+)
+
+
+def _status_arguments(parser: ArgumentParser) -> None:
+    add_every(parser)
+    add = parser.add_argument
+    add("--max-lag", type=natural, metavar="N", help="accept this many unlanded offsets (default 0)")
+    add("--files", action="store_true", help="count the tables' small files; reads all manifests")
+    add("--max-age", type=duration, metavar="TIME", help="accept tables that are complete up to then")
+
+
+def _status(options: Namespace, output: Output) -> int:
+    from airflow_provider_lakecommit.status.status_rules import StatusLimits
+
+    allowed = StatusLimits(lag=options.max_lag, age=options.max_age)
+    if (declared := load_set_file(options, output)) is not None:
+        from airflow_provider_lakecommit.cli.status_set import status_set
+
+        return status_set(declared, output, every=options.every, allowed=allowed, files=options.files)
+    spec = load(options, output)
+    from airflow_provider_lakecommit.cli.status import status
+
+    return status(spec, output, every=options.every, allowed=allowed, files=options.files)
+
+
+STATUS = Command(
+    says="show lag, open windows and blocked ranges; 0 if well",
+    examples=("status orders.yaml --every 5m", "status --dag land_shop --task-group orders"),
+    arguments=_status_arguments,
+    run=_status,
+)
+
+
+def _verify_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--files", action=BooleanOptionalAction, help="check that files exist (default: on local disks)")
+    add("--rows", action="store_true", help="check each row's record too; needs metadata_columns")
+
+
+VERIFY = Command(
+    says="check ledger, accounting and files over the tables' history",
+    examples=("verify orders.yaml --files", "verify orders.yaml --rows", "verify --dag land_orders --json"),
+    arguments=_verify_arguments,
+    run=on_spec("verify:verify"),
+)
+
+
+def _history_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_mutually_exclusive_group().add_argument
+    add("--ledger", action="store_true", help="show the ledgers in the tables instead")
+    control = "show the records of the control topic instead"
+    add("--control-topic", nargs="?", const="", metavar="TOPIC", help=control)
+    parser.add_argument("--group", metavar="GROUP_ID", help="show only control records of this group")
+    add_brokers(parser)
+    add_airflow(parser)
+
+
+def _history(options: Namespace, output: Output) -> int:
+    if options.control_topic is not None:
+        from airflow_provider_lakecommit.cli.control_log import control_log
+
+        options.wants_catalog = False
+        found = landing_or_none(options, output)
+        kafka, topic = source(options, output, options.control_topic, found)
+        return control_log(kafka, topic, output, group=options.group)
+    if not options.spec and not options.dag:
+        options.usage_error("give SPEC, or --dag DAG of an Airflow deployment; SPEC stands before --control-topic")
+    spec = load(options, output)
+    if options.ledger:
+        from airflow_provider_lakecommit.cli.history import ledgers
+
+        return ledgers(spec, output)
+    from airflow_provider_lakecommit.cli.history import history
+
+    return history(spec, output)
+
+
+HISTORY = Command(
+    says="show past windows, spec versions, epochs and decisions",
+    examples=(
+        "history orders.yaml",
+        "history orders.yaml --ledger --json",
+        "history orders.yaml --control-topic",
+        "history --bootstrap localhost:9092 --control-topic control-iceberg --group connect-orders",
+    ),
+    arguments=_history_arguments,
+    run=_history,
+    spec="optional",
+)
+
+
+def _doctor_arguments(parser: ArgumentParser) -> None:
+    add_every(parser)
+    add = parser.add_argument
+    add("--no-spark", dest="spark", action="store_false", help="start no Spark job")
+    roles = "check these roles of the Kafka connection; repeatable"
+    add("--role", action="append", choices=["plan", "write", "commit", "sensor"], help=roles)
+    add("--deployment", default="", metavar="NAME", help="try a transactional id of this deployment")
+
+
+DOCTOR = Command(
+    says="check everything that a landing needs",
+    examples=("doctor orders.yaml", "doctor --dag land_orders --no-spark"),
+    arguments=_doctor_arguments,
+    run=on_spec("doctor:doctor", results=True),
+    runs_spark=True,
+)
+
+
+def _infer_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("source", metavar="TOPIC|SPEC", nargs="?", help="a topic of --bootstrap, or a landing's YAML file")
+    add_brokers(parser)
+    add("--records", type=positive, default=1000, metavar="N", help="sample this many records (default 1000)")
+    add("--examples", action="store_true", help="show values of records in the comments")
+    add("--registry", metavar="URL", help="ask this schema registry, in place of a spec's")
+    add("--subject", help="take columns from this subject (default TOPIC-value)")
+    add_airflow(parser, iceberg=False)
+
+
+def _infer(options: Namespace, output: Output) -> int:
+    from airflow_provider_lakecommit.cli.infer_registered import infer_registered
+    from airflow_provider_lakecommit.cli.infer_schema import Question, infer_schema
+
+    by_hand = any((options.bootstrap, options.kafka_config, options.kafka_conn_id))
+    spec = airflow_landing(options, output) or (None if by_hand else _sampled(options.source))
+    kafka, _ = source(options, output, options.source, spec)
+    landing = spec.landing if spec else None
+    topics = landing.topic_names if landing else (options.source,)
+    asked = Question(
+        kafka=with_registry(kafka, {"url": options.registry}) if options.registry else kafka,
+        topics=topics,
+        landing=landing,
+        catalog=spec.catalog if spec else None,
+        records=options.records,
+        examples=options.examples,
+    )
+    if options.registry or (landing and landing.format in WITH_REGISTRY):
+        return infer_registered(asked, output, subject=options.subject)
+    return infer_schema(asked, output)
+
+
+def _sampled(source: str) -> LandingSpec:
+    """:raises SpecError: it cannot be read; a topic alone is not enough"""
+    if not Path(source).exists():
+        raise SpecError(
+            f"there is no file {source}; of the topic {source}, give its brokers too: --bootstrap HOST:PORT"
+        )
+    return load_spec(source)
+
+
+INFER_SCHEMA = Command(
+    says="sample a topic and print a landing for it",
+    examples=(
+        "infer-schema orders --bootstrap localhost:9092 > orders.yaml",
+        "infer-schema orders.yaml --records 10000",
+        "infer-schema orders --kafka-conn-id kafka_default",
+        "infer-schema orders --bootstrap localhost:9092 --registry http://localhost:8081",
+    ),
+    arguments=_infer_arguments,
+    run=_infer,
+    spec="none",
+)

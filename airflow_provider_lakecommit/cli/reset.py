@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit reset offsets|hard|assert|blocked`: the commands that errors name, for whoever has decided.
+
+Contract: nothing here decides; what is requested is done as a cycle of its own, which the tables and the control topic
+record. Each shows first what it comes to, and writes only with ``--yes``.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from airflow_provider_lakecommit.cli.terminal.confirm import decision_of, ends_with_preview
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
+from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
+from airflow_provider_lakecommit.core.commands import RESET_ASSERT, RESET_BLOCKED, RESET_HARD, RESET_OFFSETS, spoken
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.model import Budget
+from airflow_provider_lakecommit.core.retry import own_budget
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.operations.backfill.asked import lane_asked
+from airflow_provider_lakecommit.operations.reset.stated import (
+    parse_offsets,
+    parse_partition,
+    parse_ranges,
+    parse_start,
+)
+from airflow_provider_lakecommit.operations.reset.unblock import BlockedPart
+from airflow_provider_lakecommit.operations.reset.wording import attest_text, attest_to_dict, init_text, init_to_dict
+
+__all__ = ["reset_assert", "reset_blocked", "reset_hard", "reset_offsets"]
+
+
+def reset_offsets(session: LandingSession, options: Namespace, output: Output) -> int:
+    """Begin the ledger where ``--from`` says: ``earliest``, ``latest``, a time or ``topic:partition=offset,…``.
+
+    :raises SpecError: it is none of these
+    :raises LakecommitError: a part that is needed is away, or refuses
+    """
+    from airflow_provider_lakecommit.operations.reset import ledger_init as word
+    from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
+    from airflow_provider_lakecommit.operations.reset.word import Way
+
+    if options.delete:
+        return _delete_back(session, options, output, f"{spoken(RESET_OFFSETS)} --from {options.start} --delete")
+    places, only = parse_start(options.start), {parse_partition(text) for text in options.partition or ()}
+    if only and isinstance(places, dict):
+        raise SpecError("--partition goes with a time, earliest or latest: offsets name their partitions")
+    way = Way(only=only, fill=lane_asked(name=options.fill).name if options.fill else "", again=options.again)
+    preview = init_preview(session, places, way)
+    values = {"unknown": preview.unknown or None, "tables": [init_to_dict(t) for t in preview.tables]}
+    if (code := ends_with_preview(options, output, values, init_text(preview))) is not None:
+        return code
+    done = word.ledger_init(
+        session,
+        places,
+        way,
+        agreed=preview,
+        give_up_reported=options.give_up_reported,
+        others=OtherSections(options.others or "ask"),
+        decision=_decision(session, f"{spoken(RESET_OFFSETS)} --from {options.start}", options),
+    )
+    output.answer(done)
+    return Exit.DONE
+
+
+def reset_hard(session: LandingSession, options: Namespace, output: Output) -> int:
+    """Delete all rows of the landing, which begins where its declaration says.
+
+    :raises LakecommitError: a part that is needed is away, or refuses
+    """
+    return _delete_back(session, options, output, spoken(RESET_HARD))
+
+
+def _delete_back(session: LandingSession, options: Namespace, output: Output, command: str) -> int:
+    """Go back over what is landed, with its rows."""
+    from airflow_provider_lakecommit.operations.reset import delete_back as word
+    from airflow_provider_lakecommit.operations.reset.word import Way
+
+    start, partitions = getattr(options, "start", None), getattr(options, "partition", None) or ()
+    places = None if start is None else parse_start(start)
+    found = word.delete_preview(session, places, Way(only={parse_partition(text) for text in partitions}))
+    if (code := ends_with_preview(options, output, found.to_dict(), found.lines())) is not None:
+        return code
+    output.answer(word.delete_back(session, found, _decision(session, command, options), fewer=options.fewer))
+    return Exit.DONE
+
+
+def reset_assert(session: LandingSession, options: Namespace, output: Output) -> int:
+    """Record what the tables hold, by a snapshot, the control topic or offsets.
+
+    :raises SpecError: ``--at`` is no list of offsets, or a table is not of the landing
+    :raises LakecommitError: a part that is needed is away, or what is asserted cannot be true
+    """
+    from airflow_provider_lakecommit.operations.reset import attest as word
+
+    tables = session.landing.tables
+    if strange := [t for t in options.table or () if t not in tables]:
+        raise SpecError(f"--table {strange[0]}: the landing has {', '.join(tables)}")
+    if options.snapshot is not None:
+        found = word.from_snapshot(session, options.snapshot)
+    elif options.from_log:
+        found = word.from_log(session, options.table)
+    else:
+        hint = f"--at {options.at!r}: say TOPIC:PARTITION=OFFSET,… as in orders:0=1500, or the same as a JSON object"
+        found = word.from_offsets(session, parse_offsets(options.at or "", hint), options.table)
+    values = {"tables": [attest_to_dict(t) for t in found.tables]}
+    if (code := ends_with_preview(options, output, values, attest_text(found))) is not None:
+        return code
+    done = word.attest(
+        session,
+        found,
+        decision=_decision(session, spoken(RESET_ASSERT), options),
+        give_up_reported=options.give_up_reported,
+        rows_of_others=OtherSections(options.others or "ask"),
+    )
+    output.answer({**values, "written": True, **done}, ["written"])
+    return Exit.DONE
+
+
+def reset_blocked(session: LandingSession, options: Namespace, output: Output) -> int:
+    """Unblock ranges: read them again, under another budget or the landing's own, or skip their bad records. Good
+    records are given up only of ranges that are named.
+
+    :raises LakecommitError: a part that is needed is away, or nothing is blocked there
+    """
+    from airflow_provider_lakecommit.operations.reset.unblock import blocked_parts, unblock
+
+    landing, skip, whole = session.landing, options.skip, options.whole
+    if whole and not skip:
+        raise SpecError("--whole is of --skip: a range that is read again loses no good record")
+    budget = (
+        None if options.raise_to is None else Budget(max_records=options.raise_to[0], max_ratio=options.raise_to[1])
+    )
+    if options.retry:
+        budget = own_budget(landing.budget, landing.dead_letter_table)
+    chosen = None if options.partition is None else {parse_partition(text) for text in options.partition}
+    named = None if options.range is None else parse_ranges(options.range)
+    parts = blocked_parts(session, chosen, named)
+    values = {"blocked": [str(p) for p in parts]}
+    if whole and chosen is None and named is None and any(p.good != 0 for p in parts):
+        output.answer({"written": False, **values}, map(str, parts))
+        output.log("good records are given up only of ranges that are named: --range or --partition")
+        return Exit.UNCONFIRMED
+    lines = (_blocked_text(p, skip=skip, whole=whole) for p in parts)
+    if (code := ends_with_preview(options, output, values, lines)) is not None:
+        return code
+    how = "--skip" if skip else "--retry" if options.retry else "--raise"
+    decision = _decision(session, f"{spoken(RESET_BLOCKED)} {how}", options)
+    output.answer(
+        unblock(session, chosen, ranges=named, raise_to=budget, skip=skip, only_bad=not whole, decision=decision)
+    )
+    return Exit.DONE
+
+
+def _blocked_text(part: BlockedPart, *, skip: bool, whole: bool) -> str:
+    if not skip:
+        return f"reads again {part}"
+    return f"GIVES UP all of {part}" if whole or part.good == 0 else f"GIVES UP the bad records of {part}"
+
+
+def _decision(session: LandingSession, command: str, options: Namespace) -> Decision:
+    return decision_of(command, session.landing.name, options.reason)

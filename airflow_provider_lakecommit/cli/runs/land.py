@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit land`: the cycles of one run in one process, until the landing is caught up.
+
+Contract: with `--json` one JSON line per closed cycle on standard output, in the order of the cycles; what its tables
+have then is in them for good. Progress is text on standard error. The section `spark` of the spec chooses the
+engine: a local session, a cluster, a Spark Connect server. Caught up means that everything up to the last stable offset
+of the newest plan is in the tables; what arrived later is the next run's.
+
+With ``follow`` the run does not end there, but waits for the next window
+(:mod:`~airflow_provider_lakecommit.cycle.run`); then a line is said once in a while instead of several for each window.
+
+Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.run.loop`. A run that is asked to stop has its tasks end
+behind the record in hand, publishes what they have read, and says what is read again; a second signal ends it at once.
+A killed run needs no clean-up: the next one on this host finds its process gone and ends its claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+from airflow_provider_lakecommit.cli.runs.process import identity, is_dead
+from airflow_provider_lakecommit.cli.terminal.bar import BAR_SECONDS, bar
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
+from airflow_provider_lakecommit.cli.terminal.stop import Signals, Stopped
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.cycle.outcome import CycleOutcome, RunOutcome
+from airflow_provider_lakecommit.cycle.run.follow import Follow, runner_of
+from airflow_provider_lakecommit.cycle.run.interval import WindowLog
+from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.run.options import FollowOptions
+from airflow_provider_lakecommit.cycle.run.total import Total
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.progress import Progress
+from airflow_provider_lakecommit.cycle.session.thread import in_thread
+from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.landing import LandingSetSpec, LandingSpec
+from airflow_provider_lakecommit.spark.launch.base import Engine
+from airflow_provider_lakecommit.spark.launch.local import SparkSection, engine_of
+from airflow_provider_lakecommit.spark.task import QUIET
+from airflow_provider_lakecommit.telemetry.metrics import closed_samples, opened_samples
+from airflow_provider_lakecommit.telemetry.send import start_for_commands
+
+__all__ = ["GRACE_SECONDS", "land", "land_cycles", "line_of"]
+
+Within = Callable[[LandingSession], AbstractContextManager[LandingSession | None]]
+GRACE_SECONDS = 20.0
+"""For which tasks of a run that is told to stop may report what they have read."""
+PUBLISH_SECONDS = 30.0
+"""For which it may publish that."""
+
+
+def land(
+    spec: LandingSpec,
+    output: Output,
+    *,
+    cycles: int | None,
+    run: UUID | None = None,
+    follow: FollowOptions | None = None,
+    within: Within = nullcontext,
+) -> int:
+    """Land until caught up, for *cycles* cycles, or as records come.
+
+    :param follow: how
+    :param within: of the landing's session the one that it is done in; ``None``: there is nothing to be done
+    :raises LakecommitError: what keeps a cycle from being opened or closed, or that none of them moves anything
+    """
+    section, unique = spark_section(spec, follow, output), run or uuid4()
+    log = WindowLog(output.log)
+    with (
+        Signals() as signals,
+        LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=log) as connected,
+        within(connected) as session,
+    ):
+        if session is None:
+            return Exit.DONE
+        engine = engine_of(section, spec.landing.name, log=log, on_start=lambda: None, lane=session.lane)
+        runner = runner_of(
+            session,
+            engine,
+            partial(identity, unique),
+            follow,
+            log,
+            release=is_dead,
+            early=section.is_warm,
+            progress=progress_on(output, spec.landing.name),
+        )
+        try:
+            # Apart from the thread that signals interrupt, so that one costs nothing that is under way.
+            landing = in_thread(lambda: land_cycles(runner, spec, output, log, cycles, live=True), "landing")
+            return _code(landing, signals)
+        except Stopped as stop:
+            log.quiet = False
+            _end_early(landing, runner, engine, output, stop)
+            return stop.code
+        finally:
+            engine.close()
+
+
+def _code(landing: Future[int], signals: Signals) -> int:
+    code = landing.result()
+    signals.check()
+    return code
+
+
+def _end_early(
+    landing: Future[int], runner: LandingRunner | Follow, engine: Engine, output: Output, stop: Stopped
+) -> None:
+    """Let a run that was told to stop publish what it has read, if it has opened something."""
+    waits = runner.under_way and not landing.done()
+    how = f": what is read is published, within {GRACE_SECONDS:.0f} s; a second signal ends it at once" if waits else ""
+    output.log(f"told to stop by {stop}{how}")
+    runner.stop(f"told to stop by {stop}", GRACE_SECONDS)
+    try:
+        if waits:
+            landing.result(GRACE_SECONDS + PUBLISH_SECONDS)
+            return
+    except LakecommitError as e:
+        output.log(str(e))
+        return
+    except TimeoutError:
+        output.log("publishing takes too long, it is left to the next run")
+    engine.stop()
+    runner.report_interrupted()
+
+
+def spark_section(spec: LandingSpec | LandingSetSpec, follow: FollowOptions | None, output: Output) -> SparkSection:
+    """Return the section `spark` of a spec. In continuous mode and on a terminal, its tasks do not log each slice: on a
+    terminal, they would write into the progress line.
+    """
+    section = SparkSection(spec.spark)
+    if follow is not None or output.at_terminal:
+        section.conf.setdefault(f"spark.executorEnv.{QUIET}", "1")
+    return section
+
+
+def progress_on(output: Output, name: str) -> tuple[Callable[[Progress], None], float] | None:
+    """On a terminal the line that lives; else what the log is told by itself."""
+    return (lambda progress: output.live(bar(name, progress)), BAR_SECONDS) if output.at_terminal else None
+
+
+def land_cycles(
+    runner: LandingRunner | Follow,
+    spec: LandingSpec,
+    output: Output,
+    log: Callable[[str], None],
+    cycles: int | None,
+    *,
+    live: bool = False,
+) -> int:
+    """The cycles of one landing, each shown as it is closed; the exit code. It is that of a refusal, too, where the
+    last cycle planned no window though there was something to be read.
+    """
+    total = Total(landing=spec.landing.name)
+    send = start_for_commands()
+    for outcome in runner.cycles(most=cycles):
+        send(opened_samples(outcome.opened))
+        send(closed_samples(spec.landing.name, outcome.closed, outcome.seconds.get("close", 0.0), outcome.lane))
+        if live:
+            output.live("")
+        if output.as_json:
+            output.result({"landing": spec.landing.name, **line_of(outcome, spec.landing.data_tables)})
+        log(str(outcome))
+        for warning in outcome.closed.warnings:
+            log(f"  WARNING: {warning}")
+        total.add(outcome)
+    ended = total.ended()
+    for line in how_to_query(ended, spec, runner.tables) if live else ():
+        log(line)
+    log(str(ended))
+    return Exit.REFUSED if ended.closed.blocked or ended.closed.stopped or ended.refused else Exit.DONE
+
+
+def how_to_query(ended: RunOutcome, spec: LandingSpec, tables: Tables) -> Iterator[str]:
+    """Where to read what was landed: its newest snapshot, by any engine."""
+    mine = [p for p in ended.published if p.table == spec.landing.table]
+    found = tables.find(spec.landing.table) if mine else None
+    if found is None:
+        return
+    kind, place = spec.catalog.get("type", "rest"), spec.catalog.get("uri", "")
+    yield f"query {mine[-1].table}, snapshot {mine[-1].snapshot_id}, in catalog {tables.name} ({kind} {place}):"
+    yield f"  Spark, Trino   SELECT * FROM {tables.name}.{mine[-1].table} FOR VERSION AS OF {mine[-1].snapshot_id}"
+    yield f"  DuckDB         SELECT * FROM iceberg_scan('{found.metadata_location}')"
+    yield f"  Python         catalog.load_table('{mine[-1].table}').scan(snapshot_id={mine[-1].snapshot_id}).to_arrow()"
+
+
+def line_of(outcome: CycleOutcome, data_tables: Sequence[str]) -> dict[str, Any]:
+    """A cycle as the line that standard output gets: counts and offsets are those of the data table."""
+    run = RunOutcome.of("", [outcome])
+    covered, counts = run.of_table(run.furthest(data_tables))
+    plan, slices = outcome.opened.plan, outcome.opened.slices
+    return {
+        "cycle": outcome.number,
+        **outcome.closed.to_dict(),
+        "counts": {name: getattr(counts, name) for name in ("landed", "rejected", "filtered", "gaps", "skipped")},
+        "offsets": covered.to_dict(),
+        "window": {
+            "window_id": str(plan.window_id),
+            "slices": len(slices),
+            "offsets": Coverage.of((s.partition, s.range) for each in slices for s in each.spans).to_dict(),
+        },
+        "slices": dict(outcome.written.slices),
+        "held": plan.reason if outcome.deferred else None,
+        "trouble": list(outcome.written.trouble),
+        "seconds": {step: round(seconds, 3) for step, seconds in outcome.seconds.items()},
+    }

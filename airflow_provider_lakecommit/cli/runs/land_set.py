@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit land SET.yaml`: all landings of a set in one process.
+
+Contract: the topics are listed, each table gets its landing, and each of these is landed as if it were alone, by the
+loop of any landing, on connections that all share (:mod:`~airflow_provider_lakecommit.cycle.sets`): what is new of a
+few hundred topics is a handful of requests, transactions and Spark jobs. Every line says whose it is, and the last one
+what became of all.
+
+With ``follow`` that is done round after round (:mod:`~airflow_provider_lakecommit.cli.runs.set_rounds`), with the
+topics that there are then: new ones are landed as they come.
+
+Failure story: the exit code is that of the worst landing: 2 for a spec that cannot be used, else 1 for a landing that
+failed, has a blocked range or was held without a window. Topics without a landing are failures with their names; so is
+a landing that cannot make its table. None of them stops another. A topic that went after it was listed is its landing's
+trouble. A call that is told to stop ends with the code of the signal.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from airflow_provider_lakecommit.cli.runs.land import spark_section
+from airflow_provider_lakecommit.cli.runs.opened_set import opened_set
+from airflow_provider_lakecommit.cli.runs.set_landings import Landings
+from airflow_provider_lakecommit.cli.runs.set_rounds import Ended, SetRounds
+from airflow_provider_lakecommit.cli.runs.shared_spark import SharedSpark
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
+from airflow_provider_lakecommit.cli.terminal.stop import Signals, Stopped
+from airflow_provider_lakecommit.cycle.run.options import FollowOptions
+from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings
+from airflow_provider_lakecommit.cycle.sets.connections import found_landings
+from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
+from airflow_provider_lakecommit.cycle.sets.former_look import former_named
+from airflow_provider_lakecommit.cycle.sets.schemas import with_schema
+from airflow_provider_lakecommit.cycle.sets.steps import CLIENTS
+from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, SpecError, TableError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.landing import Landing, LandingSetSpec, LandingSpec
+from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.spark.launch.local import LocalSpark, SparkSection
+
+__all__ = ["land_set", "landing_of"]
+
+ROUND_SECONDS = 5.0
+"""For which a round of landings that are followed waits for those that take long."""
+
+
+def landing_of(spec: LandingSetSpec, name: str | None) -> LandingSpec:
+    """The landing of a set that is named, for what is done with one; also one that the set no longer has.
+
+    :raises SpecError: there is none of that name, or none is named
+    :raises SourceError: there is no topic for any landing
+    """
+    found = found_landings(spec.landing_set, spec.kafka)
+    names = {each.name: each for each in found.landings}
+    if name in names:
+        return spec.of(with_stated_schema(spec, names[name]))
+    if name is None:
+        raise SpecError(
+            f"{spec.landing_set.name} is a set of {len(names)} landings, {', '.join([*names][:3])}, …: say which by "
+            "--landing NAME"
+        )
+    troubles = {spec.landing_set.landing_name(t.table): t for t in found.troubles if t.table is not None}
+    if name in troubles:
+        raise SpecError(f"set {spec.landing_set.name} cannot have a landing {name!r}: {troubles[name]}")
+    if (former := _former_of(spec, name)) is not None:
+        return spec.of(former)
+    raise SpecError(
+        f"set {spec.landing_set.name} has no landing {name!r}{meant(name, names)}: no topic that exists goes to such a "
+        "table, and neither the control topic nor the table knows a landing of this name"
+    )
+
+
+def _former_of(spec: LandingSetSpec, name: str) -> Landing | None:
+    """Return a landing that the set no longer has; ``None`` where nothing knows it, or the command has no catalog."""
+    if not spec.catalog:
+        return None
+    with opened_set(spec) as (_, _, connections):
+        return former_named(spec.landing_set, connections, name)
+
+
+def with_stated_schema(spec: LandingSetSpec, landing: Landing) -> Landing:
+    """Where its table has to be made, the landing knows how; a command that needs no catalog makes none."""
+    if not spec.catalog:
+        return landing
+    tables = Tables(spec.catalog)
+    try:
+        return with_schema(spec.landing_set, landing, spec.kafka, tables)
+    except (TableError, CatalogError):
+        # What is done with it says so in its own words.
+        return landing
+    finally:
+        tables.close()
+
+
+def land_set(spec: LandingSetSpec, output: Output, *, cycles: int | None, follow: FollowOptions | None = None) -> int:
+    """Land all that there is, for *cycles* cycles of each landing at most, or round after round.
+
+    :raises SourceError: there is no topic for any landing
+    :raises SourceUnavailableError: the brokers do not answer
+    """
+    signals = Signals()
+    expansion = found_landings(spec.landing_set, spec.kafka)
+    local = local_session(spec, output, signals, follow)
+    with signals, ExitStack() as closing, ConcurrentLandings() as concurrent:
+        if local is not None:
+            closing.callback(local.close)
+        landings = Landings(
+            concurrent=concurrent,
+            output=output,
+            cycles=cycles,
+            shared=None if local is None else SharedSpark(local),
+        )
+        tables = Tables(spec.catalog, few=CLIENTS)
+        closing.callback(tables.close)
+        rounds = SetRounds(spec, landings, tables, signals.check)
+        try:
+            ended = rounds.land(expansion) if follow is None else _followed(rounds, expansion, follow)
+        except Stopped as stop:
+            output.log(f"told to stop by {stop}")
+            landings.stop()
+            return stop.code
+        finally:
+            rounds.close()
+    return report_ends(ended, output)
+
+
+def _followed(rounds: SetRounds, expansion: Expansion, follow: FollowOptions) -> Ended:
+    """Round after round, as long as is said; how each landing ended in the last one of its own."""
+    began = time.monotonic()
+    ended = rounds.land(expansion, ROUND_SECONDS)
+    rounds.tell(ended, {})
+    while follow.lifetime is None or time.monotonic() - began < follow.lifetime.total_seconds():
+        time.sleep(follow.window_age.total_seconds())
+        ended = rounds.again(ended, ROUND_SECONDS)
+    return rounds.finish(ended)
+
+
+def local_session(
+    spec: LandingSetSpec, output: Output, signals: Signals, follow: FollowOptions | None
+) -> LocalSpark | None:
+    """Return the set's local Spark session; ``None`` if its jobs run on a Spark Connect server."""
+    if SparkSection(spec.spark).remote is not None:
+        return None
+    # Signal handlers stay as they are: the session does not start in the main thread.
+    return LocalSpark(spark_section(spec, follow, output), log=output.log, on_start=signals.check)
+
+
+def report_ends(ended: Mapping[str, int | BaseException], output: Output) -> int:
+    """Log the landings that failed, and return the exit code of the whole call."""
+    failed = {name: each for name, each in ended.items() if isinstance(each, BaseException)}
+    for name, error in failed.items():
+        if not isinstance(error, LakecommitError):
+            output.log("".join(traceback.format_exception(error)))
+        output.error(error, of=name)
+    refused = [name for name, each in ended.items() if each == Exit.REFUSED]
+    parts = [
+        f"{len(ended) - len(failed) - len(refused)} of {len(ended)} landings did what was asked",
+        f"failed: {', '.join(failed)}" if failed else "",
+        f"with a blocked range, or held without a window: {', '.join(refused)}" if refused else "",
+    ]
+    output.log("; ".join(filter(None, parts)))
+    others = [e for e in failed.values() if not isinstance(e, Exception)]
+    if others:
+        raise others[0]
+    if any(isinstance(error, SpecError) for error in failed.values()):
+        return Exit.USAGE
+    return Exit.REFUSED if failed or refused else Exit.DONE

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A landing set with all that its landings share, for who looks at all of them from the command line.
+
+Contract: what is opened is closed, however the block ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, found_landings
+from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
+from airflow_provider_lakecommit.cycle.sets.steps import CLIENTS
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.landing import LandingSetSpec
+from airflow_provider_lakecommit.spark.launch.process import CLI
+
+__all__ = ["opened_set"]
+
+
+@contextmanager
+def opened_set(spec: LandingSetSpec) -> Iterator[tuple[Expansion, Tables, SetConnections]]:
+    """Its landings, their tables and their connections.
+
+    :raises SourceError: there is no topic for any landing
+    :raises SourceUnavailableError: the brokers do not answer
+    """
+    expansion = found_landings(spec.landing_set, spec.kafka)
+    tables = Tables(spec.catalog, few=CLIENTS)
+    try:
+        with SetConnections(spec.landing_set, expansion, spec.kafka, tables, deployment=CLI) as connections:
+            yield expansion, tables, connections
+    finally:
+        tables.close()

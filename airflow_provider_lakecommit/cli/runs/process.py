@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which process a run of the command line is: its identity on the control topic, and whether it is certainly gone."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.model import Cycle
+from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
+from airflow_provider_lakecommit.spark.launch.process import CLI, ProcessName
+
+__all__ = ["identity", "is_dead"]
+
+
+def identity(unique: UUID, number: int = 0) -> RunIdentity:
+    """The identity of the n-th cycle of this process's run."""
+    return RunIdentity(deployment=CLI, dag_id=CLI, run_id=f"{CLI}|{ProcessName.own()}|{unique}", number=number)
+
+
+def is_dead(cycle: Cycle) -> bool:
+    """Was a cycle opened by a command line that is certainly gone?"""
+    if cycle.dag != CLI:
+        return False
+    kind, _, rest = cycle.run.partition("|")
+    name = ProcessName.parse(rest.rpartition("|")[0])
+    return kind == CLI and name is not None and name.certainly_dead(ProcessName.own())

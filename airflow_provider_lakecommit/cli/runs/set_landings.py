@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The landings of a set that one process lands now.
+
+Contract: each landing is landed as if it were alone, in a thread of its own. A slow, hanging or failing landing does
+not delay the others (see :mod:`~airflow_provider_lakecommit.cycle.session.concurrent`). Every line starts with the
+landing's name.
+
+Failure story: if the process is told to stop, every landing is told, also one that has just begun. Each logs what is
+saved, and no further Spark job starts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from uuid import UUID, uuid4
+
+from airflow_provider_lakecommit.cli.runs.land import GRACE_SECONDS, land_cycles
+from airflow_provider_lakecommit.cli.runs.process import identity, is_dead
+from airflow_provider_lakecommit.cli.runs.shared_spark import SharedSpark
+from airflow_provider_lakecommit.cli.terminal.output import Output
+from airflow_provider_lakecommit.core.commands import for_landing
+from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.landing import Landing, LandingSpec
+from airflow_provider_lakecommit.spark.launch.base import Engine
+from airflow_provider_lakecommit.spark.launch.local import SparkSection, engine_of
+
+__all__ = ["Landings"]
+
+Connect = Callable[[Landing, Callable[[str], None]], LandingSession]
+"""Opens a landing's session on the connections of its set; the second argument gets its log lines."""
+GOODBYE_SECONDS = GRACE_SECONDS + 10.0
+"""How long landings that were told to stop may publish and log what is left."""
+
+
+@dataclass(kw_only=True)
+class Landings:
+    """What the landings of a set share, and which of them run now.
+
+    :param shared: the local Spark session; ``None`` if each landing has an engine of its own
+    """
+
+    concurrent: ConcurrentLandings
+    output: Output
+    cycles: int | None
+    shared: SharedSpark | None
+    unique: UUID = field(default_factory=uuid4)
+    under_way: dict[str, LandingRunner] = field(default_factory=dict)
+    stopped: bool = False
+
+    def land(self, spec: LandingSpec, connect: Connect) -> int:
+        """Land one landing, in its own thread; returns its exit code."""
+        name = spec.landing.name
+
+        def log(line: str) -> None:
+            self.output.log(f"{name}: {for_landing(line, name)}")
+
+        section = SparkSection(spec.spark)
+        engine: Engine = self.shared or engine_of(section, name, log=log, on_start=lambda: None)
+        with self.concurrent.session(lambda: connect(spec.landing, log)) as connected:
+            runner = LandingRunner(
+                connected,
+                engine,
+                partial(identity, self.unique),
+                release=is_dead,
+                executor=self.concurrent.executor,
+                early=section.is_warm,
+            )
+            self.under_way[name] = runner
+            if self.stopped:
+                runner.stop(grace=GRACE_SECONDS)
+            try:
+                return land_cycles(runner, spec, self.output, log, self.cycles)
+            finally:
+                del self.under_way[name]
+                engine.close()
+
+    def stop(self) -> None:
+        """Stop all that run, and give them time to log what is saved."""
+        self.stopped = True
+        for runner in list(self.under_way.values()):
+            runner.stop(grace=GRACE_SECONDS)
+        deadline = time.monotonic() + GOODBYE_SECONDS
+        while self.under_way and time.monotonic() < deadline:
+            time.sleep(0.05)

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The landings of a set, landed again and again in one process.
+
+Contract: a round lands each landing as if it were alone, by the topics that there are then. It waits for those that
+take long no longer than it is told: they go on beside the rounds that follow, which leave them alone, so that one with
+a long backlog, or whose catalog hangs, holds up no other. Of a landing whose topics got nothing since it was caught up
+no cycle is opened, but for one every few minutes, which says up to when its tables are whole.
+
+Failure story: how each landing ended is known by its name, of one that is under way how it ended before. A round whose
+topics cannot be listed is not done. Connections are made anew where the topics are others; the old ones are closed when
+nobody works on them any more.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from uuid import uuid4
+
+from airflow_provider_lakecommit.cli.runs.process import identity, is_dead
+from airflow_provider_lakecommit.cli.runs.set_landings import Landings
+from airflow_provider_lakecommit.cli.terminal.output import Exit
+from airflow_provider_lakecommit.core.commands import for_landing
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, found_landings
+from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
+from airflow_provider_lakecommit.cycle.sets.former_look import Formers, former_landings, start_former
+from airflow_provider_lakecommit.cycle.sets.idle import IDLE
+from airflow_provider_lakecommit.cycle.sets.plans import landing_ready, without_records
+from airflow_provider_lakecommit.exceptions import ClosedError, LakecommitError, SourceError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.landing import Landing, LandingSetSpec
+from airflow_provider_lakecommit.spark.launch.process import CLI
+
+__all__ = ["Ended", "SetRounds"]
+
+PLACE = "catalog"
+Ended = dict[str, int | BaseException]
+
+
+class SetRounds:
+    """One process's rounds.
+
+    :param tables: the catalog; its owner closes it
+    :param check: raises where a signal came whose exception was lost
+    """
+
+    def __init__(self, spec: LandingSetSpec, landings: Landings, tables: Tables, check: Callable[[], None]) -> None:
+        self._spec, self._landings, self._tables, self._check = spec, landings, tables, check
+        self._connections: SetConnections | None = None
+        self._expansion: Expansion | None = None
+        self._used: list[SetConnections] = []
+        self._under_way: dict[str, SetConnections] = {}
+        self._ended: Ended = {}
+        self._rounds: list[threading.Thread] = []
+        self._whole: dict[str, tuple[Mapping[SourcePartition, int], float]] = {}
+        self._told: set[str] = set()
+        self._publishing = False
+
+    def land(self, expansion: Expansion, seconds: float | None = None) -> Ended:
+        """One round; how each landing of it ended, or ended before, where it has.
+
+        :param seconds: for which landings that take long are waited for; by default to their end
+        """
+        other = self._expansion is None or self._expansion.known != expansion.known
+        connections = self._connected(expansion)
+        former = self._former(connections) if other or self._publishing else Formers()
+        self._publishing = bool(former.failed or former.publishing)
+        # A round is a run of its own: cycles that an earlier one has closed are not opened again.
+        self._landings.unique = uuid4()
+        names = [each.name for each in expansion.landings]
+        works = {
+            each.name: partial(self._one, connections, each)
+            for each in expansion.landings
+            if each.name not in self._under_way
+        }
+        works |= {each.name: partial(self._publish, connections, each) for each in former.publishing}
+        names += [each.name for each in former.publishing]
+        self._under_way |= dict.fromkeys(works, connections)
+        thread = threading.Thread(target=self._work, args=(works,), name="lakecommit-round", daemon=True)
+        self._rounds = [each for each in self._rounds if each.is_alive()] + [thread]
+        thread.start()
+        thread.join(seconds)
+        self._check()
+        self._log_topics(expansion, former)
+        ended: Ended = {name: self._ended[name] for name in names if name in self._ended}
+        # Of a topic that has no landing the name is all there is.
+        return (
+            ended
+            | {**former.failed}
+            | {f"topics {', '.join(t.topics)}": SourceError(t.why) for t in expansion.troubles}
+        )
+
+    def again(self, before: Ended, seconds: float) -> Ended:
+        """A round with the topics that there are now; brokers that do not say which keep the round from being done."""
+        try:
+            ended = self.land(found_landings(self._spec.landing_set, self._spec.kafka), seconds)
+        except LakecommitError as e:
+            self._landings.output.log(f"WARNING: {e}")
+            return before
+        self.tell(ended, before)
+        return ended
+
+    def finish(self, ended: Ended) -> Ended:
+        """Wait for those that are under way; how all ended."""
+        for thread in self._rounds:
+            thread.join()
+        self._check()
+        return ended | {name: each for name, each in self._ended.items() if name in ended}
+
+    def tell(self, ended: Ended, before: Ended) -> None:
+        """What failed and did not fail so in the round before; and what does not fail any more."""
+        said = {name: str(each) for name, each in before.items() if isinstance(each, BaseException)}
+        for name, each in ended.items():
+            if isinstance(each, BaseException) and said.get(name) != str(each):
+                self._landings.output.error(each, of=name)
+            elif not isinstance(each, BaseException) and name in said:
+                self._landings.output.log(f"{name}: it does not fail any more")
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        for each in self._used:
+            each.close()
+
+    def _work(self, works: Mapping[str, Callable[[], int]]) -> None:
+        """In a thread of the round."""
+        try:
+            # What did not begin, as the call is over, is told there alone.
+            self._ended |= self._landings.concurrent.run(works)
+        except BaseException as e:
+            self._ended |= {name: e for name in works if name in self._under_way}
+        finally:
+            for name in works:
+                self._under_way.pop(name, None)
+
+    def _one(self, connections: SetConnections, landing: Landing) -> int:
+        try:
+            self._ended[landing.name] = code = self._landed(connections, landing)
+        except BaseException as e:
+            self._ended[landing.name] = e
+            raise
+        finally:
+            self._under_way.pop(landing.name, None)
+        return code
+
+    def _landed(self, connections: SetConnections, landing: Landing) -> int:
+        if self._landings.stopped:
+            raise ClosedError("this call was told to stop: the next one goes on")
+        marks = connections.marks(landing)
+        whole = self._whole.get(landing.name)
+        if marks and whole is not None and whole[0] == marks and time.monotonic() - whole[1] < IDLE.total_seconds():
+            return 0
+        made = landing_ready(self._spec.landing_set, landing, self._spec.kafka, self._tables, connections)
+        if made is None:
+            self._say_once(f"{landing.name}: {without_records(landing)}")
+            return 0
+        code = self._landings.land(self._spec.of(made), connections.session)
+        if code == 0:
+            self._whole[landing.name] = marks, time.monotonic()
+        return code
+
+    def _publish(self, connections: SetConnections, landing: Landing) -> int:
+        """Publish what a former landing has reported, in a thread of its own."""
+        name, run = landing.name, identity(self._landings.unique)
+
+        def log(line: str) -> None:
+            self._landings.output.log(f"{name}: {for_landing(line, name)}")
+
+        try:
+            with connections.session(landing, log) as session:
+                opened = start_former(session, run, is_dead)
+                closed = close_cycle(session, run, opened.ticket, executor=self._landings.concurrent.executor)
+            self._landings.output.log(f"{name}: {closed}")
+            self._ended[name] = code = Exit.REFUSED if closed.waiting or closed.blocked else Exit.DONE
+        except BaseException as e:
+            self._ended[name] = e
+            raise
+        finally:
+            self._under_way.pop(name, None)
+        return code
+
+    def _former(self, connections: SetConnections) -> Formers:
+        try:
+            return former_landings(self._spec.landing_set, connections, self._landings.output.log)
+        except LakecommitError as e:
+            self._landings.output.log(f"WARNING: whether the set had other landings before is not known: {e}")
+            return Formers()
+
+    def _log_topics(self, expansion: Expansion, former: Formers) -> None:
+        """Log which topics are ignored, and which landings the set no longer has."""
+        for topic in expansion.ignored:
+            self._say_once(f"topic {topic} matches no rule and is ignored, as `unmatched` says")
+        for each in former.found:
+            self._say_once(f"WARNING: {each}")
+
+    def _say_once(self, line: str) -> None:
+        if line not in self._told:
+            self._told.add(line)
+            self._landings.output.log(line)
+
+    def _connected(self, expansion: Expansion) -> SetConnections:
+        """The connections, made anew where the topics are others."""
+        for old in [each for each in self._used if each not in self._under_way.values()]:
+            if old is not self._connections:
+                self._used.remove(old)
+                old.close()
+        if self._connections is None or self._expansion is None or self._expansion.topics != expansion.topics:
+            spec = self._spec
+            self._connections = SetConnections(
+                spec.landing_set, expansion, spec.kafka, self._tables, deployment=CLI, place=PLACE
+            )
+            self._used.append(self._connections)
+        self._connections.expansion = self._expansion = expansion
+        return self._connections

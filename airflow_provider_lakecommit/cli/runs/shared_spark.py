@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one local Spark session of the landings of a set.
+
+Contract: the first landing that needs the session starts it, and its owner closes it. Small jobs that wait at the same
+time run *together*, as tasks of one Spark job, so that five hundred small windows do not cost five hundred jobs. A
+large job runs by itself, and only its landing waits for it. Nothing starts after the session was told to stop.
+
+Failure story: a Spark job that dies, dies for all that are in it; what their slices reported is safe, and each landing
+does what is left of its own, as it does wherever a job died.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from airflow_provider_lakecommit.cycle.sets.combined import Combined
+from airflow_provider_lakecommit.exceptions import SparkJobError
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.launch.local import LocalSpark
+
+__all__ = ["SharedSpark"]
+
+SMALL = 100_000
+"""Most records of a job that runs together with others."""
+AT_ONCE = 4
+"""Spark jobs of small ones at a time: one that hangs holds up those in it, and no others."""
+TOGETHER = 256
+"""Most of them in one."""
+
+
+class SharedSpark:
+    """An engine for all of them.
+
+    :param session: its owner closes it
+    """
+
+    ahead = 0
+
+    def __init__(self, session: LocalSpark) -> None:
+        self._session = session
+        self._starting = threading.Lock()
+        self._stopped = False
+        self._small = Combined[tuple[WindowJob, Secrets], list[SliceResult]](
+            self._run_all, at_once=AT_ONCE, most=TOGETHER
+        )
+
+    def start(self) -> None:
+        with self._starting:
+            self._go_on_or_stop()
+            self._session.start()
+
+    def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
+        self._go_on_or_stop()
+        if sum(map(len, job.plan.slices)) > SMALL:
+            return self._session.run(job, secrets)
+        return self._small.ask((job, secrets))
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._session.stop()
+
+    def close(self) -> None:
+        """It is everybody's."""
+
+    def _run_all(self, asked: Sequence[tuple[WindowJob, Secrets]]) -> Sequence[list[SliceResult]]:
+        self._go_on_or_stop()
+        return self._session.run_together(asked)
+
+    def _go_on_or_stop(self) -> None:
+        if self._stopped:
+            raise SparkJobError("this call was told to stop")

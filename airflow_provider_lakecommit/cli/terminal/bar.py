@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far a landing is, as one line that lives at the bottom of a terminal.
+
+Contract: :func:`bar` is a function of its arguments.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_lakecommit.core.shown import duration_text, short_number
+from airflow_provider_lakecommit.cycle.session.progress import Progress
+
+__all__ = ["BAR_SECONDS", "bar"]
+
+BAR_SECONDS = 1.0
+"""Between two looks at the control topic."""
+WIDTH = 24
+
+
+def bar(name: str, progress: Progress) -> str:
+    """A landing's line."""
+    share = progress.records / progress.all_records if progress.all_records else 0.0
+    full = int(share * WIDTH)
+    parts = [
+        f"{progress.slices}/{progress.all_slices} slices",
+        f"{short_number(progress.records)} of {short_number(progress.all_records)} records",
+    ]
+    if progress.trouble:
+        parts.append(f"{progress.seconds:.0f} s, no answer from the control topic")
+    elif progress.left is None:
+        parts.append(f"{progress.seconds:.0f} s")
+    else:
+        parts += [f"{short_number(progress.rate)}/s", f"{duration_text(progress.left)} left"]
+    return f"{name} {'█' * full}{'░' * (WIDTH - full)} {share:4.0%}  {' · '.join(parts)}"

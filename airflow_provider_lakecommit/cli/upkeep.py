@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that control a landing, work with Kafka Connect or keep tables small: what each takes, and which
+function does it.
+
+Contract: as in :mod:`~airflow_provider_lakecommit.cli.everyday`.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from datetime import timedelta
+
+from airflow_provider_lakecommit.cli.arguments import (
+    Command,
+    Effect,
+    add_brokers,
+    add_connect,
+    duration,
+    moment,
+    natural,
+    on_session,
+    on_spec,
+    positive,
+)
+from airflow_provider_lakecommit.cli.from_airflow import add_airflow
+from airflow_provider_lakecommit.cli.terminal.output import Output
+
+__all__ = ["ADOPT", "COLUMNS", "PAUSE", "PUBLISH_NOW", "RESCUE", "RESUME", "SWEEP", "WATCH"]
+
+
+def _add_wait(parser: ArgumentParser) -> None:
+    wait = "wait for the runs to publish (default 1m)"
+    parser.add_argument("--wait", type=duration, default=timedelta(minutes=1), metavar="TIME", help=wait)
+
+
+def _pause_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--drain", action="store_true", help="publish open windows at the current record too")
+    _add_wait(parser)
+
+
+PAUSE = Command(
+    says="stop planning new windows; finished ones are still published",
+    examples=(
+        'pause orders.yaml --reason "the table is restored"',
+        'pause --dag land_orders --drain --wait 5m --reason "the cluster moves"',
+    ),
+    arguments=_pause_arguments,
+    run=on_session("control:pause"),
+    effect=Effect.ACTS,
+    reason=True,
+)
+RESUME = Command(
+    says="plan windows again",
+    examples=("resume orders.yaml", 'resume --dag land_orders --reason "restored"'),
+    run=on_session("control:resume"),
+    effect=Effect.ACTS,
+    reason=True,
+)
+PUBLISH_NOW = Command(
+    says="stop open windows at the current record and publish them",
+    examples=("publish-now orders.yaml", 'publish-now --dag land_orders --wait 5m --reason "the month ends"'),
+    arguments=_add_wait,
+    run=on_session("control:publish"),
+    effect=Effect.ACTS,
+    reason=True,
+)
+
+
+def _rescue_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--catalog", metavar="FILE", help="read pyiceberg's catalog properties from this YAML mapping")
+    add("--table", action="append", metavar="TABLE", help="take only this table; repeatable")
+    add("--branch", default="main", help="commit to this branch (default main)")
+    add_connect(parser)
+    add_brokers(parser)
+    add_airflow(parser, dag=False)
+
+
+def _rescue(options: Namespace, output: Output) -> int:
+    from airflow_provider_lakecommit.cli.rescue import rescue
+
+    return rescue(options, output)
+
+
+RESCUE = Command(
+    says="commit files that a stopped sink announced but never committed",
+    examples=(
+        "connect rescue --connector orders --catalog catalog.yaml --bootstrap localhost:9092 --dry-run",
+        "connect rescue --connector orders --kafka-conn-id kafka_default --iceberg-conn-id iceberg_default "
+        "--connector-is-gone",
+    ),
+    arguments=_rescue_arguments,
+    run=_rescue,
+    spec="none",
+    effect=Effect.ACTS,
+    reason=True,
+)
+
+
+def _adopt_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--back", action="store_true", help="hand the table back to the sink")
+    by = "trust these where consumer group and events differ"
+    add("--by", choices=["offsets", "announced"], help=by)
+    add("--doubled-stay", action="store_true", help="keep rows that both have landed")
+    add("--wait", type=positive, default=300, metavar="SECONDS", help="wait for it to stop (default 300)")
+    add_connect(parser)
+
+
+def _adopt(options: Namespace, output: Output) -> int:
+    from airflow_provider_lakecommit.cli.adopt import adopt
+
+    return adopt(options, output)
+
+
+ADOPT = Command(
+    says="take over a stopped sink's table, or hand it back",
+    examples=(
+        "connect adopt orders.yaml --connector orders-sink --connect http://localhost:8083",
+        "connect adopt orders.yaml --connector orders-sink --connect http://localhost:8083 --yes",
+        "connect adopt orders.yaml --connector orders-sink --connect http://localhost:8083 --back --yes",
+        "connect adopt --dag land_orders --connector orders-sink --kafka-connect-conn-id kafka_connect_default",
+    ),
+    arguments=_adopt_arguments,
+    run=_adopt,
+    effect=Effect.GIVES_UP,
+    reason=True,
+)
+
+
+def _watch_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add_brokers(parser)
+    add("--control-topic", metavar="TOPIC", help="read this control topic (default: the landing's)")
+    add("--group", metavar="GROUP_ID", help="judge only this group, as connect-NAME or lakecommit-NAME")
+    add("--follow", action="store_true", help="continue at the end of the topic")
+    add("--clock", choices=["event", "wall"], default="wall", help="take time from events or records")
+    add("--until", type=moment, metavar="TIME", help="judge as of this time")
+    rules = "set a threshold, as stalled-cycles=5; repeatable; wrong names list all"
+    add("--rule", action="append", default=[], metavar="NAME=VALUE", help=rules)
+    add_airflow(parser, iceberg=False)
+
+
+def _watch(options: Namespace, output: Output) -> int:
+    from airflow_provider_lakecommit.cli.watch import watch
+
+    return watch(options, output)
+
+
+WATCH = Command(
+    says="show whether commits get through, event by event",
+    examples=(
+        "connect watch orders.yaml --follow",
+        "connect watch --bootstrap localhost:9092 --control-topic control-iceberg --group connect-orders",
+        "connect watch --dag land_orders --rule stalled-cycles=5 --rule interval=10m",
+    ),
+    arguments=_watch_arguments,
+    run=_watch,
+    spec="optional",
+)
+
+
+def _sweep_arguments(parser: ArgumentParser) -> None:
+    what = parser.add_mutually_exclusive_group().add_argument
+    what("--snapshots", action="store_true", help="expire old snapshots instead of removing files")
+    what("--ledger", action="store_true", help="drop ledger entries of deleted topics instead")
+    add = parser.add_argument
+    add("--older-than", type=duration, metavar="TIME", help="keep what is younger (default 3d; snapshots 7d)")
+    add("--keep", type=natural, default=1, metavar="N", help="keep the N newest snapshots (default 1)")
+
+
+SWEEP = Command(
+    says="remove files, snapshots or ledger entries that nothing needs",
+    examples=(
+        "maintain sweep orders.yaml",
+        "maintain sweep orders.yaml --older-than 7d --yes",
+        "maintain sweep --dag land_orders --snapshots --older-than 30d --keep 100 --yes",
+        "maintain sweep orders.yaml --ledger",
+    ),
+    arguments=_sweep_arguments,
+    run=on_session("sweep:clean"),
+    effect=Effect.GIVES_UP,
+    reason=True,
+)
+
+
+def _columns_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--widen", action="store_true", help="widen types that are too narrow, too")
+
+
+COLUMNS = Command(
+    says="add columns that records have and tables lack",
+    examples=(
+        "maintain columns orders.yaml --dry-run",
+        'maintain columns orders.yaml --widen --reason "ids outgrew their int"',
+    ),
+    arguments=_columns_arguments,
+    run=on_spec("columns:columns"),
+    effect=Effect.ACTS,
+    reason=True,
+)

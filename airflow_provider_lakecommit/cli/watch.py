@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit connect watch`: whether commits get through, after every event of a control topic.
+
+Contract: one result for each event, from the beginning of the topic to its end, all partitions merged by time; each
+says what the verdict is after the event and what it was right before. A topic, or a group, without any event is exit
+code 1 and told with the nearest names of groups that were seen. Where time alone says more than the last event
+(`--clock wall`, `--until`, `--follow`) there is a result of its own for it, of the event `NOW`. Needs brokers only:
+neither a table nor Spark nor Java.
+
+Two clocks: `event` takes the time that the sender wrote into the event, and it stands still when nobody speaks;
+`wall` takes the record's timestamp, and goes on. Either is that of the group's coordinator: the hosts of its workers,
+and other groups', may be minutes ahead of it. A group is judged as a landing when its events bear our header, as a
+connector otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_lakecommit.cli.arguments import duration, factor, positive, source
+from airflow_provider_lakecommit.cli.from_airflow import landing_or_none
+from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
+from airflow_provider_lakecommit.control.control_watch import ControlRecord, ControlWatch
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing.names import nearest
+from airflow_provider_lakecommit.stall.believed import Believed, is_ours
+from airflow_provider_lakecommit.stall.events import group_of, seen_of
+from airflow_provider_lakecommit.stall.verdict import (
+    Diagnosis,
+    EventKind,
+    Seen,
+    StallRules,
+    State,
+    Verdict,
+    judge,
+    observe,
+)
+from airflow_provider_lakecommit.stall.watch import MOST_OTHERS
+
+__all__ = ["GroupVerdicts", "StallOptions", "rules_of", "stall", "watch"]
+
+NOW = "NOW"
+LOOK_SECONDS = 0.5
+GIVE_UP_SECONDS = 30.0
+WORKERS = frozenset({EventKind.WRITTEN, EventKind.ANSWERED})
+"""Events that a coordinator does not send."""
+_TIMEOUT = "completion-timeout"
+_RULES: Mapping[str, Callable[[str], Any]] = {
+    "stalled-cycles": positive,
+    "silent-intervals": factor,
+    "interval": lambda text: duration(text).total_seconds(),
+    "unanswered-cycles": positive,
+    "only-cycles": lambda text: text == "true",
+    _TIMEOUT: lambda text: duration(text).total_seconds(),
+}
+"""What `--rule` may state: failed cycles in a row; silence that means dead, in intervals; a connector's commit interval
+(default: learned); cycles that a partition may miss; whether nothing but the first counts; and the time in which a
+landing's cycles complete (default: the spec's, else 1h).
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StallOptions:
+    """What is to be shown. ``until`` is in seconds of the epoch; ``completion_timeout`` is that of a landing's cycles,
+    in seconds.
+    """
+
+    group: str | None
+    rules: StallRules
+    events_clock: bool
+    until: float | None
+    follow: bool
+    completion_timeout: float
+
+
+def rules_of(texts: Iterable[str], timeout: timedelta) -> tuple[StallRules, float]:
+    """Return the rules of a verdict, and the seconds in which a landing's cycle completes, by ``--rule NAME=VALUE``.
+
+    :param timeout: where no rule says it
+
+    :raises SpecError: there is no such rule, or it cannot be that
+    """
+    stated: dict[str, Any] = {_TIMEOUT: timeout.total_seconds()}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name not in _RULES:
+            raise SpecError(f"--rule {text}: say NAME=VALUE, of {', '.join(_RULES)}")
+        try:
+            stated[name] = _RULES[name](value)
+        except argparse.ArgumentTypeError as e:
+            raise SpecError(f"--rule {text}: {e}") from None
+    completion = stated.pop(_TIMEOUT)
+    return StallRules(**{name.replace("-", "_"): value for name, value in stated.items()}), completion
+
+
+def watch(options: Namespace, output: Output) -> int:
+    """Show the verdicts on a landing, a connector or all of a control topic.
+
+    :raises SpecError: nothing says which brokers
+    :raises ControlTopicError: the topic does not exist, or its brokers do not answer
+    """
+    spec = landing_or_none(options, output)
+    kafka, topic = source(options, output, options.control_topic, spec)
+    timeout = spec.landing.window.completion_timeout if spec is not None else timedelta(hours=1)
+    rules, completion = rules_of(options.rule, timeout)
+    request = StallOptions(
+        group=options.group or (spec.landing.group_id if spec is not None else None),
+        rules=rules,
+        events_clock=options.clock == "event",
+        until=options.until,
+        follow=options.follow,
+        completion_timeout=completion,
+    )
+    return stall(kafka, topic, output, request)
+
+
+def stall(kafka: Mapping[str, Any], topic: str, output: Output, request: StallOptions) -> int:
+    """Show the verdicts.
+
+    :raises ControlTopicError: the topic does not exist, or its brokers do not answer
+    """
+    groups = GroupVerdicts(request)
+    with ControlWatch(topic, kafka) as watch:
+        for records in _looks(watch, output, follow=request.follow):
+            for record in records:
+                _show(output, groups.event(record))
+            if request.follow and groups.caught_up and not request.events_clock:
+                for line in groups.now(time.time(), changes=True):
+                    _show(output, line)
+            groups.caught_up = watch.caught_up
+    moment = request.until if request.until is not None else None if request.events_clock else time.time()
+    for line in groups.now(moment, changes=False) if moment is not None else ():
+        _show(output, line)
+    if not groups.states:
+        whose = f" of group {request.group}" if request.group else ""
+        near = nearest(request.group, groups.others) if request.group else ()
+        seen = f"; groups seen there: {', '.join(near)}" if near else ": is it the control topic?"
+        output.log(f"{topic} holds no control event{whose}{seen}")
+        return Exit.REFUSED
+    return Exit.DONE
+
+
+def _looks(watch: ControlWatch, output: Output, *, follow: bool) -> Iterator[tuple[ControlRecord, ...]]:
+    """What is there; while following, what comes."""
+    heard, said = time.monotonic(), None
+    while True:
+        records = watch.poll(LOOK_SECONDS)
+        yield records
+        if watch.caught_up and not follow:
+            return
+        if records or watch.trouble is None:
+            heard, said = time.monotonic(), None
+        elif not follow and time.monotonic() - heard > GIVE_UP_SECONDS:
+            raise watch.away(GIVE_UP_SECONDS)
+        elif watch.trouble != said:
+            said = watch.trouble
+            output.log(f"waiting for the brokers of {watch.topic}: {said}")
+
+
+@dataclass(slots=True)
+class GroupVerdicts:
+    """The groups that were seen, and what was said of each last; ``others`` are names of groups that were not asked
+    for.
+    """
+
+    request: StallOptions
+    states: dict[str, State] = field(default_factory=dict)
+    rules: dict[str, StallRules] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    clocks: dict[str, float] = field(default_factory=dict)
+    caught_up: bool = False
+    believed: Believed = field(default_factory=Believed)
+    others: set[str] = field(default_factory=set)
+
+    def event(self, record: ControlRecord) -> dict[str, Any] | None:
+        """The result for a record; ``None`` where it is no event of the group, or too late to be looked at."""
+        request = self.request
+        found = seen_of(
+            record.value,
+            key=record.key,
+            headers=record.headers,
+            group=request.group,
+            at=None if request.events_clock else record.timestamp.timestamp(),
+            completion_timeout=request.completion_timeout,
+        )
+        if found is None:
+            self._note_other(record)
+        if found is None or (request.until is not None and found[1].at > request.until):
+            return None
+        group, seen = found
+        rules = self.rules.get(group, request.rules)
+        if not self.believed(record, group, seen.kind, landing=rules.landing):
+            return None
+        # Clocks of several senders are not one clock; time does not go back.
+        clock = self.clocks.get(group, seen.at)
+        if seen.kind not in WORKERS:
+            self.clocks[group] = clock = max(clock, seen.at)
+        if not rules.landing and is_ours(record):
+            rules = replace(rules, landing=True)
+        before = judge(self.states.get(group, State()), clock, rules)
+        state = observe(self.states.get(group, State()), seen, rules)
+        after = judge(state, clock, rules)
+        self.states[group], self.rules[group], self.verdicts[group] = state, rules, after.verdict
+        return {**_place(record, group, seen), **_finding(after), "before": before.verdict.value}
+
+    def _note_other(self, record: ControlRecord) -> None:
+        if not self.states and len(self.others) < MOST_OTHERS and (name := group_of(record.value)) is not None:
+            self.others.add(name)
+
+    def now(self, moment: float, *, changes: bool) -> Iterator[dict[str, Any]]:
+        """What time says of each group; with ``changes`` only where it is not what was said last."""
+        groups = self.states or ({} if self.request.group is None or changes else {self.request.group: State()})
+        for group, state in groups.items():
+            found = judge(state, max(moment, self.clocks.get(group, moment)), self.rules.get(group, self.request.rules))
+            if changes and found.verdict is self.verdicts.get(group):
+                continue
+            before = self.verdicts.get(group, found.verdict)
+            self.verdicts[group] = found.verdict
+            place = {"partition": None, "offset": None, "at": _iso(moment), "event": NOW, "commit_id": None}
+            yield {"group": group, **place, **_finding(found), "before": before.value}
+
+
+def _place(record: ControlRecord, group: str, seen: Seen) -> dict[str, Any]:
+    return {
+        "group": group,
+        "partition": record.partition,
+        "offset": record.offset,
+        "at": _iso(seen.at),
+        "event": seen.kind.value,
+        "commit_id": str(UUID(bytes=seen.commit)),
+    }
+
+
+def _finding(found: Diagnosis) -> dict[str, Any]:
+    return {
+        "verdict": found.verdict.value,
+        "reason": found.reason,
+        "clears": found.clears,
+        "since": None if found.since is None else _iso(found.since),
+        "evidence": dict(found.evidence),
+    }
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _show(output: Output, line: Mapping[str, Any] | None) -> None:
+    if line is None:
+        return
+    place = "" if line["offset"] is None else f"{line['partition']}@{line['offset']} "
+    commit = "" if line["commit_id"] is None else f" {line['commit_id']}"
+    changed = "" if line["verdict"] == line["before"] else f" (was {line['before']})"
+    text = f"{place}{line['at']} {line['event']} {line['group']}{commit}: {line['verdict'].upper()}{changed}"
+    # What would clear it is said once, where it begins.
+    clears = f"; cleared by {line['clears']}" if changed and line["clears"] else ""
+    output.answer(line, [f"{text}: {line['reason']}{clears}"])

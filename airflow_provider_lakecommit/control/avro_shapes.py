@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the body of a control event looks like, learned from the writer schema in front of it.
+
+Contract: :func:`shape_of` turns the schema bytes of any writer (1.9 and later, any partition spec) into a
+:class:`Shape`: a schema that fastavro can run, in which every record field is called ``f<field-id>`` and logical types
+are gone, and the partition fields it carries. So a body is read and written by field id, and neither field order, nor
+names that only Java's Avro allows, nor fields added by a newer version matter. References are resolved as Java's parser
+does: in the enclosing namespace first, then in the empty one. Shapes are cached by the bytes of the schema, because
+taking one apart costs fifty times as much as reading a body.
+
+A schema comes from anybody, and is code for whoever runs it. So it is taken apart here, within the limits of
+:mod:`.avro_bounds`, before fastavro sees any of it: a field that we know has the type that we know, no type holds
+itself, no item of an array is without bytes.
+
+Failure: whatever the bytes are, the only error is :class:`ControlEventError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from fastavro import parse_schema
+
+from airflow_provider_lakecommit.control.avro_bounds import FIELD_LIMIT, Measure
+from airflow_provider_lakecommit.control.avro_schemas import SCHEMA_LIMIT, decode_text
+from airflow_provider_lakecommit.control.avro_types import KNOWN, fits
+from airflow_provider_lakecommit.control.errors import ControlEventError
+from airflow_provider_lakecommit.control.json_bounds import bounded_json
+from airflow_provider_lakecommit.control.partition import PartitionField, iceberg_type
+
+__all__ = ["Shape", "shape_of"]
+
+EVENT = "org.apache.iceberg.connect.events.Event"
+PAYLOAD_ID = 10504
+PARTITION_ID = 102
+_PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_KEY = Measure.primitive("string")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A runnable schema, the class name of the event's payload, and the partition fields of its files.
+
+    ``tree`` is the schema as :class:`~.avro_bounds.Body` walks it, with the types that it ``names``. ``plain`` tells
+    that it has no field but those that we know.
+    """
+
+    schema: Any
+    payload: str
+    partition_fields: tuple[PartitionField, ...]
+    tree: Any
+    names: Mapping[str, Any]
+    plain: bool
+
+
+@lru_cache(maxsize=256)
+def shape_of(schema_text: bytes) -> Shape:
+    """The shape behind *schema_text*."""
+    try:
+        written = bounded_json(decode_text(schema_text), limit=SCHEMA_LIMIT)
+        walk = _Walk()
+        tree, _ = walk.visit(written, "")
+        runnable = parse_schema(tree)
+    except ControlEventError:
+        raise
+    except Exception as error:  # whatever a parser may say about bytes from anybody
+        raise ControlEventError(f"a control event has an unreadable Avro schema: {error!r}") from error
+    root = written.get("name") if isinstance(written, dict) else None
+    if walk.root != EVENT or walk.payload is None or tree is not walk.runnable.get(_flat(EVENT)):
+        raise ControlEventError(f"a record is not a control event: its Avro schema is of {walk.root or root!r:.200}")
+    return Shape(
+        schema=runnable,
+        payload=walk.payload,
+        partition_fields=walk.partition_fields,
+        tree=tree,
+        names=walk.runnable,
+        plain=walk.plain,
+    )
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One pass over a schema; collects definitions by full name, and the two records that are looked for. A visit gives
+    the runnable type and its measure; a type without one in ``measures`` is not written to its end.
+    """
+
+    definitions: dict[str, Any] = field(default_factory=dict)
+    runnable: dict[str, Any] = field(default_factory=dict)
+    measures: dict[str, Measure] = field(default_factory=dict)
+    fields: int = 0
+    plain: bool = True
+    root: str | None = None
+    payload: str | None = None
+    partition_fields: tuple[PartitionField, ...] = ()
+
+    def visit(self, written: Any, namespace: str, *, partition: bool = False) -> tuple[Any, Measure]:
+        if isinstance(written, str):
+            return (written, Measure.primitive(written)) if written in _PRIMITIVES else self._named(written, namespace)
+        if isinstance(written, list):
+            members = [self.visit(member, namespace) for member in written]
+            return [m for m, _ in members], Measure.union([m for _, m in members])
+        kind = written["type"]
+        if kind == "record":
+            return self._record(written, namespace, partition=partition)
+        if kind == "fixed":
+            return self._fixed(written, namespace)
+        if kind == "array":
+            items, measure = self.visit(written["items"], namespace)
+            return {"type": "array", "items": items}, Measure.repeated(measure)
+        if kind == "map":
+            values, measure = self.visit(written["values"], namespace)
+            return {"type": "map", "values": values}, Measure.repeated(Measure.record([measure, _KEY]))
+        return self.visit(kind, namespace)
+
+    def _named(self, written: str, namespace: str) -> tuple[str, Measure]:
+        name = self._resolve(written, namespace)
+        if name not in self.measures:
+            raise ControlEventError(f"a control event has an Avro schema in which {name!r:.200} holds itself")
+        return _flat(name), self.measures[name]
+
+    def _fixed(self, written: dict[str, Any], namespace: str) -> tuple[Any, Measure]:
+        name = self._define(written, namespace)
+        self.measures[name] = Measure.fixed(written["size"])
+        found = self.runnable[_flat(name)] = {"type": "fixed", "name": _flat(name), "size": written["size"]}
+        return found, self.measures[name]
+
+    def _record(self, written: dict[str, Any], namespace: str, *, partition: bool) -> tuple[Any, Measure]:
+        name = self._define(written, namespace)
+        if self.root is None:
+            self.root = name
+        inner = name.rpartition(".")[0]
+        self.fields += len(written["fields"])
+        if self.fields > FIELD_LIMIT:
+            raise ControlEventError(f"a control event has an Avro schema of {self.fields} fields, or more")
+        found = [self._field(m, place, inner, known=not partition) for place, m in enumerate(written["fields"])]
+        fields = [shape for shape, _ in found]
+        if len({shape["name"] for shape in fields}) < len(fields):
+            raise ControlEventError(f"a control event has an Avro schema in which {name!r:.200} has a field twice")
+        self.measures[name] = Measure.record([measure for _, measure in found])
+        self.runnable[_flat(name)] = {"type": "record", "name": _flat(name), "fields": fields}
+        return self.runnable[_flat(name)], self.measures[name]
+
+    def _field(
+        self, written: dict[str, Any], position: int, namespace: str, *, known: bool
+    ) -> tuple[dict[str, Any], Measure]:
+        field_id = written.get("field-id")
+        shape, measure = self.visit(written["type"], namespace, partition=field_id == PARTITION_ID)
+        if field_id == PAYLOAD_ID:
+            self.payload = self._record_name(written["type"], namespace)
+        elif field_id == PARTITION_ID:
+            self.partition_fields = self._partition_fields(self._record_name(written["type"], namespace))
+        if known and field_id in KNOWN and not fits(field_id, shape, self.runnable):
+            raise ControlEventError(f"a control event has an Avro schema in which field {field_id} is of another type")
+        self.plain = self.plain and (not known or field_id in KNOWN)
+        if field_id is not None and (not isinstance(field_id, int) or isinstance(field_id, bool) or field_id < 0):
+            raise ControlEventError(f"a control event has an Avro schema with the field id {field_id!r:.40}")
+        return {"name": f"p{position}" if field_id is None else f"f{field_id}", "type": shape}, measure
+
+    def _define(self, written: dict[str, Any], namespace: str) -> str:
+        name: str = written["name"]
+        if "." not in name:
+            space = written.get("namespace", namespace)
+            name = f"{space}.{name}" if space else name
+        if name in self.definitions or name in _PRIMITIVES:
+            raise ControlEventError(f"a control event has an Avro schema that defines {name!r:.200} twice")
+        self.definitions[name] = written
+        return name
+
+    def _resolve(self, name: str, namespace: str) -> str:
+        qualified = f"{namespace}.{name}" if namespace and "." not in name else name
+        for candidate in (qualified, name):
+            if candidate in self.definitions:
+                return candidate
+        raise ControlEventError(f"a control event has an Avro schema that uses {name!r:.200} without defining it")
+
+    def _record_name(self, written: Any, namespace: str) -> str:
+        if isinstance(written, str):
+            return self._resolve(written, namespace)
+        space = written.get("namespace", namespace)
+        return written["name"] if "." in written["name"] or not space else f"{space}.{written['name']}"
+
+    def _partition_fields(self, record: str) -> tuple[PartitionField, ...]:
+        namespace = record.rpartition(".")[0]
+        return tuple(self._partition_field(written, namespace) for written in self.definitions[record]["fields"])
+
+    def _partition_field(self, written: dict[str, Any], namespace: str) -> PartitionField:
+        name = str(written.get("iceberg-field-name", written["name"]))
+        name.encode()  # half a character can be neither shown nor stored
+        avro = written["type"]
+        if isinstance(avro, list):
+            avro = next(member for member in avro if member != "null")
+        if isinstance(avro, str) and avro not in _PRIMITIVES:
+            avro = self.definitions[self._resolve(avro, namespace)]
+        found = iceberg_type(avro)
+        if found is None:
+            raise ControlEventError(
+                f"partition field {name!r:.200} of a control event has an unknown Avro type: {avro!r:.200}"
+            )
+        return PartitionField(name=name, field_id=written["field-id"], type=found)
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "__")

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is kept in memory of control records, so that whoever may write to the topic cannot fill it.
+
+Contract: pure. :func:`bounded` returns a record that means the same to every reader of a landing: headers of others are
+left out, as is the value of a record that is no control event. What a record of a landing says is kept whole. Of more
+than :data:`MOST_BYTES` in one read, :func:`gathered` cuts the largest records that no wanted group wrote to the head of
+their event. The landing of such a record finds that it cannot read it. Records of wanted groups are never cut.
+
+Failure story: a topic without signatures (docs: Security) believes records that anybody writes in a landing's name;
+those are wanted, and count.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from airflow_provider_lakecommit.control.control_log import ControlRecord
+from airflow_provider_lakecommit.control.events import head, only_head
+from airflow_provider_lakecommit.control.headers import HEADER, HEADER_LIMIT
+from airflow_provider_lakecommit.exceptions import WireError
+
+__all__ = ["FETCH", "MOST_BYTES", "bounded", "gathered", "size_of", "without_foreign"]
+
+log = logging.getLogger(__name__)
+
+FETCH = {"fetch.message.max.bytes": 8 << 10, "queued.min.messages": 64, "fetch.queue.backoff.ms": 1}
+"""Settings of a consumer of control records. It unpacks whole batches, and as many as one fetch brings: of small
+fetches a batch that takes a thousand times its size when unpacked comes alone.
+"""
+MOST_BYTES = 128 << 20
+SMALL = 4 << 10
+LONGEST_KEY = 64 << 10
+LONGEST_HEAD = 16 << 10
+_NOTHING = ((HEADER, b""),)
+"""In place of a header that is no longer there: damaged, for who looks for it."""
+
+
+def without_foreign(record: ControlRecord) -> ControlRecord:
+    """Return a record without the headers of others, and without any of ours that is longer than may be written."""
+    first: dict[str, bytes] = {}
+    for name, content in record.headers:
+        if name.startswith(HEADER):
+            first.setdefault(name, content if len(content) <= HEADER_LIMIT else b"")
+    headers = tuple(first.items())
+    return record if headers == record.headers else replace(record, headers=headers)
+
+
+def bounded(record: ControlRecord) -> ControlRecord:
+    """Return a record without what no reader of a landing looks at. Small ones are left as they are."""
+    if size_of(record) <= SMALL:
+        return record
+    record = without_foreign(record)
+    head_only = _head_of(record.value)
+    if any(name == HEADER for name, _ in record.headers):
+        # One that is no event, with our header, is known for that; one without a value is nobody's.
+        value = b"" if head_only is None and record.value is not None else record.value
+    else:
+        value = head_only
+    key = None if len(record.key or b"") > LONGEST_KEY else record.key
+    return record if (value, key) == (record.value, record.key) else replace(record, value=value, key=key)
+
+
+def size_of(record: ControlRecord) -> int:
+    """Return the bytes of its key, value and headers."""
+    headers = sum(len(name) + len(content) for name, content in record.headers)
+    return len(record.value or b"") + len(record.key or b"") + headers
+
+
+def gathered(records: Iterable[ControlRecord], wanted: Collection[str]) -> list[ControlRecord]:
+    """Return the records as :func:`bounded` has them, of at most :data:`MOST_BYTES` but for those of the wanted groups.
+
+    :param wanted: control groups whose records are read for what they say
+    """
+    kept: list[ControlRecord] = []
+    size, room, cut = 0, MOST_BYTES, 0
+    for record in map(bounded, records):
+        kept.append(record)
+        size += size_of(record)
+        if size > room:
+            cut += _cut_down(kept, size, wanted)
+            size = sum(map(size_of, kept))
+            room = max(MOST_BYTES, 2 * size)
+    if cut:
+        log.warning("%d control records of others are too large to be held at once and are passed over", cut)
+    return kept
+
+
+def _cut_down(kept: list[ControlRecord], size: int, wanted: Collection[str]) -> int:
+    """To half of what may be kept, so that this is not done for each further record. Return how many were cut."""
+    cut = 0
+    for n in sorted(range(len(kept)), key=lambda n: -size_of(kept[n])):
+        if size <= MOST_BYTES // 2:
+            break
+        if (short := _cut(kept[n], wanted)) is not None:
+            size -= size_of(kept[n]) - size_of(short)
+            kept[n], cut = short, cut + 1
+    return cut
+
+
+def _head_of(value: bytes | None) -> bytes | None:
+    try:
+        return None if value is None else only_head(value)
+    except WireError:
+        return None
+
+
+def _cut(record: ControlRecord, wanted: Collection[str]) -> ControlRecord | None:
+    """Return what is left of it; ``None`` if it is wanted."""
+    try:
+        value = only_head(record.value or b"")
+        if record.doubt is None and head(value).group_id in wanted:
+            return None
+    except WireError:
+        value = b""
+    if len(value) > LONGEST_HEAD:
+        value = b""
+    return replace(record, value=value, headers=_NOTHING if record.headers else (), key=None)

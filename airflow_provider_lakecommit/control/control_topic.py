@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The control topic: where the commit protocol's records are read and written.
+
+Contract: a read gives the committed records of one partition from an offset to the last stable offset, with both ends
+of the log, so that the caller sees a log that was cut (`begin` above where it wanted to start) or made anew (`end`
+below it, another topic id). The end is found by position: transaction markers have offsets too. A transaction's records
+may be split between two reads when another transaction holds the last stable offset between them. All landings of a
+group write to one partition, so its order is the protocol's order. Threads that ask at once are answered one after the
+other. Where the settings hold a key, what is sent is signed, and a record with our header that is not says so.
+
+Failure story: a topic that is missing, compacted or may not be created is a :class:`ControlTopicError` with the exact
+command; brokers that restart are waited for within `timeout`; a topic that is made anew during a read is read again
+from the start. After :meth:`ControlTopic.close` nothing is asked any more, also not by a thread that went on.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, Message
+
+from airflow_provider_lakecommit.control.bounded_records import FETCH, gathered
+from airflow_provider_lakecommit.control.control_log import (
+    ControlLog,
+    ControlRecord,
+    ControlTopicInfo,
+    checked,
+    control_record,
+    damaged_record,
+)
+from airflow_provider_lakecommit.control.control_topic_settings import (
+    NOT_EVERYWHERE,
+    PARTITIONS,
+    TOPIC_SETTINGS,
+    create_command,
+    no_partition,
+    partition_of,
+    tool,
+)
+from airflow_provider_lakecommit.control.control_writer import ControlWriter
+from airflow_provider_lakecommit.control.recent import Recent, recent_records
+from airflow_provider_lakecommit.control.seen_records import SeenRecords, offset_of
+from airflow_provider_lakecommit.core.planning.headroom import Retention
+from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
+from airflow_provider_lakecommit.kafka.admin_requests import StaleTopicError
+from airflow_provider_lakecommit.kafka.config import bootstrap_servers
+from airflow_provider_lakecommit.kafka.partition_tail import DamagedBatch, PartitionTail
+from airflow_provider_lakecommit.signing import SigningKeys
+
+__all__ = ["ControlTopic"]
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.02
+CLOSE_SECONDS = 1.0
+"""For which a close waits for another thread's question."""
+ENSURED_SECONDS = 60.0
+"""After which the settings of a topic that was found to be right are looked at again."""
+
+
+class ControlTopic:
+    """One control topic. Usable as a context manager.
+
+    :param timeout: seconds for the brokers to answer, over a restart.
+    :param wanted: control groups whose records are read for what they say; more can be added
+    """
+
+    def __init__(self, name: str, config: Mapping[str, Any], timeout: float = 30.0, wanted: Iterable[str] = ()) -> None:
+        self.name = name
+        self.wanted = set(wanted)
+        self._config = config
+        self._timeout = timeout
+        self._keys = SigningKeys.of(config)
+        self._admin = ClusterAdmin(
+            config, timeout=timeout, away=ControlTopicError, refused=ControlTopicError, remedy=self._grant_or_create
+        )
+        self._tails: dict[int, tuple[str, PartitionTail, SeenRecords]] = {}
+        self._lock = threading.RLock()
+        self._settings: Mapping[str, str] | None = None
+        self._known = ("", "")
+        self._ensured = ("", 0.0)
+        self._closed = False
+
+    def other(self, name: str) -> ControlTopic:
+        """Another topic of the same cluster, for who closes it."""
+        return ControlTopic(name, self._config, self._timeout, self.wanted)
+
+    # -- the topic ----------------------------------------------------------------------------------------------------
+
+    def ensure(self, partitions: int = PARTITIONS, replication: int | None = None) -> ControlTopicInfo:
+        """Make the topic if it is missing; what there is now. Of several that try at once, one makes it and all return.
+
+        :param replication: None leaves it to the broker's default.
+        :raises ControlTopicError: it may not be made, with the command for somebody who may; or it is compacted
+        """
+        with self._alone():
+            facts = self._facts()
+            if facts is not None and facts.topic_id == self._ensured[0] and time.monotonic() < self._ensured[1]:
+                return self._info(facts)
+            if facts is None:
+                self._create(partitions, replication)
+            self._refuse_compaction()
+            info = self._admin.steadily(f"waiting for topic {self.name!r}", self._appeared)
+            self._ensured = info.topic_id, time.monotonic() + ENSURED_SECONDS
+            return info
+
+    def describe(self) -> ControlTopicInfo:
+        """Which topic it is now."""
+        with self._alone():
+            facts = self._facts()
+            if facts is None:
+                raise ControlTopicError(
+                    f"control topic {self.name!r} does not exist in Kafka at {bootstrap_servers(self._config)}: "
+                    f"create it with `{create_command(self.name, self._config)}`"
+                )
+            return self._info(facts)
+
+    def exists(self) -> bool:
+        """Is it there, and may it be seen?"""
+        with self._alone():
+            return self._facts() is not None
+
+    def answers(self) -> bool:
+        """Do the brokers answer, if they are given a moment?"""
+        with self._alone():
+            return bool(self._admin.names())
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of a group, as long as the topic keeps its number of partitions."""
+        return partition_of(group_id, self.describe().partitions)
+
+    def kept_for(self) -> timedelta | None:
+        """How long its records are kept, as asked for once; ``None`` for ever, or where the settings may not be
+        read.
+        """
+        with self._alone():
+            if self._settings is None:
+                self._settings = self._admin.settings(self.name) or {}
+            return Retention.of(self._settings).time if self._settings else None
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, partition: int, start: int | None = None, *, until: int | None = None) -> ControlLog:
+        """The committed records from *start*, or from the first there is, to the last stable offset.
+
+        :param until: wait until the record at this offset can be read: one's own, after it was sent.
+        """
+        doing = f"reading {self.name}[{partition}]"
+        with self._alone():
+            return self._admin.steadily(doing, lambda: self._read(partition, start, until))
+
+    def first_since(self, partition: int, moment: datetime) -> int | None:
+        """The first offset that is of a time or a later one, by the records' own times; 0 where the brokers do not say
+        it, ``None``: there is none.
+        """
+        place = (self.name, partition)
+        with self._alone():
+            asked = self._admin.ask_first_since({place: int(moment.timestamp() * 1000)})
+            found = asked.within(self._timeout).get(place, (0, 0))
+            return None if found is None else found[0]
+
+    def read_all(self) -> Iterator[ControlRecord]:
+        """Every committed record of every partition as of now, oldest first; in each partition in its order."""
+        info = self.describe()
+        streams = [self._stream(partition, info) for partition in range(info.partitions)]
+        return heapq.merge(*streams, key=lambda record: record.timestamp)
+
+    def recent(self, prefix: str = "") -> Recent:
+        """The newest records of the landings whose names begin with the prefix."""
+        return recent_records(self, prefix)
+
+    def writer(self, transactional_id: str, partition: int, transaction_timeout: float = 10.0) -> ControlWriter:
+        """A writer to one partition; nothing is contacted before its first use."""
+        return ControlWriter(
+            self.name,
+            self._config,
+            transactional_id,
+            partition,
+            transaction_timeout=transaction_timeout,
+            timeout=self._timeout,
+        )
+
+    def close(self) -> None:
+        """Let go of the connections. A thread whose question is not answered yet does that when it is."""
+        self._closed = True
+        if self._lock.acquire(timeout=CLOSE_SECONDS):
+            try:
+                self._let_go()
+            finally:
+                self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- how ----------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed:
+                raise ClosedError(
+                    f"control topic {self.name} was closed: this work ends here, the next attempt goes on"
+                )
+            try:
+                yield
+            finally:
+                if self._closed:
+                    self._let_go()
+
+    def _let_go(self) -> None:
+        for _, tail, _ in self._tails.values():
+            tail.close()
+        self._tails.clear()
+        self._admin.close()
+
+    def _read(self, partition: int, start: int | None, until: int | None) -> ControlLog:
+        info = self.describe()
+        self._check_partition(partition, info)
+        log = self._log(partition, start or 0, self._borders(partition, until), info)
+        self._check_same(info)
+        return log
+
+    def _check_partition(self, partition: int, info: ControlTopicInfo) -> None:
+        if not 0 <= partition < info.partitions:
+            raise ControlTopicError(no_partition(self.name, self._config, info.partitions, partition))
+
+    def _check_same(self, info: ControlTopicInfo) -> None:
+        if self.describe() != info:
+            raise StaleTopicError(f"{self.name} was made anew while being read")
+
+    def _log(self, partition: int, start: int, borders: Watermark, info: ControlTopicInfo) -> ControlLog:
+        first = max(borders.start, start)
+        records = self._kept(partition, info).read(first, borders.stable) if first < borders.stable else ()
+        return ControlLog(
+            records=records,
+            begin=borders.start,
+            end=borders.stable,
+            high=borders.high,
+            cluster_id=info.cluster_id,
+            topic_id=info.topic_id,
+            partition=partition,
+            partitions=info.partitions,
+        )
+
+    def _borders(self, partition: int, until: int | None) -> Watermark:
+        deadline, place = time.monotonic() + self._timeout, (self.name, partition)
+        while True:
+            found = self._admin.borders([place])[place]
+            if until is None or found.stable > until:
+                return found
+            if time.monotonic() >= deadline:
+                raise ControlTopicError(
+                    f"{self.name}[{partition}] can be read to offset {found.stable} only, and {until} was to be read: "
+                    f"after {self._timeout:.0f} s an open transaction holds it up (`{self._tool('kafka-transactions')} "
+                    f"find-hanging --topic {self.name} --partition {partition}`), or the topic was made anew"
+                )
+            self._admin.serve(LOOK_SECONDS)
+
+    def _kept(self, partition: int, info: ControlTopicInfo) -> SeenRecords:
+        known = self._tails.get(partition)
+        if known is not None and known[0] == info.topic_id:
+            return known[2]
+        if known is not None:
+            known[1].close()
+        tail = self._new_tail(partition)
+
+        def fetch(start: int, end: int) -> list[ControlRecord]:
+            # Damage is told before the records that come before it.
+            found = (self._record(each, partition, info) for each in tail.read(start, end))
+            return sorted(gathered(found, self.wanted), key=offset_of)
+
+        kept = SeenRecords(fetch)
+        self._tails[partition] = info.topic_id, tail, kept
+        return kept
+
+    def _new_tail(self, partition: int) -> PartitionTail:
+        return PartitionTail(
+            self._config, self.name, partition, timeout=self._timeout, away=ControlTopicError, settings=FETCH
+        )
+
+    def _stream(self, partition: int, info: ControlTopicInfo) -> Iterator[ControlRecord]:
+        doing = f"reading {self.name}[{partition}]"
+        borders = self._admin.steadily(doing, lambda: self._borders(partition, None))
+        begin, end = borders.start, borders.stable
+        tail = self._new_tail(partition)
+        try:
+            while begin < end:
+                try:
+                    for found in tail.read(begin, end):
+                        record = self._record(found, partition, info)
+                        if not isinstance(found, DamagedBatch):
+                            begin = record.offset + 1
+                        yield record
+                    return
+                except StaleTopicError:
+                    # Retention ran past us: what is gone cannot be shown, what is left can.
+                    first = self._admin.steadily(doing, lambda: self._borders(partition, None)).start
+                    if first <= begin:
+                        raise ControlTopicError(f"{self.name}[{partition}] was made anew while being read") from None
+                    begin = first
+        finally:
+            tail.close()
+
+    def _record(self, found: Message | DamagedBatch, partition: int, info: ControlTopicInfo) -> ControlRecord:
+        if isinstance(found, DamagedBatch):
+            return damaged_record(partition, found)
+        return checked(control_record(found), self._keys, self.name, info)
+
+    def _info(self, facts: TopicFacts) -> ControlTopicInfo:
+        if self._known[0] != facts.topic_id:
+            # A topic id is of one cluster.
+            self._known = facts.topic_id, self._admin.cluster_id()
+        return ControlTopicInfo(cluster_id=self._known[1], topic_id=facts.topic_id, partitions=len(facts.partitions))
+
+    def _facts(self) -> TopicFacts | None:
+        return self._admin.topics([self.name])[self.name]
+
+    def _appeared(self) -> ControlTopicInfo:
+        if self._facts() is None:
+            raise StaleTopicError(f"{self.name} was created and is not known to all brokers yet")
+        return self.describe()
+
+    def _create(self, partitions: int, replication: int | None) -> None:
+        settings = dict(TOPIC_SETTINGS)
+        objection = self._admin.create(self.name, partitions=partitions, replication=replication, settings=settings)
+        if objection is not None and objection.code() == KafkaError.INVALID_CONFIG:
+            del settings[NOT_EVERYWHERE]
+            objection = self._admin.create(self.name, partitions=partitions, replication=replication, settings=settings)
+        if objection is None:
+            log.info("Created control topic %s with %s partitions", self.name, partitions)
+        elif objection.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise ControlTopicError(
+                f"control topic {self.name!r} does not exist and could not be created: {objection.str()}; have it "
+                f"created with `{create_command(self.name, self._config, partitions, replication)}`"
+            )
+
+    def _refuse_compaction(self) -> None:
+        settings = self._admin.settings(self.name)
+        if settings is None:
+            log.debug("The settings of topic %s may not be read", self.name)
+        elif "compact" in settings.get("cleanup.policy", ""):
+            raise ControlTopicError(
+                f"control topic {self.name!r} has cleanup.policy={settings['cleanup.policy']}, which deletes records "
+                f"that are still needed: set it with `{self._tool('kafka-configs')} --alter --entity-type topics "
+                f"--entity-name {self.name} --add-config cleanup.policy=delete`"
+            )
+
+    def _grant_or_create(self) -> str:
+        return (
+            "grant this principal DESCRIBE, READ and WRITE on it; a topic that does not exist looks the same: create "
+            f"it with `{create_command(self.name, self._config)}`"
+        )
+
+    def _tool(self, name: str) -> str:
+        return tool(name, self._config)

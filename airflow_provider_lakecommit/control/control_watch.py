@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watches a control topic from outside: every committed record of all partitions, merged by time, and then what is new.
+
+Contract: one consumer, no consumer group, no offset stored. From the beginning to the end as of the first look the
+records come in order of their timestamps, each partition's in its own order; after that as they arrive. Records are
+those of committed transactions only. What is held is bounded: a partition that runs ahead of the others is paused.
+
+Failure story: a topic that is not there is a :class:`ControlTopicError`. Records that are damaged where a broker keeps
+them are passed over, as all readers of the log do. Brokers that go away are no error of a watch,
+they come back: :attr:`ControlWatch.trouble` says what is wrong, and is ``None`` again when they answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Any, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from airflow_provider_lakecommit.control.bounded_records import FETCH, size_of, without_foreign
+from airflow_provider_lakecommit.control.control_log import ControlRecord, checked, control_record
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
+from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
+from airflow_provider_lakecommit.kafka.config import LastError, made, unreachable
+from airflow_provider_lakecommit.kafka.damage import DAMAGE
+from airflow_provider_lakecommit.kafka.partition_tail import STAYS_SECONDS
+from airflow_provider_lakecommit.redaction import redacted
+from airflow_provider_lakecommit.signing import SigningKeys
+
+__all__ = ["ControlRecord", "ControlWatch"]
+
+AHEAD = 2000
+"""Records of one partition that are held while others are waited for."""
+AHEAD_BYTES = 4 << 20
+"""Of one partition, likewise."""
+AT_ONCE = 64
+POLL_SECONDS = 0.1
+PROBE_SECONDS = 2.0
+
+_SETTINGS: dict[str, Any] = {
+    "group.id": "lakecommit-watches-without-group",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "allow.auto.create.topics": False,
+    "fetch.wait.max.ms": 250,
+    "queued.max.messages.kbytes": 16384,
+    "check.crcs": True,
+}
+# More than mostly comes in fetch.wait.max.ms, unless there is a log to be read. A broker never has more for one
+# partition than a fetch may bring of it, and would wait each time if it were asked for that.
+_GATHER: dict[str, Any] = {"fetch.min.bytes": FETCH["fetch.message.max.bytes"] // 2}
+
+
+class ControlWatch:
+    """A watch on one control topic, for one thread at a time. Usable as a context manager.
+
+    :param since: begin with records of that age, in seconds; by default at the beginning of the log
+    :param newest: begin that many offsets before the end, instead; the partitions have equal shares of them
+    :param timeout: seconds for the brokers to answer the first questions
+    :param gather: let the brokers gather what comes for up to a quarter of a second, which halves what a watch costs
+    :raises ControlTopicError: the topic does not exist or cannot be described
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        config: Mapping[str, Any],
+        *,
+        since: float | None = None,
+        newest: int | None = None,
+        timeout: float = 30.0,
+        gather: bool = False,
+    ) -> None:
+        self.topic = topic
+        self._config = config
+        self._keys = SigningKeys.of(config)
+        with ControlTopic(topic, config, timeout) as control:
+            self._info = control.describe()
+        self._partitions = range(self._info.partitions)
+        self._heard = LastError(config.get("error_cb"))
+        self._consumer = made(Consumer, config, self._heard, **{**_SETTINGS, **FETCH}, **(_GATHER if gather else {}))
+        try:
+            self._consumer.assign(self._places(since, newest, timeout))
+        except KafkaException as e:
+            self._consumer.close()
+            raise ControlTopicError(f"reading control topic {topic!r}: {redacted(str(e), config)}") from None
+        self._queues: dict[int, deque[ControlRecord]] = {p: deque() for p in self._partitions}
+        self._held: Counter[int] = Counter()
+        self._at_end: set[int] = set()
+        self._reached: set[int] = set()
+        self._paused: set[int] = set()
+        self._probed = time.monotonic()
+        self._damaged: dict[int, tuple[int, float]] = {}
+        self._strides: dict[int, int] = {}
+
+    def close(self) -> None:
+        """Let go of the consumer."""
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    @property
+    def trouble(self) -> str | None:
+        """What the brokers do not answer for, ``None`` while they do."""
+        cause = self._heard.cause
+        return None if cause is None else redacted(cause, self._config)
+
+    @property
+    def caught_up(self) -> bool:
+        """Was everything given that was there at the first look, and before?"""
+        return len(self._reached) == len(self._partitions) and not any(self._queues.values())
+
+    def away(self, seconds: float) -> LakecommitError:
+        """The error for a reader that will not wait any longer."""
+        doing = f"reading control topic {self.topic!r}"
+        return unreachable(ControlTopicError, doing, self._config, self._heard, seconds)
+
+    def poll(self, seconds: float = POLL_SECONDS) -> tuple[ControlRecord, ...]:
+        """What has come, after at most that time; at once when there is something."""
+        deadline = time.monotonic() + seconds
+        out: list[ControlRecord] = []
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            messages = self._consumer.consume(AT_ONCE, min(left, POLL_SECONDS))
+            for message in messages:
+                self._take(message)
+            self._step_on()
+            out.extend(self._merged())
+            if out or left == 0 or (messages and self.caught_up):
+                break
+        self._probe()
+        return tuple(out)
+
+    # -- how ----------------------------------------------------------------------------------------------------------
+
+    def _places(self, since: float | None, newest: int | None, timeout: float) -> list[TopicPartition]:
+        if newest is not None:
+            return [self._before_end(p, newest // len(self._partitions), timeout) for p in self._partitions]
+        if since is None:
+            return [TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in self._partitions]
+        moment = int((time.time() - since) * 1000)
+        asked = [TopicPartition(self.topic, p, moment) for p in self._partitions]
+        return list(self._consumer.offsets_for_times(asked, timeout))
+
+    def _before_end(self, partition: int, offsets: int, timeout: float) -> TopicPartition:
+        place = TopicPartition(self.topic, partition)
+        low, high = self._consumer.get_watermark_offsets(place, timeout)
+        return TopicPartition(self.topic, partition, max(low, high - offsets))
+
+    def _take(self, message: Message) -> None:
+        error, partition = message.error(), message.partition() or 0
+        if error is None:
+            self._heard.forget()
+            queue = self._queues[partition]
+            queue.append(without_foreign(checked(control_record(message), self._keys, self.topic, self._info)))
+            self._held[partition] += size_of(queue[-1])
+            self._at_end.discard(partition)
+            if queue[-1].offset > self._damaged.get(partition, (queue[-1].offset, 0.0))[0]:
+                self._whole_again(partition)
+            if self._is_ahead(partition, 1) and partition not in self._paused:
+                self._consumer.pause([TopicPartition(self.topic, partition)])
+                self._paused.add(partition)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            self._heard.forget()
+            self._whole_again(partition)
+            self._at_end.add(partition)
+            self._reached.add(partition)
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            if partition in self._damaged:
+                # Behind a damaged batch the client asks for an offset that it made of wrong bytes.
+                self._step(partition)
+            else:
+                # Retention ran past the watch: what is left is what there is.
+                self._go_to(partition, OFFSET_BEGINNING)
+        elif error.code() in DAMAGE:
+            self._damaged.setdefault(partition, (message.offset() or 0, time.monotonic()))
+        else:
+            self._heard(error)
+
+    def _step_on(self) -> None:
+        """The client passes over a batch that fails its checksum by itself, and stays at other damage, of which it
+        tells before it gives the records that come before: it is moved on, by twice as many offsets each time. So a
+        large batch costs seconds; what is missed behind it are at most as many records, which the ledger knows of.
+        """
+        for partition, (_, since) in list(self._damaged.items()):
+            if time.monotonic() - since > STAYS_SECONDS:
+                self._step(partition)
+
+    def _step(self, partition: int) -> None:
+        [place] = self._consumer.position([TopicPartition(self.topic, partition)])
+        stride = self._strides.get(partition, 1)
+        offset = max(self._damaged[partition][0], place.offset) + stride
+        self._strides[partition] = 2 * stride
+        self._damaged[partition] = offset, time.monotonic()
+        self._go_to(partition, offset)
+
+    def _whole_again(self, partition: int) -> None:
+        self._damaged.pop(partition, None)
+        self._strides.pop(partition, None)
+
+    def _go_to(self, partition: int, offset: int) -> None:
+        """Also where the client has given up, and cannot seek any more."""
+        place = TopicPartition(self.topic, partition, offset)
+        self._consumer.incremental_unassign([place])
+        self._consumer.incremental_assign([place])
+        self._paused.discard(partition)
+
+    def _merged(self) -> list[ControlRecord]:
+        """The oldest ones, as long as no partition could still bring an older one."""
+        out: list[ControlRecord] = []
+        while True:
+            if any(not queue and p not in self._at_end for p, queue in self._queues.items()):
+                break
+            ready = [(queue[0].timestamp, p) for p, queue in self._queues.items() if queue]
+            if not ready:
+                break
+            oldest = min(ready)[1]
+            out.append(self._queues[oldest].popleft())
+            self._held[oldest] -= size_of(out[-1])
+        for p in [p for p in self._paused if not self._is_ahead(p, 2)]:
+            self._consumer.resume([TopicPartition(self.topic, p)])
+            self._paused.discard(p)
+        return out
+
+    def _is_ahead(self, partition: int, part: int) -> bool:
+        return len(self._queues[partition]) * part >= AHEAD or self._held[partition] * part >= AHEAD_BYTES
+
+    def _probe(self) -> None:
+        """A quiet topic does not tell that the brokers are back."""
+        now = time.monotonic()
+        if self._heard.cause is None or now - self._probed < PROBE_SECONDS:
+            return
+        self._probed = now
+        try:
+            self._consumer.list_topics(self.topic, timeout=POLL_SECONDS)
+        except KafkaException:
+            return
+        self._heard.forget()

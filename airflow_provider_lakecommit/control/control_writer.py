@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes to one partition of the control topic, in transactions under one transactional id.
+
+Contract: :meth:`ControlWriter.send` writes all of its records or none. All that can be done before the transaction
+begins is done before: an open transaction freezes every reader of the partition. :meth:`ControlWriter.open` ends
+whatever an earlier process left open under the same id and shuts that process out for good; the writer that was
+opened last is the only one that can commit.
+
+Failure story: what ends without a commit (a broker that restarts, a lost leader) is aborted and sent again until
+`timeout`. Shut out by a later writer: :class:`FencedError`. A commit that was asked for and never answered:
+:class:`ControlTopicError` that says the outcome is unknown; only the log can tell. After an error that is not a
+plain retry the client is thrown away; the next use opens another.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from airflow_provider_lakecommit.control.transaction import DEFAULT_MAX_BYTES, Deliveries, Record, check_sizes
+from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, LakecommitError, WireError
+from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
+from airflow_provider_lakecommit.signing import Place, SigningKeys
+
+__all__ = ["ControlWriter"]
+
+log = logging.getLogger(__name__)
+
+# Long enough for a commit, short enough to notice refused credentials in between.
+STEP_SECONDS = 1.0
+PAUSE_SECONDS = 0.2
+GOODBYE_SECONDS = 5.0
+_FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
+_HOPELESS = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_RECORD,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+    }
+)
+
+
+class _AbortedError(Exception):
+    """The transaction was ended without a commit, for this reason: the whole of it may be sent again."""
+
+
+class ControlWriter:
+    """One transactional producer, opened at its first use. Usable as a context manager, by one thread."""
+
+    def __init__(
+        self,
+        topic: str,
+        config: Mapping[str, Any],
+        transactional_id: str,
+        partition: int,
+        *,
+        transaction_timeout: float = 10.0,
+        timeout: float = 30.0,
+    ) -> None:
+        self._topic = topic
+        self._config = config
+        self._id = transactional_id
+        self._partition = partition
+        self._transaction_timeout = transaction_timeout
+        self._timeout = timeout
+        self._trouble = LastError(config.get("error_cb"))
+        self._keys = SigningKeys.of(config)
+        self._cluster_id = ""
+        self._producer: Producer | None = None
+        self._began = False
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Shut out every earlier writer of this id, and end its open transaction. Nothing to do when open."""
+        self._opened(time.monotonic() + self._timeout)
+
+    def close(self) -> None:
+        """Abort what is open, so that no reader waits for it, and let go of the connections."""
+        producer, self._producer = self._producer, None
+        if producer is not None and self._began:
+            self._began = False
+            with suppress(KafkaException):
+                producer.abort_transaction(GOODBYE_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def send(self, records: Sequence[Record]) -> tuple[int, ...]:
+        """Write *records* in one transaction; the offset of each.
+
+        :raises WireError: a record is larger than client or broker take
+        :raises FencedError: a later writer of the same id took over
+        :raises ControlTopicError: not written, or, as it then says, unknown whether written
+        """
+        limit = int(self._config.get("message.max.bytes", DEFAULT_MAX_BYTES))
+        check_sizes(records, self._where, limit, signed=self._keys is not None)
+        deadline = time.monotonic() + self._timeout
+        while True:
+            producer = self._opened(deadline)
+            signed = self._signed(producer, records)
+            try:
+                return self._transaction(producer, signed, deadline)
+            except _AbortedError as aborted:
+                if time.monotonic() + PAUSE_SECONDS >= deadline:
+                    raise self._gave_up(str(aborted)) from None
+                log.info("Transaction %s on %s was aborted and is sent again: %s", self._id, self._where, aborted)
+            time.sleep(PAUSE_SECONDS)
+
+    def _signed(self, producer: Producer, records: Sequence[Record]) -> Sequence[Record]:
+        """Each with its signature, where there is a key to sign with.
+
+        :raises ControlTopicError: the brokers do not tell which cluster they are
+        """
+        if self._keys is None:
+            return records
+        try:
+            self._cluster_id = self._cluster_id or producer.list_topics(self._topic, self._timeout).cluster_id or ""
+        except KafkaException as failure:
+            raise self._gave_up(failure.args[0].str()) from None
+        place = Place(cluster_id=self._cluster_id, topic=self._topic, partition=self._partition)
+        return [(k, v, (*headers, self._keys.signature(place, k, v, headers))) for k, v, headers in records]
+
+    def _transaction(self, producer: Producer, records: Sequence[Record], deadline: float) -> tuple[int, ...]:
+        deliveries = Deliveries(len(records))
+        self._trouble.forget()
+        try:
+            producer.begin_transaction()
+            self._began = True
+            for index, (key, value, headers) in enumerate(records):
+                noted = deliveries.note(index)
+                producer.produce(self._topic, value, key, self._partition, on_delivery=noted, headers=list(headers))
+            self._patiently(producer.commit_transaction, deadline)
+            self._began = False
+        except BufferError as full:
+            self._abort(producer, deadline)
+            raise WireError(f"{len(records)} records do not fit into the client's queue: {full}; send fewer") from None
+        except KafkaException as failure:
+            raise self._judged(producer, _error_of(failure), deliveries, deadline) from None
+        return deliveries.offsets
+
+    def _judged(
+        self, producer: Producer, error: KafkaError, deliveries: Deliveries, deadline: float
+    ) -> LakecommitError | _AbortedError:
+        """What a failed transaction means for the caller."""
+        if error.code() in _FENCED:
+            self._discard()
+            return self._fenced()
+        if deliveries.complete and not error.txn_requires_abort():
+            self._discard()
+            return self._unknown(error)
+        cause = deliveries.failure if deliveries.failure and error.code() == KafkaError._INCONSISTENT else error
+        if cause.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            # Nor may it be aborted, and the client would ask for that without a pause: it ends by its timeout.
+            self._discard()
+        else:
+            self._abort(producer, deadline)
+        if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return WireError(
+                f"a record for {self._where} is larger than the broker takes: {cause.str()}; "
+                "raise max.message.bytes of the topic"
+            )
+        if cause.code() in _HOPELESS:
+            return self._refused(cause)
+        return _AbortedError(cause.str())
+
+    def _abort(self, producer: Producer, deadline: float) -> None:
+        try:
+            self._patiently(producer.abort_transaction, deadline)
+        except KafkaException as failure:
+            self._discard()
+            error = _error_of(failure)
+            if error.code() in _FENCED:
+                raise self._fenced() from None
+            # The broker forgot the transaction or is away: it ends by its timeout, or when the next producer opens.
+            log.debug("Transaction of %s could not be aborted: %s", self._id, error.str())
+        self._began = False
+
+    def _patiently(self, step: Callable[[float], None], deadline: float) -> None:
+        """Repeat a step of the transaction protocol until it is done, refused, or out of time."""
+        while True:
+            try:
+                step(max(min(STEP_SECONDS, deadline - time.monotonic()), 0.1))
+                return
+            except KafkaException as failure:
+                error = failure.args[0]
+                stop = error.fatal() or error.txn_requires_abort() or not error.retriable() or self._trouble.denied
+                if stop or time.monotonic() >= deadline:
+                    raise
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    def _opened(self, deadline: float) -> Producer:
+        if self._producer is None:
+            self._trouble.forget()
+            producer = made(
+                Producer,
+                {"compression.type": "zstd", "topic.metadata.propagation.max.ms": 5000, **self._config},
+                self._trouble,
+                **{
+                    "transactional.id": self._id,
+                    "transaction.timeout.ms": int(self._transaction_timeout * 1000),
+                    "enable.idempotence": True,
+                },
+            )
+            self._initialise(producer, deadline)
+            self._producer = producer
+        return self._producer
+
+    def _initialise(self, producer: Producer, deadline: float) -> None:
+        def step(seconds: float) -> None:
+            try:
+                producer.init_transactions(seconds)
+            finally:
+                producer.poll(0)
+
+        # A client that asks for its coordinator while it swaps the bootstrap connection for one to a broker rests for
+        # half a second then. The first answer starts the swap, the second comes when it is over.
+        with suppress(KafkaException):
+            producer.list_topics(self._topic, STEP_SECONDS)
+            producer.list_topics(self._topic, STEP_SECONDS)
+        try:
+            self._patiently(step, deadline)
+        except KafkaException as failure:
+            error = _error_of(failure)
+            if error.code() in _HOPELESS:
+                raise self._refused(error) from None
+            doing = f"opening transactional id {self._id!r}"
+            raise unreachable(
+                ControlTopicError, doing, self._config, self._trouble, self._timeout, error.str()
+            ) from None
+
+    def _discard(self) -> None:
+        self._producer = None
+        self._began = False
+
+    # -- errors -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _where(self) -> str:
+        return f"{self._topic}[{self._partition}]"
+
+    def _fenced(self) -> FencedError:
+        return FencedError(
+            f"transactional id {self._id!r} was taken over by a later writer, or its transaction was open for more "
+            f"than {self._transaction_timeout:.0f} s: this attempt is superseded; read {self._where} again"
+        )
+
+    def _unknown(self, error: KafkaError) -> ControlTopicError:
+        return ControlTopicError(
+            f"a transaction of {self._id!r} on {self._where} at {bootstrap_servers(self._config)} was sent and its "
+            f"outcome is unknown: {self._trouble.cause or error.str()}; read the log to learn whether it is there"
+        )
+
+    def _gave_up(self, cause: str) -> ControlTopicError:
+        return ControlTopicError(
+            f"nothing was written to {self._where} at {bootstrap_servers(self._config)} within {self._timeout:.0f} s: "
+            f"{self._trouble.cause or cause}; try again when the brokers are up"
+        )
+
+    def _refused(self, error: KafkaError) -> ControlTopicError:
+        return ControlTopicError(
+            f"nothing was written to {self._where} at {bootstrap_servers(self._config)}: {error.str()}; the topic must "
+            f"exist, and this principal needs WRITE on it and WRITE and DESCRIBE on transactional id {self._id!r}"
+        )
+
+
+def _error_of(failure: KafkaException) -> KafkaError:
+    """Return what went wrong, and let go of the frames, which hold the client: it ends with its writer, whoever keeps
+    the exception.
+    """
+    failure.__traceback__ = None
+    error: KafkaError = failure.args[0]
+    return error

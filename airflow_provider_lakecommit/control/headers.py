@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record headers: what our events say beyond the connector's schemas, one header of JSON per record.
+
+Contract: the events stay as the connector wrote them; everything of ours (window, epoch, ranges, attempt, counts,
+directives) is in the header ``lakecommit``, versioned by the envelope. A reader passes over keys that it does not know,
+so a new optional key, as ``cost`` of a report, needs no new version. A record of our group without the header is not
+ours and is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_lakecommit.control.coverage import (
+    coverage_from_json,
+    coverage_to_json,
+    spans_from_json,
+    spans_to_json,
+)
+from airflow_provider_lakecommit.control.envelope import DAMAGE, count, pack, text, unpack
+from airflow_provider_lakecommit.control.plan import budget_from_json, budget_to_json
+from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
+from airflow_provider_lakecommit.core.log import Directives, Raised
+from airflow_provider_lakecommit.core.model import (
+    Budget,
+    Counts,
+    Cycle,
+    ReadPosition,
+    SliceCost,
+    SliceReport,
+    Span,
+    SpanReport,
+    TableReport,
+)
+from airflow_provider_lakecommit.core.provenance import MARKS
+from airflow_provider_lakecommit.exceptions import WireError
+
+__all__ = [
+    "DAMAGED_BATCH",
+    "DAMAGED_HEADERS",
+    "HEADER",
+    "HEADER_LIMIT",
+    "cycle_from_json",
+    "cycle_to_json",
+    "directives_from_json",
+    "directives_to_json",
+    "find",
+    "header",
+    "report_from_json",
+    "report_to_json",
+]
+
+HEADER = "lakecommit"
+HEADER_LIMIT = 256 << 10
+NO_EPOCH = -1
+"""Of a record whose leader epoch the broker did not say."""
+DAMAGED_HEADERS = "lakecommit-damaged-headers"
+"""What a record bears in place of headers that the client cannot give."""
+DAMAGED_BATCH = "lakecommit-damaged-batch"
+"""What a record bears that stands for those which cannot be read from its offset on; its value tells why."""
+
+
+def header(values: Mapping[str, Any], what: str) -> list[tuple[str, bytes]]:
+    """The headers of one record.
+
+    :raises WireError: above :data:`HEADER_LIMIT`
+    """
+    remedy = "use larger slices (window.slice_records) or smaller windows (window.max_records)"
+    return [(HEADER, pack(values, what=what, limit=HEADER_LIMIT, remedy=remedy).encode("ascii"))]
+
+
+def find(headers: Iterable[tuple[str, bytes]]) -> dict[str, Any] | None:
+    """Our header, or ``None``.
+
+    :raises WireError: when it is damaged or of a later version
+    """
+    packed = next((v or b"" for k, v in headers if k == HEADER), None)
+    return None if packed is None else unpack(packed, what="a control record's header", limit=HEADER_LIMIT)
+
+
+def cycle_to_json(c: Cycle) -> dict[str, Any]:
+    out = {"commit_id": str(c.commit_id), "dag": c.dag, "run": c.run, "n": c.number, "slot": c.slot}
+    known = {"deployment": c.deployment, "turn": c.turn}
+    return {**out, **{name: value for name, value in known.items() if value}}
+
+
+def cycle_from_json(v: Mapping[str, Any]) -> Cycle:
+    return Cycle(
+        commit_id=UUID(v["commit_id"]),
+        dag=text(v["dag"]),
+        run=text(v["run"]),
+        number=count(v["n"]),
+        slot=count(v["slot"]),
+        deployment=text(v.get("deployment", "")),
+        turn=count(v.get("turn", 0)),
+    )
+
+
+def directives_to_json(d: Directives) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    if d.released:
+        out["released"] = [str(u) for u in d.released]
+    if d.voided:
+        out["voided"] = [str(u) for u in d.voided]
+    if d.raised:
+        out["raised"] = [[coverage_to_json(r.coverage), budget_to_json(r.budget)] for r in d.raised]
+    if d.decided:
+        out["decided"] = [{name: told[:MOST_TEXT] for name, told in asdict(each).items() if told} for each in d.decided]
+    return out
+
+
+_DIRECTIVES = frozenset(f.name for f in fields(Directives))
+_NONE = Directives()
+
+
+def directives_from_json(v: Mapping[str, Any]) -> Directives:
+    if _DIRECTIVES.isdisjoint(v):
+        return _NONE
+    return Directives(
+        released=tuple(UUID(u) for u in v.get("released", ())),
+        voided=tuple(UUID(u) for u in v.get("voided", ())),
+        raised=tuple(
+            Raised(coverage=coverage_from_json(c), budget=budget_from_json(b) or Budget(max_records=0, max_ratio=0))
+            for c, b in v.get("raised", ())
+        ),
+        decided=tuple(_decision(each) for each in v.get("decided", ())),
+    )
+
+
+def _decision(v: Mapping[str, Any]) -> Decision:
+    known = {f.name for f in fields(Decision)}
+    return Decision(**{name: text(told)[:MOST_TEXT] for name, told in v.items() if name in known})
+
+
+def report_to_json(r: SliceReport) -> dict[str, Any]:
+    rare: dict[str, Any] = {} if r.cost is None else {"cost": _cost_to_json(r.cost)}
+    rare |= {"rules": r.rules} if r.rules else {}
+    rare |= {"rejects": dict(r.rejects)} if r.rejects else {}
+    rare |= {"reject_reason": r.reject_reason} if r.reject_reason else {}
+    rare |= {"unknown_at": {name: list(place) for name, place in r.unknown_at.items()}} if r.unknown_at else {}
+    rare |= {"whole": str(r.whole)} if r.whole else {}
+    rare |= {} if r.generation is None else {"generation": r.generation}
+    if any(s.position for s in r.spans):
+        rare["positions"] = [_position_to_json(s.position) for s in sorted(r.spans, key=lambda s: s.span)]
+    return rare | {
+        "slice": str(r.slice_id),
+        "attempt": str(r.attempt),
+        "window": str(r.window_id),
+        "spec": r.spec_version,
+        "spans": spans_to_json(s.span for s in r.spans),
+        "counts": [_counts_to_json(s.counts) for s in sorted(r.spans, key=lambda s: s.span)],
+        "tables": [_table_to_json(t) for t in r.tables],
+        "bytes": r.bytes,
+        "ignored_fields": dict(r.ignored_fields),
+        "blocked": r.blocked,
+        "failed": r.failed,
+    }
+
+
+def report_from_json(v: Mapping[str, Any]) -> SliceReport:
+    """:raises WireError: when the value is damaged"""
+    try:
+        spans: tuple[Span, ...] = spans_from_json(v["spans"])
+        told = v.get("positions") or [None] * len(spans)
+        positions = [_position(p, s) for p, s in zip(told, spans, strict=True)]
+        return SliceReport(
+            slice_id=UUID(v["slice"]),
+            attempt=UUID(v["attempt"]),
+            window_id=UUID(v["window"]),
+            spec_version=text(v["spec"]),
+            spans=tuple(
+                SpanReport(span=s, counts=_counts(c), position=p)
+                for s, c, p in zip(spans, v["counts"], positions, strict=True)
+            ),
+            tables=tuple(_table(t) for t in v["tables"]),
+            bytes=count(v["bytes"]),
+            ignored_fields={text(k): count(n) for k, n in v["ignored_fields"].items()},
+            blocked=_reason(v["blocked"]),
+            failed=_reason(v["failed"]),
+            cost=None if v.get("cost") is None else _cost(v["cost"]),
+            rules=text(v.get("rules", "")),
+            rejects={text(k): count(n) for k, n in v.get("rejects", {}).items()},
+            reject_reason=text(v.get("reject_reason", "")),
+            unknown_at={text(k): _place(at) for k, at in v.get("unknown_at", {}).items()},
+            whole=UUID(v["whole"]) if v.get("whole") else None,
+            generation=count(v["generation"]) if "generation" in v else None,
+        )
+    except DAMAGE as e:
+        raise WireError(f"a slice report is damaged: {type(e).__name__} {e}") from e
+
+
+def _position_to_json(p: ReadPosition | None) -> list[int] | None:
+    return None if p is None else [p.offset, p.leader_epoch]
+
+
+def _position(value: Any, span: Span) -> ReadPosition | None:
+    """One that is not of its span says nothing."""
+    if value is None:
+        return None
+    offset, epoch = value
+    if epoch == NO_EPOCH:
+        return None
+    position = ReadPosition(offset=count(offset), leader_epoch=count(epoch))
+    return position if span.range.start < position.offset <= span.range.end else None
+
+
+def _place(value: Any) -> tuple[str, int, int]:
+    topic, partition, offset = value
+    return text(topic), count(partition), count(offset)
+
+
+def _reason(value: Any) -> str | None:
+    return None if value is None else text(value)
+
+
+def _cost_to_json(c: SliceCost) -> list[int]:
+    """Milliseconds of reading, decoding and writing, then bytes."""
+    return [*(round(s * 1000) for s in (c.read_seconds, c.decode_seconds, c.write_seconds)), c.bytes]
+
+
+def _cost(values: list[int]) -> SliceCost:
+    read, decode, write, written = map(count, values)
+    return SliceCost(read_seconds=read / 1000, decode_seconds=decode / 1000, write_seconds=write / 1000, bytes=written)
+
+
+def _counts_to_json(c: Counts) -> list[int]:
+    return [c.landed, c.rejected, c.filtered, c.gaps, c.skipped]
+
+
+def _counts(values: list[int]) -> Counts:
+    landed, rejected, filtered, gaps, skipped = map(count, values)
+    return Counts(landed=landed, rejected=rejected, filtered=filtered, gaps=gaps, skipped=skipped)
+
+
+def _table_to_json(t: TableReport) -> list[Any]:
+    return [t.table, str(t.uuid), str(t.epoch), t.schema_id, t.spec_id, t.events, t.files, t.rows, *t.columns]
+
+
+def _table(v: list[Any]) -> TableReport:
+    table, uuid, epoch, *numbers = v
+    schema_id, spec_id, events, files, rows, *columns = map(count, numbers)
+    if len(columns) not in (0, len(MARKS)):
+        raise ValueError(f"{len(columns)} columns do not name a record")
+    return TableReport(
+        table=text(table),
+        uuid=UUID(uuid),
+        epoch=UUID(epoch),
+        schema_id=schema_id,
+        spec_id=spec_id,
+        events=events,
+        files=files,
+        rows=rows,
+        columns=tuple(columns),
+    )

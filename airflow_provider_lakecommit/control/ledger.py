@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger of a table as one text in a snapshot summary: the sections of all landings and lanes that write to the
+table.
+
+Contract: readable JSON while small, compressed above 8 kB, refused above 64 kB (a summary is part of every metadata
+file). ``topic`` of the control position is kept for people; ids decide. Later versions may add keys; readers take the
+version before their own.
+
+``judged`` and ``positions`` are what a reader can do without: a ledger that has no room for them goes without, and
+then nothing is known of its rules and leader epochs. The newest rules stand without their ranges, for all that is
+covered and not of other rules; a position without its distance from the ledger's end is there. ``readings`` (the
+provenance) are left out first: then ranges count as unmarked, and nothing is replaced in them. ``replayed`` is never
+left out: without it dead letters would be replayed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_lakecommit.control.coverage import (
+    coverage_from_json,
+    coverage_to_json,
+    offsets_from_json,
+    offsets_to_json,
+)
+from airflow_provider_lakecommit.control.envelope import DAMAGE, count, pack, text, unpack
+from airflow_provider_lakecommit.core.commands import MAINTAIN_SWEEP
+from airflow_provider_lakecommit.core.model import AdoptedSink, ControlPosition, LedgerSection, ReadPosition
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.provenance import MARKS, Provenance, RowsPerOffset
+from airflow_provider_lakecommit.core.rules import UNKNOWN, judged_in, unjudged
+from airflow_provider_lakecommit.exceptions import WireError
+
+__all__ = ["LEDGER_LIMIT", "decode_ledger", "encode_ledger"]
+
+LEDGER_LIMIT = 64_000
+_READINGS = frozenset({"readings"})
+_OPTIONAL = _READINGS | {"judged", "positions", "ahead"}
+"""Keys that a ledger without room for them goes without."""
+
+
+def encode_ledger(sections: Sequence[LedgerSection]) -> str:
+    """:raises WireError: above :data:`LEDGER_LIMIT`"""
+    told = [_section_to_json(s) for s in sorted(sections, key=lambda s: s.key)]
+    for optional in (frozenset[str](), _READINGS):
+        try:
+            return _packed(_without(told, optional))
+        except WireError:
+            continue
+    return _packed(_without(told, _OPTIONAL))
+
+
+def _without(sections: list[dict[str, Any]], keys: frozenset[str]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in s.items() if k not in keys} for s in sections]
+
+
+def _packed(sections: list[dict[str, Any]]) -> str:
+    return pack(
+        {"sections": sections},
+        what="the ledger of the table",
+        limit=LEDGER_LIMIT,
+        remedy=f"land fewer topic partitions or fewer landings into one table; `{MAINTAIN_SWEEP} SPEC --ledger` takes "
+        "out what is gone; nothing was committed",
+    )
+
+
+def decode_ledger(packed: str) -> tuple[LedgerSection, ...]:
+    """:raises WireError: when the text is damaged or of a later version"""
+    values = unpack(packed, what="the ledger of the table")
+    try:
+        sections = tuple(_section_from_json(s) for s in values["sections"])
+        if len({s.key for s in sections}) < len(sections):
+            raise ValueError("a lane has two sections")
+        return sections
+    except DAMAGE as e:
+        raise WireError(f"the ledger of the table is damaged: {type(e).__name__} {e}") from e
+
+
+def _section_to_json(s: LedgerSection) -> dict[str, Any]:
+    c = s.control
+    rare: dict[str, Any] = {"judged": _judged_to_json(s)} if s.judged else {}
+    rare |= {"positions": _positions_to_json(s)} if s.positions else {}
+    rare |= {"ahead": ahead} if (ahead := _ahead_to_json(s)) else {}
+    rare |= {"ends": offsets_to_json(s.ends)} if s.ends else {}
+    rare |= {"suspended": s.suspended} if s.suspended else {}
+    rare |= {"sink": _sink_to_json(s.sink)} if s.sink else {}
+    rare |= {"replayed": coverage_to_json(s.replayed)} if s.replayed else {}
+    rare |= {"replaces": True} if s.replaces else {}
+    rare |= {"generation": s.generation} if s.generation else {}
+    rare |= {"readings": _readings_to_json(s)} if s.provenance else {}
+    return rare | {
+        "landing": s.landing,
+        "lane": s.lane,
+        "cluster": s.cluster_id,
+        "epoch": str(s.epoch),
+        "spec": s.spec_version,
+        "starts": offsets_to_json(s.starts),
+        "covered": coverage_to_json(s.covered),
+        "record_bytes": s.record_bytes,
+        "control": {
+            "cluster": c.cluster_id,
+            "topic": c.topic,
+            "topic_id": c.topic_id,
+            "partition": c.partition,
+            "read_from": c.read_from,
+            "low": c.low,
+        },
+    }
+
+
+def _section_from_json(s: dict[str, Any]) -> LedgerSection:
+    c = s["control"]
+    covered = coverage_from_json(s["covered"])
+    section = LedgerSection(
+        landing=text(s["landing"]),
+        lane=text(s["lane"]),
+        cluster_id=text(s["cluster"]),
+        epoch=UUID(s["epoch"]),
+        spec_version=text(s["spec"]),
+        starts=offsets_from_json(s["starts"]),
+        ends=offsets_from_json(s.get("ends", [])),
+        suspended=text(s.get("suspended", "")),
+        replaces=bool(s.get("replaces", False)),
+        generation=count(s.get("generation", 0)),
+        provenance=_readings_from_json(s.get("readings", ()), covered),
+        covered=covered,
+        judged=_judged_from_json(s.get("judged", ()), covered),
+        record_bytes=count(s["record_bytes"]),
+        sink=_sink_from_json(s["sink"]) if "sink" in s else None,
+        replayed=coverage_from_json(s.get("replayed", ())),
+        control=ControlPosition(
+            cluster_id=text(c["cluster"]),
+            topic=text(c["topic"]),
+            topic_id=text(c["topic_id"]),
+            partition=count(c["partition"]),
+            read_from=count(c["read_from"]),
+            low=None if c["low"] is None else count(c["low"]),
+        ),
+    )
+    positions = _positions_from_json(s.get("positions", ([], [])), section)
+    return replace(section, positions=positions | _ahead_from_json(s.get("ahead", ([], [])), section))
+
+
+def _sink_to_json(sink: AdoptedSink) -> dict[str, Any]:
+    return {
+        "connector": sink.connector,
+        "group": sink.group,
+        "since": offsets_to_json(sink.since),
+        "sequence": sink.sequence,
+        "lands": sink.lands,
+        **({"landed": coverage_to_json(sink.landed)} if sink.landed else {}),
+    }
+
+
+def _sink_from_json(values: dict[str, Any]) -> AdoptedSink:
+    return AdoptedSink(
+        connector=text(values["connector"]),
+        group=text(values["group"]),
+        since=offsets_from_json(values["since"]),
+        sequence=count(values["sequence"]),
+        lands=values["lands"] is True,
+        landed=coverage_from_json(values.get("landed", [])),
+    )
+
+
+def _readings_to_json(s: LedgerSection) -> list[Any]:
+    """One list per entry: generation, columns, spread, rows, and the ranges. The longest has none, where it has all
+    that is covered and not of the others.
+    """
+    longest = max(s.provenance, key=lambda e: len(e.coverage.items()))
+    rest = s.covered - Coverage.union(e.coverage for e in s.provenance if e is not longest)
+    return [
+        [
+            *(e.generation, list(e.columns), e.per_offset.value, e.rows),
+            None if e is longest and e.coverage == rest else coverage_to_json(e.coverage),
+        ]
+        for e in s.provenance
+    ]
+
+
+def _readings_from_json(values: Any, covered: Coverage) -> tuple[Provenance, ...]:
+    stated = Coverage.union(coverage_from_json(ranges) for *_, ranges in values if ranges is not None)
+    return tuple(_reading(*value, rest=covered - stated) for value in values)
+
+
+def _reading(generation: Any, columns: Any, spread: Any, rows: Any, ranges: Any, *, rest: Coverage) -> Provenance:
+    if len(columns) not in (0, len(MARKS)):
+        raise ValueError(f"{len(columns)} columns do not name a record")
+    return Provenance(
+        generation=count(generation),
+        columns=tuple(map(count, columns)),
+        per_offset=RowsPerOffset(count(spread)),
+        rows=count(rows),
+        coverage=rest if ranges is None else coverage_from_json(ranges),
+    )
+
+
+def _judged_to_json(s: LedgerSection) -> list[Any]:
+    """Rules with their ranges, oldest first; the last ones have the rest."""
+    *older, newest = s.judged
+    told = [[rules, coverage_to_json(s.judged[rules])] for rules in older]
+    if of_none := unjudged(s.judged, s.covered):
+        told.insert(0, [UNKNOWN, coverage_to_json(of_none)])
+    return [*told, [newest, None]]
+
+
+def _judged_from_json(values: Any, covered: Coverage) -> dict[str, Coverage]:
+    """Only of what is covered, and nothing twice: a text that says more is taken for what it says first."""
+    known: dict[str, Coverage] = {}
+    for rules, ranges in values:
+        of = covered if ranges is None else coverage_from_json(ranges) & covered
+        known[text(rules)] = known.get(rules, Coverage()) | unjudged(known, of)
+    known.pop(UNKNOWN, None)
+    return judged_in(known, covered)
+
+
+def _positions_to_json(s: LedgerSection) -> list[Any]:
+    """Leader epochs, and how far before the end of the section their records end, where they do."""
+    behind = {p: s.last(p) - at.offset for p, at in s.positions.items() if at.offset <= s.last(p)}
+    epochs = offsets_to_json({p: s.positions[p].leader_epoch for p in behind})
+    return [epochs, offsets_to_json({p: n for p, n in behind.items() if n})]
+
+
+def _positions_from_json(values: Any, s: LedgerSection) -> dict[SourcePartition, ReadPosition]:
+    epochs, behind = map(offsets_from_json, values)
+    return {p: ReadPosition(offset=s.last(p) - behind.get(p, 0), leader_epoch=epoch) for p, epoch in epochs.items()}
+
+
+def _ahead_to_json(s: LedgerSection) -> list[Any]:
+    """Those beyond that end: another lane has what was read there, since it was landed anew."""
+    beyond = {p: at.offset - s.last(p) for p, at in s.positions.items() if at.offset > s.last(p)}
+    epochs = {p: s.positions[p].leader_epoch for p in beyond}
+    return [offsets_to_json(epochs), offsets_to_json(beyond)] if beyond else []
+
+
+def _ahead_from_json(values: Any, s: LedgerSection) -> dict[SourcePartition, ReadPosition]:
+    epochs, beyond = map(offsets_from_json, values)
+    return {p: ReadPosition(offset=s.last(p) + beyond[p], leader_epoch=epoch) for p, epoch in epochs.items()}

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Partition tuples in data files: Iceberg types and values ↔ Avro types and values.
+
+Contract: a value here is what a manifest holds, not what a user sees: dates are days, times and timestamps are plain
+numbers of their unit since midnight or the epoch, decimals are exact :class:`~decimal.Decimal`, uuids are
+:class:`~uuid.UUID`, binary and fixed are bytes. A type is its Iceberg name (``long``, ``decimal(9, 2)``, ``fixed[16]``,
+…). Both directions are total over the primitive types that Iceberg can partition by; anything else is a
+:class:`ControlEventError` that names the field, never a guess. A value that its type cannot hold is refused when it is
+written, because Avro would write it and a reader would see another one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_lakecommit.control.errors import ControlEventError
+
+__all__ = ["PartitionField", "PartitionValue", "avro_type", "branch", "from_avro", "iceberg_type", "to_avro"]
+
+PartitionValue = bool | int | float | str | bytes | UUID | Decimal | None
+
+_PARAMETERS = re.compile(r"(?P<kind>decimal|fixed)[(\[](?P<first>\d+)(?:, ?(?P<second>\d+))?[)\]]")
+_PLAIN: dict[str, str | dict[str, Any]] = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "bytes",
+    "date": {"type": "int", "logicalType": "date"},
+    "time": {"type": "long", "logicalType": "time-micros"},
+    "timestamp": {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": False},
+    "timestamptz": {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True},
+    "timestamp_ns": {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": False},
+    "timestamptz_ns": {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": True},
+    "uuid": {"type": "fixed", "name": "uuid_fixed", "namespace": "", "size": 16, "logicalType": "uuid"},
+}
+_PRECISIONS = range(1, 39)
+_BITS = {"int": 32, "date": 32}
+_PYTHON: dict[str, type] = {"boolean": bool, "float": float, "double": float, "string": str, "bytes": bytes}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionField:
+    """One column of the partition tuple: its name in the spec, its field id (1000 and up), its result type."""
+
+    name: str
+    field_id: int
+    type: str
+
+
+def avro_type(field: PartitionField) -> Any:
+    """The Avro type of *field*, written out in full."""
+    plain = _PLAIN.get(field.type)
+    if plain is not None:
+        return plain
+    kind, first, second = _parameters(field)
+    if kind == "fixed":
+        return {"type": "fixed", "name": f"fixed_{first}", "namespace": "", "size": first}
+    name = f"decimal_{first}_{second}"
+    size = _decimal_bytes(first)
+    logical = {"logicalType": "decimal", "precision": first, "scale": second}
+    return {"type": "fixed", "name": name, "namespace": "", "size": size, **logical}
+
+
+def branch(field: PartitionField) -> str:
+    """Name under which the Avro type of *field* stands in a union."""
+    written = avro_type(field)
+    if isinstance(written, str):
+        return written
+    return str(written.get("name", written["type"]))
+
+
+def iceberg_type(written: Any) -> str | None:
+    """The Iceberg type of an Avro type read from a record's schema; None when Iceberg has no such type."""
+    if isinstance(written, dict) and written.get("type") == "fixed":
+        return _fixed_type(written)
+    if isinstance(written, dict) and "logicalType" not in written:
+        written = written.get("type")
+    shown = _without_extras(written)
+    return next((name for name, plain in _PLAIN.items() if plain == shown), None)
+
+
+def to_avro(field: PartitionField) -> Callable[[PartitionValue], Any]:
+    """A function that turns a value of *field* into what Avro writes, and refuses a value that does not fit."""
+    written = avro_type(field)
+    base = written if isinstance(written, str) else written["type"]
+    if base == "fixed":
+        return _fixed_writer(field, written)
+    if base in _PYTHON:
+        return _checked(field, _PYTHON[base])
+    return _integer(field, _BITS.get(field.type, 64))
+
+
+def from_avro(field: PartitionField) -> Callable[[Any], PartitionValue]:
+    """A function that turns what Avro read for *field* into a value."""
+    if field.type == "uuid":
+        return lambda raw: UUID(bytes=raw)
+    if field.type.startswith("decimal"):
+        scale = _parameters(field)[2]
+        return lambda raw: _decimal(int.from_bytes(raw, "big", signed=True), scale)
+    if field.type in _BITS:
+        # On the wire every number may have 64 bits, whatever its type says.
+        fits = _integer(field, _BITS[field.type])
+        return lambda raw: None if raw is None else fits(raw)
+    return _as_read
+
+
+def _as_read(raw: Any) -> PartitionValue:
+    return raw  # type: ignore[no-any-return]
+
+
+def _parameters(field: PartitionField) -> tuple[str, int, int]:
+    match = _PARAMETERS.fullmatch(field.type)
+    if match is None or (match["kind"] == "decimal") is (match["second"] is None):
+        raise ControlEventError(
+            f"partition field {field.name!r} has type {field.type!r}: no file is partitioned by that"
+        )
+    return match["kind"], int(match["first"]), int(match["second"] or 0)
+
+
+def _fixed_type(written: dict[str, Any]) -> str | None:
+    logical = written.get("logicalType")
+    if logical == "uuid":
+        return "uuid"
+    if logical == "decimal":
+        precision, scale = written["precision"], written.get("scale", 0)
+        known = precision in _PRECISIONS and scale in range(precision + 1)
+        return f"decimal({int(precision)}, {int(scale)})" if known else None
+    return f"fixed[{written['size']}]" if logical is None else None
+
+
+def _without_extras(written: Any) -> Any:
+    if not isinstance(written, dict):
+        return written
+    return {key: written[key] for key in ("type", "logicalType", "adjust-to-utc") if key in written}
+
+
+def _fixed_writer(field: PartitionField, written: dict[str, Any]) -> Callable[[PartitionValue], bytes]:
+    size: int = written["size"]
+    if field.type == "uuid":
+        check_uuid = _checked(field, UUID)
+        return lambda value: bytes(check_uuid(value).bytes)
+    if written.get("logicalType") == "decimal":
+        return lambda value: _unscaled(field, value, written["precision"], written["scale"]).to_bytes(
+            size, "big", signed=True
+        )
+
+    def fixed(value: PartitionValue) -> bytes:
+        if not isinstance(value, bytes) or len(value) != size:
+            raise _misfit(field, value)
+        return value
+
+    return fixed
+
+
+def _checked(field: PartitionField, python: type) -> Callable[[PartitionValue], Any]:
+    def check(value: PartitionValue) -> Any:
+        if not isinstance(value, python):
+            raise _misfit(field, value)
+        return value
+
+    return check
+
+
+def _integer(field: PartitionField, bits: int) -> Callable[[PartitionValue], int]:
+    limit = 1 << (bits - 1)
+
+    def check(value: PartitionValue) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
+            raise _misfit(field, value)
+        return value
+
+    return check
+
+
+def _unscaled(field: PartitionField, value: PartitionValue, precision: int, scale: int) -> int:
+    if not isinstance(value, Decimal) or not value.is_finite():
+        raise _misfit(field, value)
+    sign, digits, exponent = value.as_tuple()
+    shift = int(exponent) + scale
+    power: int = 10 ** abs(shift)
+    number, lost = divmod(int("".join(map(str, digits))) * (power if shift > 0 else 1), power if shift < 0 else 1)
+    if lost or number >= 10**precision:
+        raise _misfit(field, value)
+    return -number if sign else number
+
+
+def _decimal(unscaled: int, scale: int) -> Decimal:
+    digits = tuple(map(int, str(abs(unscaled))))
+    return Decimal((1 if unscaled < 0 else 0, digits, -scale))
+
+
+def _decimal_bytes(precision: int) -> int:
+    largest: int = 10**precision - 1
+    return (largest.bit_length() + 8) // 8
+
+
+def _misfit(field: PartitionField, value: object) -> ControlEventError:
+    return ControlEventError(f"partition field {field.name!r} of type {field.type} cannot hold {value!r}")

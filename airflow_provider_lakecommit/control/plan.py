@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of a cycle as JSON values: what a START_COMMIT carries in its header, and what a Spark job is given.
+
+Contract: reading gives back an equal plan; slice ids are derived again from what they identify, so they need no place.
+No secret is ever part of a plan. Times are UTC ISO 8601 text with microseconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from math import inf
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_lakecommit.control.coverage import (
+    offsets_from_json,
+    offsets_to_json,
+    positions_from_json,
+    positions_to_json,
+    spans_from_json,
+    spans_to_json,
+)
+from airflow_provider_lakecommit.control.envelope import DAMAGE, count, text
+from airflow_provider_lakecommit.core.identity import slice_id
+from airflow_provider_lakecommit.core.model import Budget, Plan, Slice, TableTarget
+from airflow_provider_lakecommit.core.refusal import RefusalState
+from airflow_provider_lakecommit.exceptions import WireError
+
+__all__ = [
+    "MAX_SLICES",
+    "YEARS",
+    "budget_from_json",
+    "budget_to_json",
+    "plan_digest",
+    "plan_from_json",
+    "plan_to_json",
+    "refusal_from_json",
+    "time_from_json",
+    "time_to_json",
+]
+
+YEARS = range(1970, 9000)
+MAX_SLICES = 4000
+"""Most slices of a window: with them a plan stays well below the limit of a header; the rest is left to the next
+window.
+"""
+
+
+def time_to_json(t: datetime) -> str:
+    return t.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def time_from_json(value: str) -> datetime:
+    """:raises ValueError: it is no time, of no zone, or too close to the ends of the calendar to reckon with"""
+    found = datetime.fromisoformat(value)
+    if found.tzinfo is None or found.year not in YEARS:
+        raise ValueError(f"{value!r:.80} has no time zone, or is of no year from {YEARS[0]} to {YEARS[-1]}")
+    return found.astimezone(UTC)
+
+
+def budget_to_json(b: Budget | None) -> list[Any] | None:
+    return None if b is None else [b.max_records, b.max_ratio]
+
+
+def budget_from_json(values: Any) -> Budget | None:
+    if values is None:
+        return None
+    ratio = values[1]
+    if not isinstance(ratio, int | float) or isinstance(ratio, bool) or not 0 <= ratio < inf:
+        raise ValueError(f"{ratio!r:.80} is no ratio")
+    return Budget(max_records=count(values[0]), max_ratio=float(ratio))
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    rare: dict[str, Any] = {} if plan.refused is None else {"held": str(plan.refused), "refusal": plan.refused.name}
+    rare |= {"vended": dict(plan.vended)} if plan.vended else {}
+    rare |= {"positions": positions_to_json(plan.positions)} if plan.positions else {}
+    rare |= {"leader_epochs": offsets_to_json(plan.leader_epochs)} if plan.leader_epochs else {}
+    rare |= {} if plan.generation is None else {"generation": plan.generation}
+    return rare | {
+        "landing": plan.landing,
+        "lane": plan.lane,
+        "spec": plan.spec_version,
+        "window": str(plan.window_id),
+        "slices": [_slice_to_json(s) for s in plan.slices],
+        "targets": [_target_to_json(t) for t in plan.targets],
+        "ends": offsets_to_json(plan.ends),
+        "asked_at": time_to_json(plan.asked_at),
+        "left": plan.left,
+        "reason": plan.reason,
+    }
+
+
+def plan_from_json(values: dict[str, Any]) -> Plan:
+    """:raises WireError: when the value is damaged"""
+    try:
+        window = UUID(values["window"])
+        return Plan(
+            landing=text(values["landing"]),
+            lane=text(values["lane"]),
+            spec_version=text(values["spec"]),
+            window_id=window,
+            slices=tuple(_slice_from_json(s, window) for s in values["slices"]),
+            targets=tuple(_target_from_json(t) for t in values["targets"]),
+            ends=offsets_from_json(values["ends"]),
+            asked_at=time_from_json(values["asked_at"]),
+            left=count(values["left"]),
+            reason=None if values["reason"] is None else text(values["reason"]),
+            refused=refusal_from_json(values),
+            vended={text(t): keys is True for t, keys in values.get("vended", {}).items()},
+            positions=positions_from_json(values.get("positions", ([], []))),
+            leader_epochs=offsets_from_json(values.get("leader_epochs", [])),
+            generation=count(values["generation"]) if "generation" in values else None,
+        )
+    except DAMAGE as e:
+        raise WireError(f"a plan is damaged: {type(e).__name__} {e}") from e
+
+
+def refusal_from_json(plan: Mapping[str, Any]) -> RefusalState | None:
+    """Return the state that kept a plan from planning. A state that a later release added is
+    :attr:`~RefusalState.OTHER`.
+    """
+    name = plan.get("refusal")
+    return None if name is None else RefusalState.__members__.get(text(name), RefusalState.OTHER)
+
+
+def plan_digest(plan: Plan) -> str:
+    """What names all of a plan: two plans with the same digest are the same plan."""
+    return hashlib.sha256(json.dumps(plan_to_json(plan), sort_keys=True).encode()).hexdigest()
+
+
+def _slice_to_json(s: Slice) -> list[Any]:
+    return [s.group, list(s.tables), spans_to_json(s.spans), budget_to_json(s.budget)]
+
+
+def _slice_from_json(values: list[Any], window: UUID) -> Slice:
+    group, names, ranges, budget = values
+    spans, tables = spans_from_json(ranges), tuple(text(t) for t in names)
+    return Slice(
+        slice_id=slice_id(window, spans, tables),
+        group=count(group),
+        spans=spans,
+        tables=tables,
+        budget=budget_from_json(budget),
+    )
+
+
+def _target_to_json(t: TableTarget) -> dict[str, Any]:
+    sort_order = {"sort_order": t.sort_order} if t.sort_order else {}
+    return sort_order | {
+        "table": t.table,
+        "uuid": str(t.uuid),
+        "location": t.location,
+        "schema": t.schema,
+        "schema_id": t.schema_id,
+        "spec": t.spec,
+        "spec_id": t.spec_id,
+        "properties": dict(t.properties),
+        "format_version": t.format_version,
+        "epoch": str(t.epoch),
+    }
+
+
+def _target_from_json(v: dict[str, Any]) -> TableTarget:
+    return TableTarget(
+        table=text(v["table"]),
+        uuid=UUID(v["uuid"]),
+        location=text(v["location"]),
+        schema=text(v["schema"]),
+        schema_id=count(v["schema_id"]),
+        spec=text(v["spec"]),
+        spec_id=count(v["spec_id"]),
+        properties={text(k): text(p) for k, p in v["properties"].items()},
+        format_version=count(v["format_version"]),
+        epoch=UUID(v["epoch"]),
+        sort_order=text(v.get("sort_order", "")),
+    )

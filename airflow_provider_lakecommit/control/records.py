@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Control records of a landing: what is sent for each step of a cycle, and log records read back as entries of the
+fold.
+
+Contract: :func:`read_entry` gives the entry that the matching ``…_record`` function was made from. Keys are stable per
+landing and role, so that observers can tell two coordinators of one group from one. Every function is pure: ids and
+times are parameters.
+
+Failure story: a record of another group, lane or producer is passed over (``None``), also one that is no control event
+at all; a record that bears our header and cannot be read raises, because passing over it could let a range be planned
+that is already done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID, uuid5
+
+from airflow_provider_lakecommit.control import headers as h
+from airflow_provider_lakecommit.control.coverage import coverage_from_json, coverage_to_json
+from airflow_provider_lakecommit.control.envelope import DAMAGE, count, text
+from airflow_provider_lakecommit.control.errors import UnbelievedError
+from airflow_provider_lakecommit.control.events import (
+    CommitComplete,
+    CommitToTable,
+    DataComplete,
+    DataWritten,
+    Event,
+    Payload,
+    PayloadType,
+    StartCommit,
+    TableReference,
+    TopicPartitionOffset,
+    decode,
+    encode,
+    head,
+)
+from airflow_provider_lakecommit.control.plan import plan_from_json, plan_to_json, time_from_json, time_to_json
+from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.core.log import (
+    AttemptsVoided,
+    CommitFailed,
+    CycleClosed,
+    CycleOpened,
+    Directives,
+    EndAsked,
+    Entry,
+    SliceFiles,
+    SliceReported,
+    TablePublished,
+)
+from airflow_provider_lakecommit.core.model import Cycle, Plan, SliceReport
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.exceptions import WireError
+
+__all__ = ["LogRecord", "Outgoing", "Sender", "entry_told", "read_entry", "table_reference"]
+
+_KEYS = UUID("0d7a7a52-6a0e-5b63-8f5e-3a50a3f8a7f1")
+
+
+class LogRecord(Protocol):
+    """What is read of a record of the control topic."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> datetime: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes]]: ...
+
+
+def table_reference(catalog: str, table: str, uuid: UUID) -> TableReference:
+    """How events name a table: ``namespace.name`` in a catalog, and the table's own id."""
+    *namespace, name = table.split(".")
+    return TableReference(catalog=catalog, namespace=tuple(namespace), name=name, table_uuid=uuid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A record to produce."""
+
+    key: bytes
+    value: bytes
+    headers: Sequence[tuple[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender:
+    """Makes the records of one role (``plan``, ``commit``, ``write``) of a landing's lane for one cycle. ``form`` is
+    that of the events, for the connectors that share the topic.
+    """
+
+    landing: str
+    lane: str
+    role: str
+    commit_id: UUID
+    form: str = "1.12"
+
+    def opened(self, event_id: UUID, at: datetime, cycle: Cycle, plan: Plan, directives: Directives) -> Outgoing:
+        """START_COMMIT with its plan."""
+        values = {"kind": "open", "cycle": h.cycle_to_json(cycle), "plan": plan_to_json(plan)}
+        values |= h.directives_to_json(directives)
+        return self._record(event_id, at, StartCommit(commit_id=self.commit_id), values)
+
+    def commit_failed(
+        self,
+        event_id: UUID,
+        at: datetime,
+        reason: str,
+        task_attempt: str,
+        directives: Directives,
+        tables: Sequence[str] = (),
+        main: str | None = None,
+    ) -> Outgoing:
+        """START_COMMIT again: the evidence that a commit attempt failed, and for which tables if that is known.
+
+        :param main: the landing's data table, so that an observer knows whether it is among them
+        """
+        values = {"kind": "failed", "failed": reason, "task_attempt": task_attempt, **h.directives_to_json(directives)}
+        if tables:
+            values["tables"] = list(tables)
+            if main is not None:
+                values["main"] = main
+        return self._record(event_id, at, StartCommit(commit_id=self.commit_id), values)
+
+    def files(self, event_id: UUID, at: datetime, payload: DataWritten, report: SliceReport, table: str) -> Outgoing:
+        """DATA_WRITTEN of one table of one slice."""
+        values = {"kind": "files", "slice": str(report.slice_id), "attempt": str(report.attempt), "table": table}
+        return self._record(event_id, at, payload, values)
+
+    def reported(self, event_id: UUID, at: datetime, report: SliceReport) -> Outgoing:
+        """DATA_COMPLETE of one slice. Positions are given only for slices that were finished."""
+        done = report.blocked is None and report.failed is None
+        assignments = tuple(
+            TopicPartitionOffset(
+                topic=s.span.partition.topic,
+                partition=s.span.partition.partition,
+                offset=s.span.range.end,
+                timestamp=None,
+            )
+            for s in (report.spans if done else ())
+        )
+        payload = DataComplete(commit_id=self.commit_id, assignments=assignments)
+        return self._record(event_id, at, payload, {"kind": "report", "report": h.report_to_json(report)})
+
+    def end_asked(self, event_id: UUID, at: datetime, *, job: UUID | None, reason: str) -> Outgoing:
+        """DATA_COMPLETE without a position, which tells a connector nothing: tasks are asked to end early."""
+        values = {"kind": "end", "job": None if job is None else str(job), "reason": reason}
+        return self._record(event_id, at, DataComplete(commit_id=self.commit_id, assignments=()), values)
+
+    def voided(self, event_id: UUID, at: datetime, attempts: Sequence[UUID]) -> Outgoing:
+        """DATA_COMPLETE without a position, like :meth:`end_asked`: the files of these attempts are about to go."""
+        values = {"kind": "void", "attempts": [u.hex for u in attempts]}
+        return self._record(event_id, at, DataComplete(commit_id=self.commit_id, assignments=()), values)
+
+    def published(
+        self,
+        event_id: UUID,
+        at: datetime,
+        *,
+        table: TableReference,
+        name: str,
+        snapshot_id: int,
+        token: UUID,
+        coverage: Coverage,
+        directives: Directives,
+    ) -> Outgoing:
+        """COMMIT_TO_TABLE."""
+        values = {
+            "kind": "published",
+            "table": name,
+            "snapshot": snapshot_id,
+            "token": str(token),
+            "ranges": coverage_to_json(coverage),
+            **({} if table.table_uuid is None else {"uuid": str(table.table_uuid)}),
+            **h.directives_to_json(directives),
+        }
+        payload = CommitToTable(commit_id=self.commit_id, table=table, snapshot_id=snapshot_id, valid_through=None)
+        return self._record(event_id, at, payload, values)
+
+    def closed(self, event_id: UUID, at: datetime, valid_through: datetime | None, directives: Directives) -> Outgoing:
+        """COMMIT_COMPLETE."""
+        payload = CommitComplete(commit_id=self.commit_id, valid_through=valid_through)
+        through = None if valid_through is None else time_to_json(valid_through)
+        values = {"kind": "closed", "valid_through": through, **h.directives_to_json(directives)}
+        return self._record(event_id, at, payload, values)
+
+    def _record(self, event_id: UUID, at: datetime, payload: Payload, values: dict[str, Any]) -> Outgoing:
+        event = Event(id=event_id, timestamp=at, group_id=group_id(self.landing), payload=payload)
+        return Outgoing(
+            key=str(uuid5(_KEYS, f"{self.landing}\x1f{self.role}")).encode(),
+            value=encode(event, form="1.10" if self.form == "1.10" else "1.12"),
+            headers=h.header(
+                {"lane": self.lane, **values}, f"the header of a {event.type.name} of landing {self.landing}"
+            ),
+        )
+
+
+def read_entry(record: LogRecord, landing: str, lane: str) -> Entry | None:
+    """The entry that a record of the control topic stands for, or ``None`` when it is not of this landing's lane.
+
+    :raises WireError: when it is of this landing and cannot be read or believed, or bears our header and is no control
+        event
+    """
+    if record.value is None:
+        return None
+    try:
+        about = head(record.value)
+    except WireError:
+        if any(name == h.HEADER for name, _ in record.headers):
+            raise
+        return None
+    if about.group_id != group_id(landing):
+        return None
+    values = h.find(record.headers)
+    if values is None or values.get("lane") != lane:
+        return None
+    if (doubt := getattr(record, "doubt", None)) is not None:
+        raise UnbelievedError(f"{doubt}; nothing is taken from it")
+    try:
+        entry = _entry(record, about.type, about.commit_id, values)
+        return None if entry is None else replace(entry, event=about.id)
+    except DAMAGE as e:
+        raise WireError(
+            f"control record at offset {record.offset} of landing {landing} is damaged: {type(e).__name__} {e}"
+        ) from e
+
+
+def entry_told(
+    record: LogRecord, kind: PayloadType, commit_id: UUID, values: Mapping[str, Any], published: Coverage | None = None
+) -> Entry | None:
+    """The entry of a record whose head and header an observer has read already, for those who read very many; ``None``
+    where it is damaged.
+
+    :param published: the ranges in the header, of one that publishes
+    """
+    try:
+        return _entry(record, kind, commit_id, values, published)
+    except (WireError, *DAMAGE):
+        return None
+
+
+def _table_uuid(value: bytes) -> UUID | None:
+    """By the event itself: headers of earlier releases do not tell."""
+    payload = decode(value).payload
+    return payload.table.table_uuid if isinstance(payload, CommitToTable) else None
+
+
+def _entry(
+    record: LogRecord, kind: PayloadType, commit_id: UUID, v: Mapping[str, Any], published: Coverage | None = None
+) -> Entry | None:
+    at, offset = record.timestamp, record.offset
+    match (kind, v.get("kind")):
+        case (PayloadType.START_COMMIT, "open"):
+            cycle, plan = h.cycle_from_json(v["cycle"]), plan_from_json(v["plan"])
+            directives = h.directives_from_json(v)
+            return CycleOpened(offset=offset, at=at, commit_id=commit_id, cycle=cycle, plan=plan, directives=directives)
+        case (PayloadType.START_COMMIT, "failed"):
+            return CommitFailed(
+                offset=offset,
+                at=at,
+                commit_id=commit_id,
+                reason=text(v["failed"]),
+                task_attempt=text(v["task_attempt"]),
+                tables=tuple(text(t) for t in v.get("tables", ())),
+                directives=h.directives_from_json(v),
+            )
+        case (PayloadType.DATA_WRITTEN, "files"):
+            attempt, value = UUID(v["attempt"]), record.value or b""
+            table = text(v["table"])
+            return SliceFiles(offset=offset, at=at, commit_id=commit_id, attempt=attempt, table=table, value=value)
+        case (PayloadType.DATA_COMPLETE, "report"):
+            report = h.report_from_json(v["report"])
+            return SliceReported(offset=offset, at=at, commit_id=commit_id, report=report)
+        case (PayloadType.DATA_COMPLETE, "end"):
+            job = None if v["job"] is None else UUID(v["job"])
+            return EndAsked(offset=offset, at=at, commit_id=commit_id, job=job, reason=text(v["reason"]))
+        case (PayloadType.DATA_COMPLETE, "void"):
+            attempts = tuple(map(UUID, v["attempts"]))
+            return AttemptsVoided(offset=offset, at=at, commit_id=commit_id, attempts=attempts)
+        case (PayloadType.COMMIT_TO_TABLE, "published"):
+            return TablePublished(
+                offset=offset,
+                at=at,
+                commit_id=commit_id,
+                table=text(v["table"]),
+                snapshot_id=count(v["snapshot"]),
+                token=UUID(v["token"]),
+                coverage=coverage_from_json(v["ranges"]) if published is None else published,
+                directives=h.directives_from_json(v),
+                uuid=UUID(v["uuid"]) if "uuid" in v else _table_uuid(record.value or b""),
+            )
+        case (PayloadType.COMMIT_COMPLETE, "closed"):
+            directives = h.directives_from_json(v)
+            through = None if v["valid_through"] is None else time_from_json(v["valid_through"])
+            return CycleClosed(offset=offset, at=at, commit_id=commit_id, valid_through=through, directives=directives)
+        case _:
+            raise ValueError(f"{kind.name} with header kind {v.get('kind')!r}")

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was read of one partition of the control topic, kept for the next look, which reads only what came since.
+
+Contract: :meth:`SeenRecords.read` gives what reading the log would: committed records never change. What is kept is
+bounded, in records and in bytes; a look from before it reads the log again. A log that ends before what was read of it
+was cut at its end: nothing kept of it counts. A topic that was made anew is another log, with records of its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+
+from airflow_provider_lakecommit.control.bounded_records import size_of
+from airflow_provider_lakecommit.control.control_log import ControlRecord
+
+__all__ = ["SeenRecords", "offset_of"]
+
+MOST_RECORDS = 20_000
+MOST_BYTES = 32 << 20
+
+
+class SeenRecords:
+    """The records of ``[first, next)`` of one partition.
+
+    :param fetch: reads the records of a range of offsets
+    """
+
+    def __init__(self, fetch: Callable[[int, int], Iterable[ControlRecord]]) -> None:
+        self._fetch = fetch
+        self._records: list[ControlRecord] = []
+        self._bytes = 0
+        self._first = self._next = 0
+
+    def read(self, start: int, end: int) -> tuple[ControlRecord, ...]:
+        """The records of ``[start, end)``; ``end`` is the end of the log as of now."""
+        if not self._first <= start <= self._next or end < self._next:
+            self._forget(start)
+        if self._next < end:
+            found = list(self._fetch(self._next, end))
+            self._records += found
+            self._bytes += sum(map(size_of, found))
+            self._next = end
+        out = tuple(self._records[bisect_left(self._records, start, key=offset_of) :])
+        self._shrink()
+        return out
+
+    def _forget(self, start: int) -> None:
+        self._records, self._bytes = [], 0
+        self._first = self._next = start
+
+    def _shrink(self) -> None:
+        """Without the oldest, down to half of what may be kept."""
+        if len(self._records) <= MOST_RECORDS and self._bytes <= MOST_BYTES:
+            return
+        gone = 0
+        while gone < len(self._records) and (
+            len(self._records) - gone > MOST_RECORDS // 2 or self._bytes > MOST_BYTES // 2
+        ):
+            self._bytes -= size_of(self._records[gone])
+            gone += 1
+        del self._records[:gone]
+        self._first = self._records[0].offset if self._records else self._next
+
+
+def offset_of(record: ControlRecord) -> int:
+    return record.offset

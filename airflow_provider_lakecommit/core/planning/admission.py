@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission: may a cycle plan a window now, and how large a one? Writers must not bury the committer.
+
+Contract: pure, and a table: the first row of :data:`TABLE` that applies refuses, with what clears it; where none does,
+the window is admitted up to what is left of the budgets. A refused cycle still opens, with an empty plan, and its
+commit still runs: that is what drains the landing and readmits it. So while commits fail the control topic grows by one
+START_COMMIT and the evidence of each commit attempt per cycle, however much there is to read.
+
+What counts is :mod:`~airflow_provider_lakecommit.core.planning.pressure`, that is evidence in the log. A table that
+fails alone stops nobody else until its budget is full, and is named meanwhile.
+
+No state may hold itself: a full budget keeps no range that pending slices wait for, else they would wait for ever; and
+where nothing is pending a slice is always admitted, however large slices are.
+
+Back-pressure from the committer to the writers is the aim of apache/iceberg issue 16389.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from airflow_provider_lakecommit.core.budgets import PendingBudget
+from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT, RESUME, spoken
+from airflow_provider_lakecommit.core.planning.pressure import Pressure
+from airflow_provider_lakecommit.core.refusal import RefusalState
+
+__all__ = [
+    "HANDED_BACK",
+    "TABLE",
+    "AdmissionRule",
+    "Admit",
+    "Refuse",
+    "Terms",
+    "admit",
+    "catalog_away",
+    "resumed_by",
+    "spec_waits",
+]
+
+REASON_LENGTH = 500
+"""Of another's error message in a reason, so that a cycle that was refused stays small on the control topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """A landing's terms of admission.
+
+    :param stalled_cycles: cycles in a row whose commits failed for all tables, after which no window is planned
+    :param slow_down: plan smaller and rarer windows before that
+    :param suspended: who had the landing plan nothing, and why; empty: nobody
+    :param told: tables whose failures are known to whoever is told of the plan
+    """
+
+    budget: PendingBudget = field(default_factory=PendingBudget)
+    stalled_cycles: int = 3
+    slow_down: bool = False
+    suspended: str = ""
+    told: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admit:
+    """Plan a window of at most so many slices and records; ``None`` is no limit of admission.
+
+    :param share: of what is missing, the part that the window may take
+    :param holes_only: only what pending slices wait for
+    :param notes: what is worth telling, for the plan's explanation
+    """
+
+    slices: int | None = None
+    records: int | None = None
+    share: float = 1.0
+    holes_only: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """Plan nothing. ``clears`` is the event that ends ``state``."""
+
+    state: RefusalState
+    reason: str
+    clears: str
+
+    def __str__(self) -> str:
+        return f"{self.state}: {self.reason}; cleared by {self.clears}"
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionRule:
+    """One row of the table: the state, when it applies, what it says, what clears it. ``but_holes``: what pending
+    slices wait for is planned all the same.
+    """
+
+    state: RefusalState
+    applies: Callable[[Pressure, Terms], bool]
+    says: Callable[[Pressure, Terms], str]
+    clears: Callable[[Pressure, Terms], str]
+    but_holes: bool = False
+
+
+_SNAPSHOT = "a snapshot that takes them: the commit of every run publishes what it can"
+
+
+def _full(state: RefusalState, kind: str, per_slice: Callable[[Pressure], int] = lambda _: 1) -> AdmissionRule:
+    """The row of one budget of pending work: no slice more has room in some table."""
+
+    def limit(t: Terms) -> int | None:
+        return getattr(t.budget, kind)  # type: ignore[no-any-return]
+
+    def table(p: Pressure, t: Terms) -> str | None:
+        most = limit(t)
+        full = (
+            name
+            for name, held in p.pending.items()
+            if most is not None and getattr(held, kind) and getattr(held, kind) + per_slice(p) > most
+        )
+        return next(full, None)
+
+    def says(p: Pressure, t: Terms) -> str:
+        name = table(p, t) or ""
+        row = p.failed.get(name, ())
+        most = f"backpressure.max_pending_{kind} is {limit(t)}"
+        text = f"{getattr(p.pending[name], kind)} {kind} are pending in {name}, {most}"
+        return text + (f"; its commits failed in {_cycles(len(row))}: {_short(row[-1].reason)}" if row else "")
+
+    return AdmissionRule(state, lambda p, t: table(p, t) is not None, says, lambda _p, _t: _SNAPSHOT, but_holes=True)
+
+
+HANDED_BACK = f"which lands in its place until `{CONNECT_ADOPT}` takes it over"
+"""How the reason ends of a landing whose table was handed back to a connector."""
+
+
+def resumed_by(suspended: str) -> str:
+    """What has a landing go on that was suspended so."""
+    if suspended.endswith(HANDED_BACK):
+        return f"`{CONNECT_ADOPT}`, or LandingOperationOperator(operation={spoken(CONNECT_ADOPT)!r})"
+    return f"`{RESUME}`, or PauseLandingOperator(action={spoken(RESUME)!r})"
+
+
+TABLE = (
+    AdmissionRule(
+        RefusalState.SUSPENDED,
+        lambda _, t: bool(t.suspended),
+        lambda _, t: f"by {t.suspended}",
+        lambda _, t: resumed_by(t.suspended),
+    ),
+    AdmissionRule(
+        RefusalState.STALLED,
+        lambda p, t: p.failures >= t.stalled_cycles,
+        lambda p, _: (
+            f"commits failed in {_cycles(p.failures)} for {', '.join(sorted(p.failed))}; "
+            f"the last one: {_short(p.last_reason)}"
+        ),
+        lambda _p, _t: "one COMMIT_COMPLETE, which this run's commit tries for",
+    ),
+    AdmissionRule(
+        RefusalState.OPEN_CYCLES,
+        lambda p, t: t.budget.open_cycles is not None and p.open_cycles >= t.budget.open_cycles,
+        lambda p, t: f"{p.open_cycles} windows are under way, backpressure.max_open_cycles is {t.budget.open_cycles}",
+        lambda p, _: f"the end of one of them, at the latest the deadline of its claim{_time(p.deadline)}",
+    ),
+    _full(RefusalState.PENDING_SLICES, "slices"),
+    _full(RefusalState.PENDING_FILES, "files", lambda p: p.slice_files),
+    _full(RefusalState.PENDING_BYTES, "bytes", lambda p: p.record_bytes),
+    AdmissionRule(
+        RefusalState.SLOWING,
+        lambda p, t: t.slow_down and bool(p.failures) and p.since_window < p.windows_failed,
+        lambda p, _: (
+            f"commits failed in {_cycles(p.failures)}, the next window waits for {p.windows_failed - p.since_window} "
+            f"more; the last one: {_short(p.last_reason)}"
+        ),
+        lambda _p, _t: "one COMMIT_COMPLETE, or so many cycles",
+        but_holes=True,
+    ),
+)
+"""Read from the top; where no row applies, the window is admitted."""
+
+
+def admit(pressure: Pressure, terms: Terms) -> Admit | Refuse:
+    """The decision."""
+    row = next((row for row in TABLE if row.applies(pressure, terms)), None)
+    if row is None:
+        return _admitted(pressure, terms)
+    refused = Refuse(state=row.state, reason=row.says(pressure, terms), clears=row.clears(pressure, terms))
+    if row.but_holes and pressure.holes:
+        return Admit(holes_only=True, notes=(f"only what pending slices wait for is planned. {refused}",))
+    return refused
+
+
+def _admitted(p: Pressure, t: Terms) -> Admit:
+    """Up to what is left of each budget, in the table that has least."""
+    held, budget = p.pending.values(), t.budget
+    slices = [budget.slices - h.slices for h in held if budget.slices is not None]
+    slices += [(budget.files - h.files) // p.slice_files for h in held if budget.files is not None]
+    records = [(budget.bytes - h.bytes) // p.record_bytes for h in held if budget.bytes is not None]
+    most = Admit(
+        slices=max(1, min(slices)) if slices else None,
+        records=max(1, min(records)) if records else None,
+        notes=tuple(
+            f"{table}: commits failed in {_cycles(len(row))}, other tables go on"
+            + ("" if table in t.told else f"; the last one: {_short(row[-1].reason)}")
+            for table, row in p.failed.items()
+            if row and not p.failures
+        ),
+    )
+    return _slower(most, p) if t.slow_down and p.failures else most
+
+
+def _slower(most: Admit, p: Pressure) -> Admit:
+    """Each window that failed halves the next one."""
+    share = 0.5**p.windows_failed
+    note = f"commits failed in {_cycles(p.failures)}: the window takes {share:.3g} of what is missing"
+    return replace(
+        most,
+        slices=None if most.slices is None else math.ceil(most.slices / 2),
+        records=None if most.records is None else math.ceil(most.records / 2),
+        share=share,
+        notes=(*most.notes, note) if share < 1 else most.notes,
+    )
+
+
+def catalog_away(error: Exception) -> Refuse:
+    """Nothing is planned that no ledger was read for."""
+    return Refuse(
+        state=RefusalState.CATALOG_AWAY,
+        reason=_short(str(error)),
+        clears="the catalog's return: the next cycle plans",
+    )
+
+
+def spec_waits(table: str, reason: str) -> Refuse:
+    """What is landed is not judged by another spec."""
+    return Refuse(
+        state=RefusalState.SPEC_CHANGE,
+        reason=_short(reason),
+        clears=f"a snapshot of {table}, by this run's commit",
+    )
+
+
+def _cycles(n: int) -> str:
+    return "1 cycle" if n == 1 else f"{n} cycles in a row"
+
+
+def _time(at: datetime | None) -> str:
+    return "" if at is None else f" at {at.isoformat(timespec='seconds')}"
+
+
+def _short(reason: str) -> str:
+    return reason[:REASON_LENGTH]

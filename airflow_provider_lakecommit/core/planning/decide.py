@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cycle plans: the one decision between looking at a landing and its START_COMMIT.
+
+Contract: pure. :func:`decide_plan` gives the window, or an empty plan that says why there is none: admission refuses,
+or nothing is to be read. :func:`~airflow_provider_lakecommit.core.planning.missing.find_missing` comes first, apart,
+because a caller asks for the sizes of records only where it matters how big those are that are missing.
+
+Invariants: a plan takes only what is missing; a refused one takes nothing and still says how much there is. Whether a
+window is planned, and how large a one, is for :mod:`~airflow_provider_lakecommit.core.planning.admission` to say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.identity import window_id
+from airflow_provider_lakecommit.core.model import Plan, ReadPosition, Slice, TableTarget
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.planning.admission import Admit, Refuse, Terms, admit
+from airflow_provider_lakecommit.core.planning.missing import (
+    Chosen,
+    Missing,
+    Watermark,
+    WindowLimits,
+    choose,
+    mean_size,
+)
+from airflow_provider_lakecommit.core.planning.pressure import only_holes, pressure_of
+from airflow_provider_lakecommit.core.planning.slicing import cut, window_of
+from airflow_provider_lakecommit.core.planning.truncation import known_positions
+from airflow_provider_lakecommit.core.refusal import RefusalState
+from airflow_provider_lakecommit.core.state import LandingState
+
+__all__ = ["PlanInputs", "abandoned", "decide_plan", "empty_plan", "free_slot"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanInputs:
+    """What a plan depends on beside the landing's state.
+
+    :param source: the borders of all partitions, as they were asked for at ``asked_at``
+    :param targets: the tables, with the epochs of their ledgers
+    :param limits: with the sizes that were asked for; ``record_bytes`` counts where none was
+    :param released: cycles whose claims end with this plan
+    :param diverged: why some partitions are left out, whose logs have other records than were landed
+    """
+
+    landing: str
+    lane: str
+    spec_version: str
+    source: Mapping[SourcePartition, Watermark]
+    asked_at: datetime
+    now: datetime
+    targets: tuple[TableTarget, ...] = ()
+    vended: Mapping[str, bool] = field(default_factory=dict)
+    limits: WindowLimits = field(default_factory=WindowLimits)
+    terms: Terms = field(default_factory=Terms)
+    released: Collection[UUID] = ()
+    diverged: str = ""
+
+
+def decide_plan(landing_state: LandingState, missing: Missing, given: PlanInputs) -> tuple[Plan, tuple[str, ...]]:
+    """The plan, and lines that explain it. One that leaves out partitions says so, unless it has no window for another
+    reason that is reported.
+
+    :param missing: of the same state and source, without what live claims hold
+    """
+    plan, lines = _decided(landing_state, missing, given)
+    if given.diverged and not plan.deferred and plan.refused is not RefusalState.SUSPENDED:
+        plan = replace(plan, refused=RefusalState.DIVERGED, reason=given.diverged)
+    return plan, lines
+
+
+def _decided(landing_state: LandingState, missing: Missing, given: PlanInputs) -> tuple[Plan, tuple[str, ...]]:
+    holes = only_holes(missing, landing_state)
+    record_bytes = mean_size(missing.coverage, given.limits.sizes) or given.limits.record_bytes
+    pressure = pressure_of(
+        landing_state, given.now, released=given.released, record_bytes=record_bytes, holes=len(holes)
+    )
+    admitted = admit(pressure, given.terms)
+    if isinstance(admitted, Refuse):
+        nothing = empty_plan(given.landing, given.lane, given.spec_version, given.asked_at, admitted)
+        return replace(nothing, ends=_ends(given), left=len(missing)), ()
+    limits = replace(
+        given.limits, record_bytes=record_bytes, max_records=_most_records(given.limits, admitted, len(missing))
+    )
+    chosen = choose(holes if admitted.holes_only else missing, given.source, limits)
+    plan, cut_off = _window(landing_state, missing, chosen, given, limits, admitted.slices)
+    return plan, (*chosen.explain, *admitted.notes, *cut_off)
+
+
+def _window(
+    landing_state: LandingState,
+    missing: Missing,
+    chosen: Chosen,
+    given: PlanInputs,
+    limits: WindowLimits,
+    admitted: int | None,
+) -> tuple[Plan, tuple[str, ...]]:
+    """The plan of what was chosen, and what is cut off of it."""
+    landing, lane, version = given.landing, given.lane, given.spec_version
+    slices = cut(chosen, landing_state, limits, landing=landing, lane=lane, spec_version=version)
+    most = min((n for n in (limits.max_slices, admitted) if n is not None), default=len(slices))
+    kept = slices[:most]
+    plan = Plan(
+        landing=landing,
+        lane=lane,
+        spec_version=version,
+        window_id=window_of(chosen, landing_state, landing=landing, lane=lane, spec_version=version),
+        slices=kept,
+        # An empty plan needs no schemas.
+        targets=given.targets if kept else (),
+        ends=_ends(given),
+        asked_at=given.asked_at,
+        left=len(missing) - sum(len(s) for s in kept),
+        reason=None if kept else _why_nothing(landing_state, missing.notes),
+        vended=given.vended if kept else {},
+        positions=_positions(landing_state, kept),
+        leader_epochs=_leader_epochs(given, kept),
+        generation=max((s.section.generation for s in landing_state.ledgers.values()), default=None),
+    )
+    cut_off = (f"{len(slices) - most} slices are left: {most} of {len(slices)} are admitted",) if slices[most:] else ()
+    return plan, cut_off
+
+
+def empty_plan(landing: str, lane: str, spec_version: str, asked_at: datetime, why: str | Refuse) -> Plan:
+    """The plan of a cycle that has nothing to do, and why."""
+    return Plan(
+        landing=landing,
+        lane=lane,
+        spec_version=spec_version,
+        window_id=window_id(landing, lane, spec_version, {}, ()),
+        slices=(),
+        targets=(),
+        ends={},
+        asked_at=asked_at,
+        reason=str(why),
+        refused=why.state if isinstance(why, Refuse) else None,
+    )
+
+
+def abandoned(landing_state: LandingState, dead: Collection[UUID]) -> tuple[UUID, ...]:
+    """Open cycles whose claims end with the next plan: of ``dead`` processes, and those whose epochs are all over."""
+    epochs = {t: ledger.section.epoch for t, ledger in landing_state.ledgers.items()}
+    return tuple(
+        c.cycle.commit_id
+        for c in landing_state.open_cycles()
+        if c.cycle.commit_id in dead
+        or (epochs and c.plan.epochs and all(epochs.get(t) != e for t, e in c.plan.epochs.items()))
+    )
+
+
+def free_slot(landing_state: LandingState, released: Collection[UUID] = ()) -> int:
+    """The smallest slot that no open cycle uses; a released one's slot is free, so that its zombies are fenced."""
+    used = {c.cycle.slot for c in landing_state.open_cycles() if not c.released and c.cycle.commit_id not in released}
+    return next(n for n in range(len(used) + 1) if n not in used)
+
+
+def _most_records(limits: WindowLimits, admitted: Admit, missing: int) -> int | None:
+    """Records of a window, by the landing and by its admission."""
+    share = None if admitted.share == 1 else max(1, math.ceil(missing * admitted.share))
+    return min((n for n in (limits.max_records, admitted.records, share) if n is not None), default=None)
+
+
+def _positions(landing_state: LandingState, slices: Iterable[Slice]) -> dict[SourcePartition, ReadPosition]:
+    """Where a slice goes on right behind what was read before."""
+    begins = {(s.partition, s.range.start) for one in slices for s in one.spans}
+    return {p: at for p, at in known_positions(landing_state) if (p, at.offset) in begins}
+
+
+def _leader_epochs(given: PlanInputs, slices: Iterable[Slice]) -> dict[SourcePartition, int]:
+    """Of the leaders by whose word the logs reach to the ends of the slices."""
+    told = {p: mark.leader_epoch for p, mark in given.source.items() if mark.leader_epoch is not None}
+    return {p: told[p] for p in sorted({s.partition for one in slices for s in one.spans} & told.keys())}
+
+
+def _ends(given: PlanInputs) -> dict[SourcePartition, int]:
+    return {p: w.stable for p, w in given.source.items()}
+
+
+def _why_nothing(landing_state: LandingState, notes: Mapping[SourcePartition, str]) -> str:
+    if landing_state.blocked:
+        return "blocked: " + "; ".join(map(str, landing_state.blocked))
+    if notes:
+        return "; ".join(f"{p}: {note}" for p, note in sorted(notes.items()))
+    held = Coverage.union(c.claim for c in landing_state.open_cycles())
+    return f"nothing new; other open cycles claim {held}" if held else "nothing new"

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Retention headroom: how long the oldest unread offset of each source partition is still kept.
+
+Contract: Kafka removes whole segments, oldest first, each when its *newest* timestamp is older than `retention.ms`. So
+offset ``x`` stays at least until the newest timestamp at or below ``x``, plus the retention: that bound holds whatever
+order the timestamps are in. It is found by asking where timestamps begin ("the first offset at or after this time"),
+never by reading records: an answer at or below ``x`` raises the lower bound, one beyond it lowers the upper bound.
+
+Failure story: nothing here fails. What was not answered is *unknown*, and says why. What size-based retention will do
+cannot be known from offsets and is said to be unknown too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from statistics import median
+
+from airflow_provider_lakecommit.core.log import CycleOpened, Entry
+from airflow_provider_lakecommit.core.offsets import RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.core.state import LandingState
+
+__all__ = [
+    "Headroom",
+    "Retention",
+    "duration_text",
+    "first_times",
+    "interval_of",
+    "next_time",
+    "oldest_unread",
+    "threshold_of",
+]
+
+FOREVER_MS = 10_000 * 365 * 86_400_000
+"""A retention of ten thousand years removes nothing. `retention.ms` may be any 64-bit number."""
+EXACT_SHARE = 100
+"""A headroom is known well enough when what is uncertain of it is this part of the retention."""
+_COARSE = (2, 16, 256)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What a topic's settings say about removal. ``time`` and ``bytes`` are ``None`` where nothing goes for it."""
+
+    time: timedelta | None
+    bytes: int | None
+    compacted: bool = False
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> Retention:
+        """From the settings of a topic.
+
+        :raises KeyError: a setting is missing
+        :raises ValueError: one is no number
+        """
+        policy = {part.strip() for part in settings["cleanup.policy"].split(",")}
+        ms, size = int(settings["retention.ms"]), int(settings["retention.bytes"])
+        deletes = "delete" in policy
+        return cls(
+            time=timedelta(milliseconds=ms) if deletes and 0 <= ms < FOREVER_MS else None,
+            bytes=size if deletes and size >= 0 else None,
+            compacted="compact" in policy,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headroom:
+    """What is known of one partition's oldest unread offset, asked for at ``at``.
+
+    ``low`` and ``high`` bound the newest timestamp at or below ``offset``; ``None`` is no bound. Without ``retention``
+    nothing is known, and ``why`` says so.
+    """
+
+    partition: SourcePartition
+    offset: int
+    at: datetime
+    retention: Retention | None = None
+    low: datetime | None = None
+    high: datetime | None = None
+    why: str = ""
+
+    def learn(self, asked: datetime, found: tuple[int, datetime] | None) -> Headroom:
+        """With the answer to "which is the first offset at or after ``asked``, and what is its timestamp"; ``None`` is
+        no such offset.
+        """
+        if found is None or found[0] > self.offset:
+            return replace(self, high=asked if self.high is None else min(asked, self.high))
+        low = found[1] if self.low is None else max(found[1], self.low)
+        return replace(self, low=low, high=low if found[0] == self.offset else self.high)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """Not removed by time before this; ``None`` when never, or when it is not known."""
+        return None if self.low is None else self._end(self.low)
+
+    @property
+    def left(self) -> timedelta | None:
+        """Time until :attr:`expires_at`."""
+        return None if self.expires_at is None else self.expires_at - self.at
+
+    @property
+    def due(self) -> datetime | None:
+        """What it comes to: :attr:`expires_at` or, while only an upper bound is known, that."""
+        return self.expires_at or (None if self.high is None else self._end(self.high))
+
+    def short_of(self, threshold: timedelta) -> bool:
+        """Can it be gone within that time? Only if that is known."""
+        latest = None if self.high is None else self._end(self.high)
+        return latest is not None and latest - self.at <= threshold
+
+    @property
+    def sharp(self) -> bool:
+        """Is there nothing left to ask?"""
+        if self.retention is None or self.retention.time is None:
+            return True
+        if self.low is None:
+            return self.high is not None and self.high <= _before(self.at, self.retention.time)
+        if self.low >= self.at:
+            return True
+        return self.high is not None and (self.high - self.low) * EXACT_SHARE <= self.retention.time
+
+    def _end(self, newest: datetime) -> datetime | None:
+        time = self.retention.time if self.retention else None
+        try:
+            return None if time is None else newest + time
+        except OverflowError:
+            return None
+
+    def __str__(self) -> str:
+        return f"the oldest unread offset {self.offset} {self._how_long()}{self._by_size()}"
+
+    def _how_long(self) -> str:
+        if self.retention is None:
+            return f"expires at a time that is unknown ({self.why or 'not asked'})"
+        if self.retention.time is None:
+            what = "compacted: a newer record of its key may replace it" if self.retention.compacted else "retention.ms"
+            return f"is never removed for its age ({what})"
+        if self.left is not None:
+            return f"expires in {duration_text(self.left)} at the earliest" if self.left > timedelta(0) else _OVERDUE
+        if (latest := self.due) is None:
+            return f"expires at a time that is unknown ({self.why or 'no answer in time'})"
+        return f"may expire within {duration_text(latest - self.at)}" if latest > self.at else _OVERDUE
+
+    def _by_size(self) -> str:
+        size = self.retention.bytes if self.retention else None
+        return "" if size is None else f"; by size: unknown (retention.bytes={size})"
+
+
+_OVERDUE = "may be removed at any time: it is older than retention.ms"
+
+
+def oldest_unread(
+    landing_state: LandingState, marks: Mapping[SourcePartition, Watermark]
+) -> dict[SourcePartition, int]:
+    """The first offset per partition that is neither in every table nor in a reported slice. A claimed range counts as
+    unread: whoever claims it may die.
+    """
+    out: dict[SourcePartition, int] = {}
+    for table, ledger in landing_state.ledgers.items():
+        accepted = landing_state.accepted_coverage(table)
+        for p, mark in marks.items():
+            begin = max(ledger.end(p), mark.start)
+            have = ledger.has(p) | accepted[p]
+            unread = RangeSet.of((begin, max(begin, mark.high))) - have
+            if unread:
+                first = unread.ranges[0].start
+                out[p] = min(first, out.get(p, first))
+    return out
+
+
+def interval_of(entries: Sequence[Entry]) -> timedelta | None:
+    """How far apart the cycles of a log were opened, most of the time; ``None`` with fewer than two."""
+    opened = [e.at for e in entries if isinstance(e, CycleOpened)][-11:]
+    apart = [(b - a).total_seconds() for a, b in pairwise(opened)]
+    return timedelta(seconds=median(apart)) if apart else None
+
+
+def threshold_of(completion_timeout: timedelta, interval: timedelta | None) -> timedelta:
+    """Headroom below this is a warning: a window that dies now must still be read by the one after it."""
+    return max(completion_timeout, 2 * (interval or timedelta(0)))
+
+
+def first_times(retention: Retention, at: datetime, threshold: timedelta, *, few: bool) -> tuple[datetime, ...]:
+    """The times to ask for at first, in one go: the one that tells whether the headroom is short and, if it is cheap
+    (``few``), some that tell how long it is.
+    """
+    if retention.time is None:
+        return ()
+    since = _before(at, retention.time)
+    short = since + min(threshold, at - since)
+    coarse = (at - retention.time / part for part in _COARSE) if few and since > _EPOCH else ()
+    return tuple(sorted({short, *(t for t in coarse if t > short)}))
+
+
+def next_time(found: Headroom) -> datetime | None:
+    """The time to ask for next to halve what is uncertain; ``None`` when it is known well enough."""
+    if found.sharp or found.retention is None or found.retention.time is None:
+        return None
+    if found.low is None:
+        return _before(found.at, found.retention.time)
+    return found.low + ((found.high or found.at) - found.low) / 2
+
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def _before(at: datetime, time: timedelta) -> datetime:
+    """A retention may be longer than time is old."""
+    return _EPOCH if time >= at - _EPOCH else at - time
+
+
+def duration_text(time: timedelta) -> str:
+    """The two largest units, as in ``6 d 4 h``; below a minute, seconds."""
+    seconds = max(0, int(time.total_seconds()))
+    units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+    for (name, size), (small, less) in pairwise(units):
+        if seconds >= size:
+            rest = seconds % size // less
+            return f"{seconds // size} {name}" + (f" {rest} {small}" if rest else "")
+    return f"{seconds} s"

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planning: which ranges are missing, where a window ends and why.
+
+Contract: planned are *all missing ranges, oldest first*: per table ``[ledger end, last stable offset)`` minus what is
+accepted, claimed or blocked. A range that only one table lacks is planned for that table alone. Nothing is planned
+beyond a blocked range of its partition. The result is a function of its arguments.
+
+Failure story: offsets that retention removed, a topic made anew, another cluster or a log shorter than the ledger are
+:class:`SourceError` that name the partitions and the command; nothing is skipped and nothing resets by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider_lakecommit.core.commands import BACKFILL, RESET_BLOCKED, RESET_OFFSETS
+from airflow_provider_lakecommit.core.model import LedgerSection, Span
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.exceptions import SourceError
+
+__all__ = [
+    "SLICE_BYTES",
+    "Chosen",
+    "Missing",
+    "Watermark",
+    "WindowLimits",
+    "choose",
+    "find_missing",
+    "mean_size",
+    "worth_a_look",
+]
+
+SLICE_BYTES = 256 << 20
+"""Estimated bytes of record values that one slice reads at most."""
+BIG_RECORD = 1 << 20
+"""Bytes of a record as big as topics take them by default."""
+MANY_RECORDS = 50_000
+"""Of a slice: so many take longer to read than a look at their sizes does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """Borders of a source partition: log start, last stable offset, high watermark; and its leader's epoch, if told,
+    which is no border.
+    """
+
+    start: int
+    stable: int
+    high: int
+    leader_epoch: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowLimits:
+    """Opt-in limits of a window, and how it is cut. ``record_bytes`` is what a record is taken for (0: not known);
+    ``sizes`` counts for partitions where it is more: a few records of one partition may all be small by chance, so they
+    never make its slices larger. ``max_slices`` is how many a plan can hold. ``dear`` is how many times the mean a
+    record of a partition costs. ``by_load`` deals slices out to groups by what they cost, not by partition.
+    """
+
+    groups: int = 1
+    slice_records: int = 250_000
+    max_records: int | None = None
+    max_bytes: int | None = None
+    max_slices: int | None = None
+    record_bytes: int = 0
+    sizes: Mapping[SourcePartition, int] = field(default_factory=dict)
+    dear: Mapping[SourcePartition, float] = field(default_factory=dict)
+    by_load: bool = False
+
+    @property
+    def window_records(self) -> int | None:
+        """The tighter one of both limits, in records."""
+        by_bytes = max(1, self.max_bytes // (self.record_bytes or 1024)) if self.max_bytes else None
+        return min((n for n in (self.max_records, by_bytes) if n is not None), default=None)
+
+    def per_slice(self, p: SourcePartition) -> int:
+        """Records of a partition in a slice that has no others."""
+        size = max(self.sizes.get(p, 0), self.record_bytes)
+        most = int(self.slice_records / self.dear.get(p, 1))
+        return max(1, min(most, SLICE_BYTES // size if size else most))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """Missing ranges by the tables that lack them, and per partition why the window cannot go further. ``gone`` is what
+    a table beside the data table lacks and the source has removed.
+    """
+
+    ranges: Mapping[tuple[str, ...], Coverage]
+    notes: Mapping[SourcePartition, str] = field(default_factory=dict)
+    gone: Mapping[str, Coverage] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return sum(len(c) for c in self.ranges.values())
+
+    @property
+    def coverage(self) -> Coverage:
+        """Whatever table lacks it."""
+        return Coverage.union(self.ranges.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What a window takes of what is missing, and how many offsets it leaves."""
+
+    ranges: Mapping[tuple[str, ...], Coverage]
+    left: int
+    explain: tuple[str, ...]
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return tuple(Span(p, r) for c in self.ranges.values() for p, r in c.items())
+
+
+def find_missing(
+    landing_state: LandingState,
+    watermarks: Mapping[SourcePartition, Watermark],
+    claims: Coverage,
+    diverged: Collection[SourcePartition] = (),
+) -> Missing:
+    """All missing ranges. What the first table, which has the data, holds already stops nothing: a table beside it that
+    lacks it, where the source has removed it too, waits for a person by itself.
+
+    :param diverged: partitions whose logs have other records than were landed: nothing of them is missing
+    :raises SourceError: offsets below the log start are needed, the topic was made anew, or the log ends before the
+        ledger
+    """
+    _check_topics(landing_state, watermarks)
+    blocked, per_table, gone = landing_state.blocked_coverage, {}, []
+    notes = dict.fromkeys(diverged, "its log has other records than were landed, so nothing of it is planned")
+    landed, left_behind = _landed_data(landing_state), dict[str, Coverage]()
+    for table, ledger in landing_state.ledgers.items():
+        accepted = landing_state.accepted_coverage(table)
+        missing: dict[SourcePartition, RangeSet] = {}
+        for p, mark in watermarks.items():
+            if p in diverged or (ledger.section.ends and p not in ledger.section.ends):
+                # Of the latter the lane is for another table alone.
+                continue
+            begin, end = ledger.end(p), mark.stable
+            if begin > mark.high:
+                raise SourceError(_shorter(table, p, begin, mark))
+            if blocked[p]:
+                end = min(end, blocked[p].ranges[0].start)
+                notes[p] = f"blocked at {end}: `{RESET_BLOCKED}` says how to go on"
+            elif mark.stable < mark.high:
+                notes[p] = (
+                    f"an open transaction holds the last stable offset at {mark.stable}, "
+                    f"the high watermark is {mark.high}"
+                )
+            wanted = RangeSet.of((begin, max(begin, end))) - ledger.has(p) - accepted[p] - claims[p]
+            removed = wanted & RangeSet.of((0, mark.start))
+            if behind := Coverage({p: removed & landed[p]}):
+                left_behind[table] = left_behind.get(table, Coverage()) | behind
+            gone += [f"{p} {r} of {table}" for r in removed - landed[p]]
+            missing[p] = wanted - (removed & landed[p])
+        per_table[table] = Coverage(missing)
+    if gone:
+        raise _removed_error(gone, landing_state)
+    return Missing(ranges=_by_tables(per_table), notes=notes, gone=left_behind)
+
+
+def _removed_error(gone: Iterable[str], landing_state: LandingState) -> SourceError:
+    # A lane that replaces publishes nothing of what it has before it has all.
+    again = any(ledger.section.replaces for ledger in landing_state.ledgers.values())
+    rest = "the same words then replay what the source has" if again else "what is reported is published all the same"
+    return SourceError(
+        f"offsets that are not landed were removed from the source by its retention: {', '.join(gone)}; "
+        f"to go on without them: {_without_them(landing_state)}, which shows first what it gives up; {rest}"
+    )
+
+
+def _without_them(landing_state: LandingState) -> str:
+    sections = [ledger.section for ledger in landing_state.ledgers.values()]
+    bounded = next((s.lane for s in sections if s.ends), None)
+    plain = f"`{RESET_OFFSETS} SPEC --from earliest`"
+    return f"`{BACKFILL} SPEC --close {bounded}`" if bounded else plain
+
+
+def _landed_data(landing_state: LandingState) -> Coverage:
+    """What the data table has; it is the first one."""
+    data = next(iter(landing_state.ledgers.values()), None)
+    return Coverage() if data is None else data.all_covered
+
+
+def worth_a_look(missing: Coverage, limits: WindowLimits) -> bool:
+    """Whether it matters how big the records are: a slice could hold much more than it should, were they big. Where the
+    size of those that landed is known (``record_bytes``), only a large slice is worth the time.
+    """
+    least = max(SLICE_BYTES // BIG_RECORD + 1, MANY_RECORDS if limits.record_bytes else 0)
+    return any(min(len(s), limits.per_slice(p)) >= least for p, s in missing.parts.items())
+
+
+def mean_size(missing: Coverage, sizes: Mapping[SourcePartition, int]) -> int:
+    """Bytes of a record, over all partitions whose sizes are known; 0 when none is."""
+    records = {p: len(missing[p]) for p in sizes}
+    return sum(n * sizes[p] for p, n in records.items()) // max(1, sum(records.values()))
+
+
+def _check_topics(landing_state: LandingState, watermarks: Mapping[SourcePartition, Watermark]) -> None:
+    now = {p.topic: p.topic_id for p in watermarks}
+    for table, ledger in landing_state.ledgers.items():
+        for p in sorted(ledger.section.starts):
+            if p.topic in now and now[p.topic] != p.topic_id:
+                raise SourceError(
+                    f"topic {p.topic} was made anew: {table} holds offsets of topic id {p.topic_id}, the topic now has "
+                    f"id {now[p.topic]}; {_made_anew(ledger.section)}"
+                )
+            if p.topic in now and p not in watermarks:
+                raise SourceError(
+                    f"topic {p.topic} has lost partition {p.partition} that {table} has a ledger of; "
+                    f"is this the right cluster?"
+                )
+
+
+def _made_anew(section: LedgerSection) -> str:
+    if section.ends:
+        return f"nothing more of lane {section.lane} can be read: `{BACKFILL} SPEC --close {section.lane}`"
+    return f"to land the new topic from its start: `{RESET_OFFSETS} SPEC --from earliest`"
+
+
+def _shorter(table: str, p: SourcePartition, end: int, mark: Watermark) -> str:
+    return (
+        f"{table} has landed {p} up to {end}, but the partition ends at {mark.high}: records were lost at the source "
+        f"or this is another cluster; after checking: `{RESET_OFFSETS} SPEC --from latest`, or from the offset where "
+        "its new records begin"
+    )
+
+
+def _by_tables(per_table: Mapping[str, Coverage]) -> dict[tuple[str, ...], Coverage]:
+    """Split by the exact set of tables that lack a range."""
+    out: dict[tuple[str, ...], Coverage] = {}
+    for table, lacking in per_table.items():
+        rest, refined = lacking, {}
+        for tables, have in out.items():
+            both = have & lacking
+            refined[tables] = have - lacking
+            refined[(*tables, table)] = both
+            rest = rest - both
+        refined[(table,)] = rest
+        out = {t: c for t, c in refined.items() if c}
+    return out
+
+
+def choose(missing: Missing, watermarks: Mapping[SourcePartition, Watermark], limits: WindowLimits) -> Chosen:
+    """Take everything, or the oldest ranges of every partition up to the limit, shared evenly over the partitions."""
+    whole = missing.coverage
+    needs = {p: len(s) for p, s in whole.parts.items()}
+    shares = _share(needs, limits.window_records)
+    oldest = Coverage({p: _first(s, shares[p]) for p, s in whole.parts.items()})
+    taken = {tables: c & oldest for tables, c in sorted(missing.ranges.items())}
+    left = len(whole) - len(oldest)
+    return Chosen(
+        ranges=taken, left=left, explain=tuple(_explain(taken, needs, shares, watermarks, missing.notes, limits))
+    )
+
+
+def _share(needs: Mapping[SourcePartition, int], allowed: int | None) -> dict[SourcePartition, int]:
+    """Offsets per partition: an even share for each, what one does not need goes to the others."""
+    if allowed is None or sum(needs.values()) <= allowed:
+        return dict(needs)
+    shares, rest = {}, allowed
+    for i, p in enumerate(sorted(needs, key=lambda p: (needs[p], p))):
+        shares[p] = min(needs[p], rest // (len(needs) - i))
+        rest -= shares[p]
+    return shares
+
+
+def _first(s: RangeSet, n: int) -> RangeSet:
+    out: list[OffsetRange] = []
+    for r in s:
+        if n <= 0:
+            break
+        out.append(OffsetRange(r.start, min(r.end, r.start + n)))
+        n -= len(out[-1])
+    return RangeSet.of(*out)
+
+
+def _explain(
+    taken: Mapping[tuple[str, ...], Coverage],
+    needs: Mapping[SourcePartition, int],
+    shares: Mapping[SourcePartition, int],
+    watermarks: Mapping[SourcePartition, Watermark],
+    notes: Mapping[SourcePartition, str],
+    limits: WindowLimits,
+) -> Iterable[str]:
+    for p in sorted(watermarks):
+        ranges = " and ".join(f"{c[p]} for {', '.join(t)}" for t, c in taken.items() if c[p]) or "nothing"
+        left = needs.get(p, 0) - shares.get(p, 0)
+        if left:
+            why = f"the window's limit of {limits.window_records} records leaves {left}"
+        else:
+            why = notes.get(p) or (
+                f"up to the last stable offset {watermarks[p].stable}" if needs.get(p) else "nothing new"
+            )
+        yield f"{p}: {ranges}; {why}"

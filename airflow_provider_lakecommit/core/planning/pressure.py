@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much a landing's commits are behind, as its log and ledgers tell it: what admission decides by.
+
+Contract: pure, derived from a :class:`~airflow_provider_lakecommit.core.state.LandingState`. Failures are counted by
+their evidence, per table, from the last COMMIT_COMPLETE on. *Pending* in a table are slices with files for it that are
+reported and not published, and those that an open window is still at. What the latter will write is estimated by what
+was reported so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Missing
+from airflow_provider_lakecommit.core.state import FailedCycle, LandingState
+
+__all__ = ["Pending", "Pressure", "only_holes", "pressure_of"]
+
+UNKNOWN_RECORD_BYTES = 1024
+"""What a record is taken for until some have landed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """What waits to be published in one table. ``files`` and ``bytes`` (of source records) of slices that are not
+    reported yet are estimates.
+    """
+
+    slices: int = 0
+    files: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pressure:
+    """All that admission depends on.
+
+    :param failed: per table the cycles in a row whose commits failed for it
+    :param open_cycles: windows that somebody is, or may be, at work on
+    :param deadline: the next at which the claim of one of them ends
+    :param pending: per table
+    :param slice_files: files that a slice brings to a table, by those reported so far
+    :param record_bytes: bytes of a source record, by those landed so far
+    :param holes: offsets to be read that pending slices wait for
+    :param windows_failed: how many of the failed cycles had a window
+    :param since_window: cycles that were opened after the newest with a window
+    """
+
+    failed: Mapping[str, tuple[FailedCycle, ...]]
+    open_cycles: int = 0
+    deadline: datetime | None = None
+    pending: Mapping[str, Pending] = field(default_factory=dict)
+    slice_files: int = 1
+    record_bytes: int = UNKNOWN_RECORD_BYTES
+    holes: int = 0
+    windows_failed: int = 0
+    since_window: int = 0
+
+    @property
+    def failures(self) -> int:
+        """Cycles in a row in which every table failed."""
+        return min((len(row) for row in self.failed.values()), default=0)
+
+    @property
+    def last_reason(self) -> str:
+        return next((row[-1].reason for row in self.failed.values() if row), "")
+
+
+def pressure_of(
+    landing_state: LandingState,
+    now: datetime,
+    *,
+    released: Collection[UUID] = (),
+    record_bytes: int = 0,
+    holes: int = 0,
+) -> Pressure:
+    """What a view comes to.
+
+    :param released: cycles whose claims are about to end
+    :param record_bytes: what a record took so far; 0 when that is not known
+    :param holes: see :class:`Pressure`
+    """
+    live = [c for c in landing_state.cycles.values() if c.live(now) and c.cycle.commit_id not in released]
+    at_work = [(c, slices) for c in live if (slices := c.unfinished)]
+    slice_files, known = _slice_files(landing_state), record_bytes or UNKNOWN_RECORD_BYTES
+    pending = {}
+    for table in landing_state.ledgers:
+        staged = [a for a in landing_state.accepted[table] if a.file_count(table)]
+        coming = [s for _, slices in at_work for s in slices if table in s.tables]
+        pending[table] = Pending(
+            slices=len(staged) + len(coming),
+            files=sum(a.file_count(table) for a in staged) + slice_files * len(coming),
+            bytes=sum(a.report.bytes for a in staged) + known * sum(len(s) for s in coming),
+        )
+    failed = {table: landing_state.failed_in_a_row(table) for table in landing_state.ledgers}
+    opened = sorted(landing_state.cycles.values(), key=lambda c: c.offset)
+    with_window = [n for n, c in enumerate(opened) if c.plan.slices]
+    return Pressure(
+        failed=failed,
+        open_cycles=len(at_work),
+        deadline=min((c.ends(now) for c, _ in at_work), default=None),
+        pending=pending,
+        slice_files=slice_files,
+        record_bytes=known,
+        holes=holes,
+        windows_failed=sum(f.window for f in min(failed.values(), key=len, default=())),
+        since_window=len(opened) - 1 - with_window[-1] if with_window else len(opened),
+    )
+
+
+def _slice_files(landing_state: LandingState) -> int:
+    """Files per slice and table, the most of any table, by all reports that are in the log still."""
+    reports = {a.report.attempt: a.report for some in landing_state.accepted.values() for a in some}
+    reports.update({r.slice.report.attempt: r.slice.report for r in landing_state.redundant})
+    files: dict[str, list[int]] = {}
+    for report in reports.values():
+        for t in report.tables:
+            files.setdefault(t.table, []).append(t.files)
+    return max(1, *(math.ceil(sum(n) / len(n)) for n in files.values())) if files else 1
+
+
+def only_holes(missing: Missing, landing_state: LandingState) -> Missing:
+    """Of what is missing, the ranges that pending slices of the same tables wait for."""
+    reach: dict[str, dict[SourcePartition, int]] = {}
+    for table in landing_state.ledgers:
+        ends = reach.setdefault(table, {})
+        for a in landing_state.accepted[table]:
+            for p, r in a.coverage.items() if a.file_count(table) else ():
+                ends[p] = max(ends.get(p, 0), r.end)
+    ranges = {}
+    for tables, coverage in missing.ranges.items():
+        below = Coverage.of((p, OffsetRange(0, end)) for t in tables for p, end in reach.get(t, {}).items())
+        if found := coverage & below:
+            ranges[tables] = found
+    return replace(missing, ranges=ranges)

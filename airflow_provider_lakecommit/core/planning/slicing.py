@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slicing: how a window's ranges are cut into groups and slices.
+
+Contract: a function of its arguments, so the same inputs cut the same slices. Full slices hold one range; small rests
+are packed together by weight, each partition at most once in a slice. A range that failed or was over budget is tried
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.entangled import entangled_partitions
+from airflow_provider_lakecommit.core.identity import slice_id, window_id
+from airflow_provider_lakecommit.core.model import Budget, Slice, Span
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Chosen, WindowLimits
+from airflow_provider_lakecommit.core.state import LandingState
+
+__all__ = ["cut", "window_of"]
+
+_WHOLE = 1 << 40
+"""What a full slice weighs, so that records of several sizes can be weighed together."""
+
+
+def window_of(chosen: Chosen, landing_state: LandingState, *, landing: str, lane: str, spec_version: str) -> UUID:
+    """Identity of the window that takes these ranges under the ledgers' epochs."""
+    epochs = {t: ledger.section.epoch for t, ledger in landing_state.ledgers.items()}
+    return window_id(landing, lane, spec_version, epochs, chosen.spans)
+
+
+def cut(
+    chosen: Chosen,
+    landing_state: LandingState,
+    limits: WindowLimits,
+    *,
+    landing: str,
+    lane: str,
+    spec_version: str,
+) -> tuple[Slice, ...]:
+    """Cut the chosen ranges into slices by group: full ones, and small rests packed together. They come oldest first:
+    by what their partitions have before them in this window, so that any head of them leaves the newest. A partition
+    that has a range to be tried alone, or a slice that is entangled, shares no slice: others would wait with it.
+    Groups are partitions by their number, or slices by load: the heaviest first, each to the group with least so far.
+    """
+    whole = Coverage.of((s.partition, s.range) for s in chosen.spans)
+    window = window_of(chosen, landing_state, landing=landing, lane=lane, spec_version=spec_version)
+    out: list[tuple[int, Slice]] = []
+    waiting = entangled_partitions(landing_state)
+    for tables, coverage in sorted(chosen.ranges.items()):
+        raised = Coverage.union(r.coverage for r in landing_state.raised)
+        troubled = Coverage({p: s for p, s in coverage.parts.items() if p in waiting or landing_state.suspects[p]})
+        alone = (coverage & (landing_state.suspects | raised)) | troubled
+        for group, spans in _pack(
+            coverage - alone, replace(limits, groups=1) if limits.by_load else limits, _apart(alone, landing_state)
+        ):
+            out.append(
+                (
+                    max(_before(s, whole) // limits.per_slice(s.partition) for s in spans),
+                    Slice(
+                        slice_id=slice_id(window, spans, tables),
+                        group=group,
+                        spans=spans,
+                        tables=tables,
+                        budget=_budget(spans, landing_state),
+                    ),
+                )
+            )
+    if limits.by_load:
+        out = _dealt_out(out, limits)
+    out.sort(key=lambda item: (item[0], item[1].group, item[1].spans))
+    return tuple(s for _, s in out)
+
+
+def _dealt_out(slices: Iterable[tuple[int, Slice]], limits: WindowLimits) -> list[tuple[int, Slice]]:
+    """To the groups, so that none has much more than another."""
+    weighed = [(-sum(len(x.range) / limits.per_slice(x.partition) for x in s.spans), n, s) for n, s in slices]
+    load, out = [0.0] * limits.groups, []
+    for weight, n, s in sorted(weighed, key=lambda item: (item[0], item[2].spans, item[2].tables)):
+        group = min(range(limits.groups), key=lambda g: (load[g], g))
+        load[group] -= weight
+        out.append((n, replace(s, group=group)))
+    return out
+
+
+def _before(span: Span, whole: Coverage) -> int:
+    """How many offsets of its partition the window takes before a span."""
+    start = span.range.start
+    return sum(min(r.end, start) - r.start for r in whole[span.partition] if r.start < start)
+
+
+@dataclass(slots=True)
+class _Bin:
+    """Small rests that make a slice together. Two ranges of one partition never share a slice: the older one would wait
+    for what lies between them.
+    """
+
+    spans: list[Span] = field(default_factory=list)
+    partitions: set[SourcePartition] = field(default_factory=set)
+    weight: int = 0
+
+    def takes(self, p: SourcePartition, weight: int) -> bool:
+        return self.weight + weight <= _WHOLE and p not in self.partitions
+
+    def add(self, span: Span, weight: int) -> None:
+        self.spans.append(span)
+        self.partitions.add(span.partition)
+        self.weight += weight
+
+
+def _apart(coverage: Coverage, landing_state: LandingState) -> Iterable[tuple[SourcePartition, OffsetRange]]:
+    """The ranges, those of each raised budget by themselves, as no other range is judged by it; and of each those that
+    are suspected.
+    """
+    for own in (*(r.coverage for r in reversed(landing_state.raised)), coverage):
+        both, coverage = coverage & own, coverage - own
+        for some in (both & landing_state.suspects, both - landing_state.suspects):
+            yield from some.items()
+
+
+def _pack(
+    coverage: Coverage, limits: WindowLimits, alone: Iterable[tuple[SourcePartition, OffsetRange]]
+) -> Iterable[tuple[int, tuple[Span, ...]]]:
+    """Group and spans of every slice."""
+    rests: dict[int, list[_Bin]] = {}
+    for p, r in coverage.items():
+        group, size = p.partition % limits.groups, limits.per_slice(p)
+        full = len(r) // size
+        for k in range(full):
+            yield group, (Span(p, OffsetRange(r.start + k * size, r.start + (k + 1) * size)),)
+        if rest := OffsetRange(r.start + full * size, r.end):
+            bins = rests.setdefault(group, [])
+            weight = len(rest) * _WHOLE // size
+            fitting = next((b for b in bins if b.takes(p, weight)), None)
+            if fitting is None:
+                bins.append(fitting := _Bin())
+            fitting.add(Span(p, rest), weight)
+    for group, bins in rests.items():
+        for b in bins:
+            yield group, tuple(sorted(b.spans))
+    for p, r in alone:
+        size = limits.per_slice(p)
+        for start in range(r.start, r.end, size):
+            yield p.partition % limits.groups, (Span(p, OffsetRange(start, min(r.end, start + size))),)
+
+
+def _budget(spans: Sequence[Span], landing_state: LandingState) -> Budget | None:
+    """The newest raised budget that touches one of the spans."""
+    of = Coverage.of((s.partition, s.range) for s in spans)
+    return next((r.budget for r in reversed(landing_state.raised) if r.coverage.overlaps(of)), None)

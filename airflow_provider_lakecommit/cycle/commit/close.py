@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Closing a cycle: announce what a crash left, publish what is settled, table by table, and say that it is complete.
+
+Contract: runs in every run, whatever became of its writers. Each table is settled by its own ledger, in turns (see
+:mod:`~airflow_provider_lakecommit.cycle.commit.commit`); one that fails delays no other and is never hidden.
+COMMIT_COMPLETE is sent only if no table operation failed, and reading a table's metadata is one of them. A run of
+several windows may go on behind a failure that is that of single tables
+(:mod:`~airflow_provider_lakecommit.cycle.commit.failing`).
+
+Durable steps, in order: table snapshot, COMMIT_TO_TABLE, (next chunk or table), COMMIT_COMPLETE. After a crash between
+any two, the next commit task of any run finds the snapshot by its token and announces it, and publishes the rest.
+
+Failure story: a failure is sent as evidence (START_COMMIT again with ``failed``), then raised; work that was let go of
+says nothing. A slice that contradicts its table or whose files are gone is voided by name: its range is planned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from uuid import UUID
+
+from airflow_provider_lakecommit.committer.executor import CommitterThread
+from airflow_provider_lakecommit.committer.trim import trim_snapshots
+from airflow_provider_lakecommit.control.records import Outgoing
+from airflow_provider_lakecommit.core.accounting import summed
+from airflow_provider_lakecommit.core.log import Directives, SliceReported
+from airflow_provider_lakecommit.core.model import LIVE, Slice, SliceReport
+from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
+from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, granted
+from airflow_provider_lakecommit.cycle.commit.commit import TableCommit, TableCommits, own_cycle
+from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
+from airflow_provider_lakecommit.cycle.plan.open import start_without_tables
+from airflow_provider_lakecommit.cycle.plan.published import published_before
+from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, look_back, where_it_is
+from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
+from airflow_provider_lakecommit.cycle.session.landing_session import (
+    FoldedLog,
+    LandingSession,
+    RunIdentity,
+    cycle_id_of,
+)
+from airflow_provider_lakecommit.cycle.write.write import causes_of
+from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, LakecommitError
+
+__all__ = ["close_cycle"]
+
+
+def close_cycle(
+    session: LandingSession,
+    run: RunIdentity,
+    ticket: CycleTicket | None,
+    *,
+    retry: bool = False,
+    retell: bool = False,
+    executor: CommitterThread | None = None,
+    failing: FailingTables | None = None,
+) -> Closed:
+    """Publish what is settled and close the cycle of a run.
+
+    :param ticket: of the cycle, or ``None`` when the plan task did not get that far
+    :param retry: look through the whole log for this run's cycle first
+    :param retell: a cycle that was closed before reported to nobody what it had published: it does now
+    :param executor: where others commit too; without one, it is made for this call
+    :param failing: keeps apart what fails, as long as others go on: then the cycle stays open, and nothing is raised
+    :raises LakecommitError: the first table's failure, after the evidence was sent
+    """
+    past = _past(session, run, ticket) if retry or ticket is None else None
+    with CommitterThread() if executor is None else nullcontext(executor) as turns:
+        if past is not None and past.state.complete:
+            return _finished_before(session, past, turns, retell=retell)
+        if ticket is None:
+            # Its plan task failed before the START: opened empty, so that the log shows the run.
+            opened = past or start_without_tables(session, run, "the plan task did not open this cycle")
+            ticket = opened.ticket
+        commits = TableCommits(session=session, ticket=ticket, tells=failing is None)
+        if failing is not None:
+            commits.left_out, commits.hasty = failing.begin()
+        try:
+            closed = _close(commits, turns, run, failing)
+        except ClosedError:
+            raise
+        except Exception as e:
+            _send_evidence(session, run, ticket, e, commits)
+            raise
+        _trim(session, closed, turns)
+    return closed
+
+
+def _trim(session: LandingSession, closed: Closed, executor: CommitterThread) -> None:
+    """Expire old snapshots of tables that ask for it; whatever comes of it, the cycle is closed."""
+    for name in dict.fromkeys(p.table for p in closed.published):
+        landing = session.landing.name
+        about = TableCommit(landing=landing, lane=session.lane, commit_id=closed.commit_id, name=name, step="trim")
+        try:
+            if gone := executor.run_exclusive(
+                session.key(name), partial(trim_snapshots, session.tables, name, session.landing.branch), about=about
+            ):
+                session.log(f"{name}: {gone} old snapshots were expired")
+        except LakecommitError as e:
+            session.log(f"{name}: old snapshots stay for now: {e}")
+
+
+def _past(session: LandingSession, run: RunIdentity, ticket: CycleTicket | None) -> FoundCycle | None:
+    session.control.ensure()
+    return look_back(session, ticket.commit_id if ticket else cycle_id_of(session, run))
+
+
+def _finished_before(session: LandingSession, past: FoundCycle, executor: CommitterThread, *, retell: bool) -> Closed:
+    """A run that was cleared, or died with its work done: what of its window the tables lack is reported, not done."""
+    commits = TableCommits(session=session, ticket=past.ticket)
+    tables = executor.run(commits.prepare)
+    commits.check()
+    closed = _finished(session, past.ticket, session.read_state([t.ledger for t in tables]), past.state)
+    published = tuple(p for t in tables for p in published_before(session, t, past.state)) if retell else ()
+    if not published:
+        return closed
+    return replace(
+        closed,
+        table=session.landing.table,
+        beside=session.landing.data_tables[1:],
+        published=published,
+        valid_through=past.valid_through,
+        finished=False,
+    )
+
+
+def _finished(session: LandingSession, ticket: CycleTicket, folded: FoldedLog, state: CycleState) -> Closed:
+    lacking = folded.state.lacking(granted(state.plan, state.claim))
+    note, missing = where_it_is(session, state, lacking), tuple(map(str, lacking))
+    return Closed(commit_id=ticket.commit_id, finished=True, note=note, missing=missing)
+
+
+def _close(commits: TableCommits, executor: CommitterThread, run: RunIdentity, failing: FailingTables | None) -> Closed:
+    session, ticket = commits.session, commits.ticket
+    executor.run(commits.run)
+    if failing is not None:
+        failing.note(commits.failures, commits.done, others=commits.others_go_on)
+    commits.check_exits()
+    folded = commits.folded or commits.look_at(())
+    if commits.state is not None and commits.state.complete:
+        return _finished(session, ticket, folded, commits.state)
+    if failing is None or not commits.others_go_on:
+        commits.check()
+    ledgers = [commits.ledgers[name] for name in session.landing.tables if name in commits.ledgers]
+    folded = session.read_state(ledgers, since=folded)
+    if failing and (lacking := {**commits.failures, **dict.fromkeys(commits.left_out)}):
+        told = _evidence(session, run, ticket, failing.error(), commits, tuple(lacking))
+        session.send("commit", ticket, folded.partition, [told])
+        return _closed(commits, folded, None, failing.lines())
+    return _complete(commits, folded)
+
+
+def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
+    """Say that the cycle is complete, and up to when the tables are whole."""
+    session, ticket, landing_state = commits.session, commits.ticket, folded.state
+    state, standing = own_cycle(session, ticket, folded), _standing(commits, folded)
+    ends = {p: end for c in landing_state.cycles.values() for p, end in c.plan.ends.items()}
+    reached = [passed_ends(t, standing[t.table], ends) for t in folded.ledgers]
+    common = {p: min(r[p] for r in reached) for p in ends} if reached else {}
+    # A lane beside the live one says nothing of how new the tables are.
+    own = [] if state is None or session.lane != LIVE else [state]
+    through = valid_through(landing_state.cycles.values(), common) if valid_through(own, common) else None
+    record = session.sender("commit", ticket.commit_id).closed(
+        session.new_id(), session.now(), through, _directives(commits)
+    )
+    session.send("commit", ticket, folded.partition, [record])
+    return _closed(commits, folded, through)
+
+
+def _standing(commits: TableCommits, folded: FoldedLog) -> dict[str, list[AcceptedSlice]]:
+    """By table, what it has accepted and not given up."""
+    given_up = {t: {**commits.voided, **commits.not_taken.get(t, {})} for t in folded.state.accepted}
+    return {t: [a for a in some if a.report.attempt not in given_up[t]] for t, some in folded.state.accepted.items()}
+
+
+def _closed(
+    commits: TableCommits, folded: FoldedLog, through: datetime | None, failed: Mapping[str, str] | None = None
+) -> Closed:
+    """What the cycle came to, by a look behind its last step.
+
+    :param failed: tables that have not taken it, and why
+    """
+    session, ticket, landing_state = commits.session, commits.ticket, folded.state
+    state = own_cycle(session, ticket, folded)
+    waiting = tuple(_waiting(folded, _standing(commits, folded)))
+    lacking = _missing(landing_state, state, commits.refused)
+    # What was left by somebody's wish is no loss: it is planned as what came later is.
+    early = sum(map(len, lacking)) if state and state.ended_early else 0
+    forgotten = () if state else (_forgotten(ticket),)
+    missing = forgotten if early or forgotten else tuple(map(str, lacking))
+    blocked = tuple(map(str, landing_state.blocked))
+    something = commits.published or waiting or missing or blocked or failed
+    return Closed(
+        commit_id=ticket.commit_id,
+        table=session.landing.table,
+        beside=session.landing.data_tables[1:],
+        published=commits.published,
+        waiting=waiting,
+        missing=missing,
+        blocked=blocked,
+        voided=(*commits.refused.values(), *forgotten),
+        left=(state.plan.left if state else 0) + early,
+        valid_through=through,
+        reason=None if state is None or something else _why_idle(state),
+        stopped="" if state is None else state.plan.stopped,
+        note=f"it was ended early ({state.ended_early}), the next run goes on" if state and early else "",
+        ignored_fields=summed(r.ignored_fields for r in _done(folded, ticket.commit_id)),
+        rejects=summed(r.rejects for r in _done(folded, ticket.commit_id)),
+        reject_reason=_reject_reason(_done(folded, ticket.commit_id)),
+        redundant=len(state.redundant) if state else 0,
+        causes=causes_of(folded.entries, ticket.commit_id, _undone(state)),
+        failed={name: session.without_secrets(why) for name, why in (failed or {}).items()},
+    )
+
+
+def _reject_reason(reports: Iterable[SliceReport]) -> str:
+    """Of the slice that has most rejects."""
+    most = max(reports, key=lambda r: sum(r.rejects.values()), default=None)
+    return "" if most is None else most.reject_reason
+
+
+def _directives(commits: TableCommits) -> Directives:
+    return Directives(voided=tuple(commits.voided))
+
+
+def _waiting(folded: FoldedLog, standing: Mapping[str, Sequence[AcceptedSlice]]) -> Iterable[str]:
+    for ledger in folded.ledgers:
+        waiting = settle(standing[ledger.table], ledger.section, ledger.others).waiting
+        yield from (f"{ledger.table}: {w}" for w in waiting if w.slice.file_count(ledger.table))
+
+
+def _missing(landing_state: LandingState, state: CycleState | None, voided: Collection[UUID] = ()) -> Sequence[Slice]:
+    return landing_state.lacking(granted(state.plan, state.claim), voided) if state else ()
+
+
+def _why_idle(state: CycleState) -> str:
+    """Why there was nothing to publish, and nothing of the window waits, is blocked or is missing."""
+    return state.plan.reason or f"its window {state.plan.coverage} is in the tables already, by other runs"
+
+
+def _forgotten(ticket: CycleTicket) -> str:
+    """What is to be said of a cycle whose START was removed: nobody knows any more what it was to do."""
+    return (
+        f"the plan of cycle {ticket.commit_id} is no more in the control log, whose retention may be shorter than a "
+        "cycle; what it lacked is planned again"
+    )
+
+
+def _undone(state: CycleState | None) -> list[Slice]:
+    whole = granted(state.plan, state.claim) if state else ()
+    return [rest for s in whole if state and (rest := state.left_of(s)) is not None]
+
+
+def _done(folded: FoldedLog, commit_id: UUID) -> Iterable[SliceReport]:
+    """The reports of this cycle by which slices are done, one for each slice."""
+    reports = (e.report for e in folded.entries if isinstance(e, SliceReported) and e.commit_id == commit_id)
+    again = cycle.redundant if (cycle := folded.state.cycles.get(commit_id)) else ()
+    return {
+        r.slice_id: r for r in reports if r.blocked is None and r.failed is None and r.attempt not in again
+    }.values()
+
+
+def _send_evidence(
+    session: LandingSession, run: RunIdentity, ticket: CycleTicket, error: Exception, commits: TableCommits
+) -> None:
+    """Tell observers that a commit attempt failed; the failure itself matters more than a log that is away too."""
+    if isinstance(error, ControlTopicError) and not session.control.answers():
+        return
+    record = _evidence(session, run, ticket, error, commits, tuple(commits.failures))
+    with suppress(ControlTopicError, ClosedError):
+        session.send("commit", ticket, ticket.partition, [record])
+
+
+def _evidence(
+    session: LandingSession,
+    run: RunIdentity,
+    ticket: CycleTicket,
+    error: Exception | None,
+    commits: TableCommits,
+    tables: tuple[str, ...],
+) -> Outgoing:
+    """That a commit attempt failed, for these tables."""
+    reason = session.without_secrets(f"{type(error).__name__}: {error}")[:2000]
+    return session.sender("commit", ticket.commit_id).commit_failed(
+        session.new_id(), session.now(), reason, run.attempt, _directives(commits), tables, session.landing.table
+    )

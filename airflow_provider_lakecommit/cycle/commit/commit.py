@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of one landing, committed in turns: each alone on its table, none held up by another.
+
+Contract: each table is prepared in one turn and published in another, in the order of the landing. A table goes on when
+the one before it is done, or does not come back within :data:`NEXT_TABLE_AFTER` seconds; so one that hangs or fails
+delays no other by more than that, and where all is well the durable steps have one order. Work is handed in as an
+:class:`~airflow_provider_lakecommit.committer.executor.TableTask` that is about a :class:`TableCommit`; what else is
+done in a turn (an audit) is not known here.
+
+Invariants: the cycle is looked up once, with the tables that are known by then; if it is complete nothing is published.
+A table publishes on the newest look there is, and one that came late on a look of its own. The control position moves
+only if all tables could be read.
+
+Failure story: a table's error is kept under its name. What is no error of ours, such as an exit, is kept too, and
+nothing is begun after it; the caller raises it first of all. A table of which nothing is known in the end has failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+from uuid import UUID
+
+from airflow_provider_lakecommit.committer.blocking_pool import ExitError
+from airflow_provider_lakecommit.committer.executor import Committer
+from airflow_provider_lakecommit.core.state import CycleState, TableLedger
+from airflow_provider_lakecommit.cycle.commit.publish import TablePublisher
+from airflow_provider_lakecommit.cycle.plan.resume import look_up
+from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, prepare_table
+from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
+from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, FencedError, LakecommitError
+
+__all__ = ["NEXT_TABLE_AFTER", "TableCommit", "TableCommits", "own_cycle"]
+
+NEXT_TABLE_AFTER = 3.0
+"""Seconds that a table of a landing waits for the one before it."""
+
+_NO_TABLES = (ClosedError, ControlTopicError, FencedError)
+"""Errors in the commit of a table that are no table's own."""
+
+Step = Literal["prepare", "publish", "trim"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCommit:
+    """What a table task is about. ``table`` is known from the step ``publish`` on: its ledger, schema and head."""
+
+    landing: str
+    lane: str
+    commit_id: UUID
+    name: str
+    step: Step
+    table: PreparedTable | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class TableCommits:
+    """One attempt to commit all tables of a cycle; what it has done so far may be read at any time.
+
+    :param left_out: tables that are not tried
+    :param hasty: tables whose commits are soon given up
+    :param tells: what becomes of a table that fails is logged
+    :ivar voided: attempts that no table takes any more
+    :ivar not_taken: by table, those that it does not take; others may
+    :ivar look: the newest look, ``None`` if no table could be prepared
+    :ivar ledgers: as the commits left them
+    :ivar state: the cycle at the first look
+    """
+
+    session: LandingSession
+    ticket: CycleTicket
+    left_out: frozenset[str] = frozenset()
+    hasty: frozenset[str] = frozenset()
+    tells: bool = True
+    voided: dict[UUID, str] = field(default_factory=dict)
+    not_taken: dict[str, dict[UUID, str]] = field(default_factory=dict)
+    failures: dict[str, Exception] = field(default_factory=dict)
+    folded: FoldedLog | None = None
+    state: CycleState | None = None
+    ledgers: dict[str, TableLedger] = field(default_factory=dict)
+    _published: dict[str, list[PublishedSnapshot]] = field(default_factory=dict)
+    _done: set[str] = field(default_factory=set)
+    _others: list[BaseException] = field(default_factory=list)
+    _blind: LakecommitError | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def published(self) -> tuple[PublishedSnapshot, ...]:
+        return tuple(p for name in self.session.landing.tables for p in self._published.get(name, ()))
+
+    @property
+    def done(self) -> frozenset[str]:
+        """The tables that were tried and have not failed."""
+        return frozenset(self._done)
+
+    @property
+    def others_go_on(self) -> bool:
+        """Where tables have failed: are these troubles of single tables, beside which one of rows goes on?"""
+        whole = not self._others and self._blind is None
+        alone = not any(isinstance(error, _NO_TABLES) for error in self.failures.values())
+        return whole and alone and bool(self._done & set(self.session.landing.data_tables))
+
+    @property
+    def refused(self) -> dict[UUID, str]:
+        """What at least one table does not take, and why."""
+        return {**self.voided, **{attempt: why for some in self.not_taken.values() for attempt, why in some.items()}}
+
+    @property
+    def complete(self) -> bool:
+        """Was the cycle complete before?"""
+        return self.state is not None and self.state.complete
+
+    async def prepare(self, committer: Committer) -> tuple[PreparedTable, ...]:
+        """Only prepare every table; those that have a ledger of this lane."""
+        running: list[asyncio.Task[Any]] = []
+        try:
+            preparing = await self._preparing(committer, running)
+            await asyncio.wait(preparing)
+        finally:
+            _cancel(running)
+        found = [_found(each) for each in preparing]
+        self._account(name for name, table in zip(self.session.landing.tables, found, strict=True) if table is None)
+        return tuple(table for table in found if table is not None)
+
+    async def run(self, committer: Committer) -> None:
+        """Prepare and publish every table that is tried."""
+        tables = self._tried
+        running: list[asyncio.Task[Any]] = []
+        try:
+            preparing = await self._preparing(committer, running)
+            await asyncio.wait(preparing, timeout=NEXT_TABLE_AFTER)
+            publish = [partial(self._publish, committer, n, preparing) for n in range(len(tables))]
+            await asyncio.wait(await _in_order(publish, running))
+        finally:
+            _cancel(running)
+        self._account(tables)
+
+    def check_exits(self) -> None:
+        """After all tables are done.
+
+        :raises BaseException: what ended a table and is no error of this package
+        """
+        if self._others:
+            raise self._others[0]
+
+    def check(self) -> None:
+        """The same, and then the first table's failure, or why the log could not be read."""
+        self.check_exits()
+        if self.failures:
+            raise next(iter(self.failures.values()))
+        if self._blind is not None:
+            raise self._blind
+
+    def look_at(self, known: Sequence[TableLedger]) -> FoldedLog:
+        """The newest look, of the given tables at least.
+
+        :raises LakecommitError: the log cannot be read; then it is not tried again
+        """
+        with self._lock:
+            if self._blind is not None:
+                raise self._blind
+            try:
+                if self.folded is None:
+                    folded = self.session.read_state(known)
+                    self.state = own_cycle(self.session, self.ticket, folded)
+                    self.folded = folded
+                elif {t.table for t in known} - {t.table for t in self.folded.ledgers}:
+                    self.folded = self.session.read_state([self.ledgers.get(t.table, t) for t in known])
+            except LakecommitError as e:
+                self._blind = e
+                raise
+            return self.folded
+
+    @property
+    def _tried(self) -> tuple[str, ...]:
+        return tuple(name for name in self.session.landing.tables if name not in self.left_out)
+
+    # -- one table ----------------------------------------------------------------------------------------------------
+
+    async def _preparing(
+        self, committer: Committer, running: list[asyncio.Task[Any]]
+    ) -> list[asyncio.Task[PreparedTable | None]]:
+        return await _in_order([partial(self._prepare, committer, n) for n in self._tried], running)
+
+    async def _prepare(self, committer: Committer, name: str) -> PreparedTable | None:
+        """``None`` if it has no ledger of this lane, or failed."""
+        about = self._about(name, "prepare")
+        found: PreparedTable | None = None
+        with _Kept(self, name):
+            found = await committer.run_exclusive(
+                self.session.key(name), partial(prepare_table, self.session, name), about=about
+            )
+            if found is None:
+                self._done.add(name)
+        return found
+
+    async def _publish(
+        self, committer: Committer, place: int, preparing: Sequence[asyncio.Task[PreparedTable | None]]
+    ) -> None:
+        # Waited for, not awaited: whoever cancels this does not cancel that.
+        await asyncio.wait([preparing[place]])
+        table = _found(preparing[place])
+        if table is None or self._others:
+            return
+        known = [found for each in preparing if (found := _found(each)) is not None]
+        without = [name for name in self.session.landing.tables if name not in {t.name for t in known}]
+        whole = all(name in self._done for name in without)
+        about = self._about(table.name, "publish", table)
+        call = partial(self._published_by, table, [t.ledger for t in known], whole)
+        with _Kept(self, table.name):
+            await committer.run_exclusive(self.session.key(table.name), call, about=about)
+            self._done.add(table.name)
+
+    def _published_by(self, table: PreparedTable, known: Sequence[TableLedger], whole: bool) -> None:
+        """In a thread."""
+        folded = self.look_at(known)
+        if self.complete:
+            return
+        publisher = TablePublisher(
+            session=self.session, ticket=self.ticket, table=table, whole=whole, hasty=table.name in self.hasty
+        )
+        try:
+            published, not_taken = self._published.setdefault(table.name, []), self.not_taken.setdefault(table.name, {})
+            folded = publisher.run(folded, published, self.voided, not_taken)
+        finally:
+            with self._lock:
+                self.ledgers[table.name] = publisher.table.ledger
+        with self._lock:
+            if self.folded is None or len(folded.ledgers) >= len(self.folded.ledgers):
+                self.folded = folded
+
+    def _about(self, name: str, step: Step, table: PreparedTable | None = None) -> TableCommit:
+        landing, commit_id = self.session.landing.name, self.ticket.commit_id
+        return TableCommit(
+            landing=landing, lane=self.session.lane, commit_id=commit_id, name=name, step=step, table=table
+        )
+
+    def _account(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self._done and name not in self.failures:
+                self.failures[name] = ClosedError(f"{name}: its work was told to end; the next attempt goes on")
+
+    def keep(self, name: str, error: BaseException) -> None:
+        """What became of a table that failed. That the log cannot be read is no table's failure."""
+        if error is self._blind:
+            self._done.add(name)
+            return
+        if isinstance(error, LakecommitError):
+            if self.tells:
+                self.session.log(f"{name}: {error}")
+            self.failures[name] = error
+            return
+        if isinstance(error, Exception):
+            self.failures[name] = error
+        self._others.append(error)
+
+
+class _Kept:
+    """What is raised in the block is kept under the table's name, but for a cancellation."""
+
+    def __init__(self, commits: TableCommits, name: str) -> None:
+        self._commits, self._name = commits, name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
+        if error is None or isinstance(error, asyncio.CancelledError):
+            return False
+        self._commits.keep(self._name, error.__cause__ or error if isinstance(error, ExitError) else error)
+        return True
+
+
+def own_cycle(session: LandingSession, ticket: CycleTicket, folded: FoldedLog) -> CycleState | None:
+    """The run's cycle. A later cycle may have closed it, so that no ledger needs its part of the log any more."""
+    return folded.state.cycles.get(ticket.commit_id) or look_up(session, ticket)
+
+
+def _found(preparing: asyncio.Task[PreparedTable | None]) -> PreparedTable | None:
+    return preparing.result() if preparing.done() and not preparing.cancelled() else None
+
+
+def _cancel(running: Sequence[asyncio.Task[Any]]) -> None:
+    for task in running:
+        task.cancel()
+
+
+async def _in_order(works: Sequence[Callable[[], Any]], running: list[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
+    """Begin each when those before it are done, or have not come back in time."""
+    tasks: list[asyncio.Task[Any]] = []
+    for work in works:
+        if tasks:
+            await asyncio.wait(tasks, timeout=NEXT_TABLE_AFTER)
+        tasks.append(asyncio.create_task(work()))
+        running.append(tasks[-1])
+    return tasks

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publishing one table: announce what a crash left unannounced, append what is settled in chunks, announce it.
+
+Contract: the decision is :mod:`~airflow_provider_lakecommit.core.settle`'s, the compare-and-swap is
+:mod:`~airflow_provider_lakecommit.committer.append`'s; here they are put together. After each chunk the ledger and the
+log are looked at again. A table that got no rows for a long time is brought forward by an append without files, so that
+the control log need not be kept for it.
+
+Failure story: a slice that is refused for good is voided with its reason, if the source still has its range: what was
+written under another partition spec is else published under that one, and what cannot be published is *held*, which is
+raised with its losses when all else is done. One that has to wait is left. Anything else is raised: what was published
+before stays published and announced.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
+from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.committer.ledger import landing_snapshots, unannounced
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.committer.summary import SnapshotRecord
+from airflow_provider_lakecommit.committer.summary_extras import SPEC
+from airflow_provider_lakecommit.control.records import table_reference
+from airflow_provider_lakecommit.core.accounting import Account
+from airflow_provider_lakecommit.core.log import CycleOpened, Directives
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.planning.measure import MEASURED, measure, to_text
+from airflow_provider_lakecommit.core.settle import chunks, settle
+from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.cycle.commit.carry import carry, is_behind, position_after
+from airflow_provider_lakecommit.cycle.commit.refusals import Refusals
+from airflow_provider_lakecommit.cycle.commit.reported import hidden_record, report_problem, staged_slice
+from airflow_provider_lakecommit.cycle.plan.published import published_before, snapshot_of
+from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, prepared_table
+from airflow_provider_lakecommit.cycle.plan.truncation import truncated
+from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
+from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
+
+__all__ = ["TablePublisher"]
+
+HASTE = RetryPolicy(seconds=5.0)
+"""For a table that was known to fail, while others wait: enough to win against another writer now and then."""
+LOOK_AT_EMPTY = 1_000_000
+"""Offsets of pending slices without a row that a commit looks at, where nobody signs."""
+MOST_SPEC = 4_000
+"""Characters of the spec that a snapshot tells of; a longer one is left out."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TablePublisher:
+    """One table's share of a commit. ``whole`` tells whether all tables of the landing could be read; ``hasty`` that
+    what fails is soon left to a later commit, as others wait.
+    """
+
+    session: LandingSession
+    ticket: CycleTicket
+    table: PreparedTable
+    whole: bool
+    hasty: bool = False
+    _refusals: Refusals = field(init=False)
+
+    def run(
+        self,
+        folded: FoldedLog,
+        published: list[PublishedSnapshot],
+        voided: dict[UUID, str],
+        not_taken: dict[UUID, str],
+    ) -> FoldedLog:
+        """Publish; appends to ``published``, ``voided`` and ``not_taken`` as it goes.
+
+        :param voided: for all tables of the landing
+        :param not_taken: by this table
+        :raises SourceError: slices can be neither published nor read again
+        :raises LakecommitError: what the catalog or the table says
+        """
+        self._refusals = Refusals(session=self.session, table=self.table.name, voided=voided, not_taken=not_taken)
+        published.extend(self._announced_before(folded))
+        folded = self._announce_forgotten(folded, published)
+        self._refuse_truncated(folded)
+        self._look_at_empty(folded)
+        while True:
+            chunk = self._next_chunk(folded)
+            if not chunk:
+                break
+            staged = self._staged(chunk)
+            if not staged:
+                continue
+            patience = HASTE if self.hasty else None
+            outcome = publish(self.session.tables, self._request(folded, chunk, staged), retry_policy=patience)
+            for refused in outcome.refused:
+                if refused.void:
+                    accepted = next(a for a in chunk if a.report.attempt == refused.slice.attempt)
+                    self._refusals.refuse(accepted, refused.grounds, str(refused))
+            if outcome.snapshot_id is not None:
+                found = self._published(outcome, outcome.snapshot_id)
+                self._announce(folded, found, outcome.token, voided)
+                if found.files:
+                    published.append(found)
+            elif not outcome.already and not any(r.void for r in outcome.refused):
+                break
+            self._go_on(outcome)
+            folded = self._look(folded)
+        carry(self.session, self.table, folded, self.ticket.commit_id, whole=self.whole)
+        self._refusals.check()
+        return folded
+
+    # -- what a crash left ----------------------------------------------------------------------------------------
+
+    def _announced_before(self, folded: FoldedLog) -> Iterator[PublishedSnapshot]:
+        """Snapshots of this very cycle that an attempt before this one announced: the run still has to tell of them."""
+        own = folded.state.cycles.get(self.ticket.commit_id)
+        if own is not None:
+            yield from published_before(self.session, self.table, own, announced=folded.state.announced)
+
+    def _announce_forgotten(self, folded: FoldedLog, published: list[PublishedSnapshot]) -> FoldedLog:
+        """Snapshots of this lane whose COMMIT_TO_TABLE is not in the log."""
+        if not self._forgotten(folded):
+            return folded
+        folded = self._look(folded)
+        for record in self._forgotten(folded):
+            self.session.log(
+                f"{self.table.name}: snapshot {record.snapshot_id} was published and not announced; doing it now"
+            )
+            found = self._recorded(record)
+            self._announce(folded, found, record.token, {})
+            if found.files:
+                published.append(found)
+        return folded
+
+    def _forgotten(self, folded: FoldedLog) -> tuple[SnapshotRecord, ...]:
+        return unannounced(self._records(), folded.state.announced, folded.begin)
+
+    def _records(self) -> Iterator[SnapshotRecord]:
+        landing = self.session.landing
+        return landing_snapshots(
+            self.table.table.metadata, landing.branch, landing=landing.name, lane=self.session.lane
+        )
+
+    def _recorded(self, record: SnapshotRecord) -> PublishedSnapshot:
+        return snapshot_of(record, self.table.name, record.commit_id or self.ticket.commit_id)
+
+    # -- what is settled ------------------------------------------------------------------------------------------
+
+    def _refuse_truncated(self, folded: FoldedLog) -> None:
+        """Slices of a log that is another one since."""
+        found = truncated(self.session, folded.state, self.table.name)
+        for a in self._refusals.of(folded.state.accepted[self.table.name]):
+            if (reason := found.get(a.report.attempt)) is not None:
+                self._refusals.refuse(a, None, f"slice of {reason}")
+
+    def _look_at_empty(self, folded: FoldedLog) -> None:
+        """Slices without a row are published rarely: what is wrong with one is not to be hidden until then."""
+        if self.session.signed or self.table.name != self.session.landing.table:
+            return
+        left = LOOK_AT_EMPTY
+        for a in self._refusals.of(folded.state.accepted[self.table.name]):
+            left -= 0 if a.file_count(self.table.name) else sum(len(s.span) for s in a.report.spans)
+            if a.file_count(self.table.name) or left < 0:
+                continue
+            session, told = self.session, a.report
+            problem = report_problem(session.landing, self.table.table, self.table.name, told, ())
+            if problem := problem or hidden_record(session.source, session.landing, told):
+                self._refuse(a, problem)
+
+    def _refuse(self, accepted: AcceptedSlice, problem: str) -> None:
+        self._refusals.refuse(accepted, None, f"slice {accepted.report.slice_id} ({accepted.coverage}): {problem}")
+
+    def _next_chunk(self, folded: FoldedLog) -> tuple[AcceptedSlice, ...]:
+        accepted = self._refusals.of(folded.state.accepted[self.table.name])
+        settlement = settle(accepted, self.table.ledger.section, self.table.ledger.others)
+        if not settlement.ready:
+            return ()
+        matters = any(s.matters(self.table.name) for s in settlement.ready)
+        if not matters and not is_behind(self.session, self.table, folded, settlement.ready):
+            return ()
+        chunk = chunks(settlement, self.table.name, self.session.landing.backpressure.commit_files)[0]
+        return self._refusals.of_one_spec(chunk, self.table.table.metadata.default_spec_id)
+
+    def _staged(self, chunk: Sequence[AcceptedSlice]) -> tuple[StagedSlice, ...]:
+        """The chunk with its files, or nothing if one of it is refused: then the chunk is chosen anew."""
+        out: list[StagedSlice] = []
+        for accepted in chunk:
+            try:
+                out.append(staged_slice(self.session, accepted, self.table.name, self.table.table))
+            except TableError as e:
+                self._refuse(accepted, str(e))
+                return ()
+        return tuple(out)
+
+    def _request(
+        self, folded: FoldedLog, chunk: Sequence[AcceptedSlice], staged: tuple[StagedSlice, ...]
+    ) -> AppendRequest:
+        landing = self.session.landing
+        records = sum(c.landed + c.rejected + c.filtered for a in chunk for c in (s.counts for s in a.report.spans))
+        size = sum(a.report.bytes for a in chunk)
+        return AppendRequest(
+            table=self.table.name,
+            table_uuid=self.table.ledger.uuid,
+            landing=landing.name,
+            lane=self.session.lane,
+            branch=landing.branch,
+            commit_id=self.ticket.commit_id,
+            slices=staged,
+            control=position_after(self.table, folded, self.ticket.commit_id, chunk) if self.whole else None,
+            control_end=replace(folded.begin, offset=folded.end),
+            record_bytes=max(1, size // records) if records and size else None,
+            # With "void" the next plan finds the change, and voids what is left of the old spec.
+            spec_version=None if landing.window.on_spec_change == "void" else landing.spec_version,
+            extra={"files": str(sum(len(s.files) for s in staged)), **self._told(folded, chunk)},
+            kept=frozenset(self._refusals.kept),
+            decisions=tuple(d for e in folded.entries if isinstance(e, CycleOpened) for d in e.directives.decided),
+        )
+
+    def _told(self, folded: FoldedLog, chunk: Sequence[AcceptedSlice]) -> dict[str, str]:
+        """For people the spec; in the data table what the windows took that these slices are of, for the size of later
+        ones.
+        """
+        landing = self.session.landing
+        spec = json.dumps([landing.spec_version, landing.shaping])
+        told = {SPEC: spec} if len(spec) <= MOST_SPEC else {}
+        data = self.table.name == landing.table
+        costs = measure(folded.state, landing.table, (a.commit_id for a in chunk)) if data else {}
+        return {**told, MEASURED: to_text(costs)} if costs else told
+
+    # -- what is said ---------------------------------------------------------------------------------------------
+
+    def _published(self, outcome: PublishOutcome, snapshot_id: int) -> PublishedSnapshot:
+        done = outcome.published
+        return PublishedSnapshot(
+            table=self.table.name,
+            snapshot_id=snapshot_id,
+            commit_id=self.ticket.commit_id,
+            coverage=Coverage.union(s.coverage for s in done),
+            rows=sum(s.rows for s in done),
+            files=sum(len(s.files) for s in done),
+            counts=Account.of(r for s in done for r in s.spans).total,
+        )
+
+    def _announce(
+        self, folded: FoldedLog, found: PublishedSnapshot, token: UUID | None, voided: dict[UUID, str]
+    ) -> None:
+        if token is None:
+            raise LakecommitError(f"snapshot {found.snapshot_id} of {self.table.name} has no token")
+        metadata = self.table.table.metadata
+        record = self.session.sender("commit", found.commit_id).published(
+            self.session.new_id(),
+            self.session.now(),
+            table=table_reference(self.session.tables.name, self.table.name, metadata.table_uuid),
+            name=self.table.name,
+            snapshot_id=found.snapshot_id,
+            token=token,
+            coverage=found.coverage,
+            directives=Directives(voided=tuple(voided)),
+        )
+        self.session.send("commit", self.ticket, folded.partition, [record])
+
+    def _go_on(self, outcome: PublishOutcome) -> None:
+        """With the table as the commit left it."""
+        old = self.table.table
+        table = Table(old.name(), outcome.metadata, old.metadata_location, old.io, old.catalog)
+        self.table = prepared_table(self.session, self.table.name, table, outcome.state)
+
+    def _look(self, folded: FoldedLog) -> FoldedLog:
+        ledgers = [self.table.ledger if t.table == self.table.name else t for t in folded.ledgers]
+        return self.session.read_state(ledgers, since=folded)

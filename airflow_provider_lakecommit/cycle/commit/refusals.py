@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of reported slices that a table does not take: voided, kept under their own partition spec, or held.
+
+Contract: a slice whose epoch is over for this table, or whose ranges it has, is *not taken*: nothing is said of it in
+the log, as the table's own ledger tells it to every reader, and the other tables of the landing take it all the same. A
+slice is voided, for all tables, only if its ranges can be read again. Of the others, one that was written under an
+older partition spec is *kept*: appended under that spec. What is left is *held*: it stays pending, and
+:meth:`Refusals.check` raises its losses when all else is published.
+
+Failure story: a source that does not tell what it has is an error, and nothing is voided: the next commit asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from airflow_provider_lakecommit.committer.checks import Grounds
+from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
+from airflow_provider_lakecommit.core.planning.voiding import Loss, gone, losses, losses_text
+from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import SourceError
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+
+__all__ = ["Refusals"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Refusals:
+    """Of one table and one commit. ``voided`` is shared by all tables of the commit, ``not_taken`` is this table's."""
+
+    session: LandingSession
+    table: str
+    voided: dict[UUID, str]
+    not_taken: dict[UUID, str] = field(default_factory=dict)
+    kept: set[UUID] = field(default_factory=set)
+    held: dict[UUID, tuple[str, tuple[Loss, ...]]] = field(default_factory=dict)
+    _source: SourceState | None = None
+
+    def of(self, accepted: Sequence[AcceptedSlice]) -> list[AcceptedSlice]:
+        """Those that may still be published."""
+        out = {*self.voided, *self.not_taken, *self.held}
+        return [a for a in accepted if a.report.attempt not in out]
+
+    def refuse(self, accepted: AcceptedSlice, grounds: Grounds | None, reason: str) -> None:
+        """Decide what becomes of a slice that is not appended as it is.
+
+        :raises SourceUnavailableError: the source does not tell what it has
+        """
+        attempt = accepted.report.attempt
+        if grounds in (Grounds.EPOCH, Grounds.OVERLAP):
+            self.not_taken[attempt] = f"{self.table} does not take {reason}; what it lacks of it is read again"
+            self.session.log(self.not_taken[attempt])
+        elif not gone(accepted.coverage, self._marks().partitions):
+            self.voided[attempt] = f"{reason}; its range is read again"
+            self.session.log(f"{self.table}: voided {self.voided[attempt]}")
+        elif grounds is Grounds.SPEC and attempt not in self.kept:
+            self.session.log(f"{self.table}: {accepted.coverage} is published under its own partition spec: {reason}")
+            self.kept.add(attempt)
+        else:
+            self.held[attempt] = (reason, losses([accepted], self._marks().partitions))
+
+    def of_one_spec(self, chunk: tuple[AcceptedSlice, ...], default: int) -> tuple[AcceptedSlice, ...]:
+        """Up to the first slice of another partition spec than those before it have: a commit has one manifest."""
+        specs = [self._spec_of(a, default) for a in chunk]
+        first = next((s for s in specs if s is not None), None)
+        return chunk[: next((n for n, s in enumerate(specs) if s not in (None, first)), len(chunk))]
+
+    def check(self) -> None:
+        """:raises SourceError: slices can be neither published nor read again"""
+        if not self.held:
+            return
+        lost = losses_text(loss for _, some in self.held.values() for loss in some)
+        reasons = [reason for reason, _ in self.held.values()]
+        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+        raise SourceError(
+            f"{self.table}: {reasons[0]}{more}. It is not voided, because the source has its records no more: that "
+            f"would lose {lost}. Undo what stands against it and the next commit publishes it, or give it up with "
+            f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`"
+        )
+
+    def _spec_of(self, accepted: AcceptedSlice, default: int) -> int | None:
+        report = accepted.report.table(self.table)
+        if report is None or not report.files:
+            return None
+        return report.spec_id if accepted.report.attempt in self.kept else default
+
+    def _marks(self) -> SourceState:
+        if self._source is None:
+            self._source = self.session.source.watermarks(missing_ok=True)
+        return self._source

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report says of the files of a table, held against the table itself and the landing.
+
+Contract: reads the table's metadata, and of data files no more than the footers of what ended early; of the source no
+more than one record that is a row. A slice whose report is contradicted is not appended; its range is read again.
+Believed are files that lie where the table has its data, that bear the name which a writer of that very attempt gave
+them, for the slice that the attempt was made at, and rows that are as many as the records that the report says became
+some. So no report can pass off files of another table, of another slice or of another writer. Where nobody signs, a
+span that is said to hold no row is looked at, up to its first record that must be one.
+
+Failure story: attempts of releases whose ids do not tell their slice are held against what the table has at its head,
+which takes reading its manifests; that is over when their last window is published. A location provider of the user's
+own may name files as it likes, so that only their place is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.control.envelope import DAMAGE
+from airflow_provider_lakecommit.control.events import DataWritten, decode
+from airflow_provider_lakecommit.core.identity import is_attempt_at
+from airflow_provider_lakecommit.core.model import SliceReport
+from airflow_provider_lakecommit.core.places import data_roots, name_problem, named_provider, place_problem
+from airflow_provider_lakecommit.core.routing import Role, role_of
+from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.ports import SourcePort
+from airflow_provider_lakecommit.exceptions import CatalogError, TableError
+from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer, to_pyiceberg
+from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.spark.marks import marks_of
+
+__all__ = ["CHECK_AGE", "hidden_record", "report_problem", "reported_files", "staged_slice"]
+
+CHECK_AGE = timedelta(hours=12)
+"""Files of slices older than this are checked to exist before they are appended. Orphan clean-up spares files of the
+last day; a slice's report is younger than its first file, and clocks differ, so half of that.
+"""
+
+
+def reported_files(accepted: AcceptedSlice, name: str, metadata: TableMetadata) -> list[DataFile]:
+    """The files of a slice for a table, as its DATA_WRITTENs list them.
+
+    :raises TableError: they are none of this table
+    """
+    report, files = accepted.report.table(name), list[DataFile]()
+    for value in accepted.files[name]:
+        if report is None:
+            raise TableError("its report does not tell of this table")
+        spec, schema = metadata.specs().get(report.spec_id), metadata.schema_by_id(report.schema_id)
+        if spec is None or schema is None:
+            raise TableError(
+                f"partition spec {report.spec_id} or schema {report.schema_id} is not of the table any more"
+            )
+        try:
+            payload = decode(value).payload
+            if not isinstance(payload, DataWritten):
+                raise TableError("its file list is no DATA_WRITTEN")
+            files += to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
+        except DAMAGE as e:
+            raise TableError(f"its file list in the control topic cannot be read: {e}") from e
+    return files
+
+
+def _files_to_append(session: LandingSession, accepted: AcceptedSlice, name: str, table: Table) -> list[DataFile]:
+    """The files of a slice for a table, as they can be appended.
+
+    :raises TableError: they cannot be, or one of an old slice is gone
+    """
+    files = reported_files(accepted, name, table.metadata)
+    landing, told = session.landing, accepted.report
+    problem = report_problem(landing, table, name, told, files)
+    if not problem and name == landing.table and not session.signed:
+        problem = hidden_record(session.source, landing, told)
+    if problem:
+        raise TableError(problem)
+    old = () if accepted.young(session.now(), CHECK_AGE) else files
+    if gone := next((f.file_path for f in old if not table.io.new_input(f.file_path).exists()), None):
+        raise TableError(f"its file {gone} was removed by somebody")
+    return files
+
+
+def staged_slice(session: LandingSession, accepted: AcceptedSlice, name: str, table: Table) -> StagedSlice:
+    """Return a slice's share for a table, as it can be appended. Columns that the landing does not fill, or of which
+    the table has others by now, are no marks, whatever the report says.
+
+    :raises TableError: as :func:`_files_to_append`
+    """
+    share = StagedSlice.of(accepted.report, name, _files_to_append(session, accepted, name, table))
+    marks = marks_of(session.landing, name, table.schema())
+    return share if share.columns == marks else replace(share, columns=())
+
+
+def report_problem(
+    landing: Landing, table: Table, name: str, report: SliceReport, files: Sequence[DataFile]
+) -> str | None:
+    """Why what a report says of a table is not believed, or ``None``.
+
+    :raises CatalogError: the manifests of the table cannot be read
+    """
+    return (
+        _rows_problem(landing, name, report)
+        or _files_problem(landing, table, report, [f.file_path for f in files])
+        or (_footers_problem(table, files) if report.whole else None)
+    )
+
+
+def hidden_record(source: SourcePort, landing: Landing, report: SliceReport) -> str | None:
+    """A record of a span of which the report says that there is none, or ``None``; of formats whose records with a
+    value are rows or rejects, every one. What a topic holds that was made anew under the same name says nothing.
+
+    :raises SourceUnavailableError: the brokers did not answer
+    """
+    if not landing.one_row_each:
+        return None
+    empty = [s.span for s in report.spans if not (s.counts.landed or s.counts.rejected or s.counts.skipped)]
+    # A partition that is gone, or one made anew with a shorter log, would never answer. Looked at before, and after, as
+    # that may be done at any time.
+    there = source.watermarks(missing_ok=True).partitions if empty else {}
+    for span in empty:
+        offset = source.first_value(span) if span.partition in there else None
+        if offset is not None and span.partition in source.watermarks(missing_ok=True).partitions:
+            return f"its report says that there is no row in {span}, and there is one at offset {offset}"
+    return None
+
+
+def _rows_problem(landing: Landing, name: str, report: SliceReport) -> str | None:
+    """Rows must come of records: as many as its spans say, or at least as many where a record may give several; in one
+    of several tables no more, and in all that it tells of as many, where it tells of all.
+    """
+    of, dead = report.table(name), role_of(landing.destinations, name) is Role.DEAD_LETTERS
+    records = sum(s.counts.rejected if dead else s.counts.landed for s in report.spans)
+    rows = of.rows if of else 0
+    if not dead and len(landing.data_tables) > 1:
+        return _routed_rows_problem(landing, name, report, rows, records)
+    if rows == records or (rows > records and not dead and not landing.one_row_each):
+        return None
+    return f"its report says {rows} rows for {records} {'rejected' if dead else 'landed'} records"
+
+
+def _routed_rows_problem(landing: Landing, name: str, report: SliceReport, rows: int, records: int) -> str | None:
+    """The same where each record is for one of several tables."""
+    told = [t.rows for table in landing.data_tables if (t := report.table(table)) is not None]
+    if rows > records and landing.one_row_each:
+        return f"its report says {rows} rows of {name} for {records} landed records"
+    if len(told) == len(landing.data_tables) and (
+        sum(told) < records or (sum(told) > records and landing.one_row_each)
+    ):
+        return f"its report says {sum(told)} rows of all tables for {records} landed records"
+    return None
+
+
+def _files_problem(landing: Landing, table: Table, report: SliceReport, paths: Sequence[str]) -> str | None:
+    if not paths:
+        return None
+    metadata = table.metadata
+    roots = data_roots(metadata.location, metadata.properties)
+    if problem := next((p for path in paths if (p := place_problem(path, roots))), None):
+        return problem
+    own = is_attempt_at(report.attempt, report.whole or report.slice_id)
+    if own is False:
+        return f"attempt {report.attempt} was made at another slice"
+    if named_provider(metadata.properties) is None:
+        if problem := next((p for path in paths if (p := name_problem(path, report.attempt))), None):
+            return problem
+        if own:
+            return None
+    held = _held(table, landing.branch)
+    return next((f"file {path} is in the table already" for path in paths if path in held), None)
+
+
+def _footers_problem(table: Table, files: Sequence[DataFile]) -> str | None:
+    """The name of a file tells at which slice its attempt was made, not how far it came: its rows do."""
+    for file in files:
+        path = file.file_path
+        try:
+            rows = rows_in_footer(table.io, path)
+        except FileNotFoundError:
+            return f"file {path} is gone"
+        except OSError as e:
+            raise CatalogError(
+                f"file {path} cannot be read ({trouble_of(table.io, e, place=False)}): check the storage; nothing was "
+                "committed"
+            ) from None
+        except TableError as e:
+            return str(e)
+        if rows != file.record_count:
+            return f"file {path} holds {rows} rows, {file.record_count} were announced"
+    return None
+
+
+def _held(table: Table, branch: str) -> frozenset[str]:
+    """The data files at the head of a branch."""
+    head = table.metadata.snapshot_by_name(branch)
+    if head is None:
+        return frozenset()
+    try:
+        manifests = [m.fetch_manifest_entry(table.io, discard_deleted=True) for m in head.manifests(table.io)]
+    except OSError as e:
+        raise CatalogError(
+            f"the manifests of {'.'.join(table.name())} cannot be read ({trouble_of(table.io, e, place=False)}): check "
+            "the storage; nothing was committed"
+        ) from None
+    return frozenset(entry.data_file.file_path for entries in manifests for entry in entries)

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the cycles of a run went, and what the run comes to: values for decisions and for people.
+
+Contract: frozen values made of what open, write and close returned; nothing is read here. A run is *caught up* when
+everything up to the last stable offset of its newest plan is in the tables, as far as that depends on the run; what
+arrived later is the next run's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_lakecommit.core.accounting import summed
+from airflow_provider_lakecommit.core.commands import RESET_BLOCKED
+from airflow_provider_lakecommit.core.model import Counts
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.cycle.results import Closed, Opened, PublishedSnapshot
+from airflow_provider_lakecommit.spark.job import SliceStatus
+
+__all__ = ["CycleOutcome", "RunOutcome", "Written", "first_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """How the write step of a cycle went: slices by how they ended, what kept some from being finished, and which jobs
+    died.
+    """
+
+    slices: Counter[SliceStatus] = field(default_factory=Counter)
+    unfinished: tuple[str, ...] = ()
+    died: tuple[str, ...] = ()
+
+    def __add__(self, other: Written) -> Written:
+        return Written(
+            slices=self.slices + other.slices,
+            unfinished=(*self.unfinished, *other.unfinished),
+            died=(*self.died, *other.died),
+        )
+
+    @property
+    def trouble(self) -> tuple[str, ...]:
+        return (*self.died, *self.unfinished)
+
+    @property
+    def may_pass(self) -> bool:
+        """Can it be other next time without anybody's doing?"""
+        return bool(self.died or self.slices[SliceStatus.AGAIN])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleOutcome:
+    """One closed cycle of a run. ``released`` counts the dead cycles whose claims ended with it."""
+
+    number: int
+    opened: Opened
+    written: Written
+    closed: Closed
+    seconds: dict[str, float]
+    released: int = 0
+
+    @property
+    def lane(self) -> str:
+        return self.opened.ticket.lane
+
+    @property
+    def final(self) -> bool:
+        """Is there nothing more for this run? Claims that ended with this cycle may be planned by the next, and so may
+        a window that was put off.
+        """
+        if self.released or self.deferred:
+            return False
+        return self.caught_up or not self.opened.slices
+
+    @property
+    def deferred(self) -> bool:
+        """Was no window admitted, with something to be read?"""
+        return self.opened.plan.deferred and not self.opened.finished
+
+    @property
+    def progress(self) -> bool:
+        return bool(self.closed.published or self.kept or self.released)
+
+    @property
+    def kept(self) -> bool:
+        """Did Spark do a slice of it, so that it counts?"""
+        return self.written.slices[SliceStatus.DONE] > 0 and not self.closed.voided
+
+    @property
+    def caught_up(self) -> bool:
+        """Is everything that could be read when this cycle was planned in the tables, as far as it depends on us?"""
+        return self.whole and not self.opened.plan.left
+
+    @property
+    def whole(self) -> bool:
+        """Is all that was planned reported, and taken by the tables?"""
+        done = sum(self.written.slices[status] for status in SliceStatus if status.is_reported)
+        return done == len(self.opened.slices) and not (self.closed.missing or self.closed.voided)
+
+    def __str__(self) -> str:
+        """One line per cycle; each slice has its own line already."""
+        slices = ", ".join(f"{n} {status}" for status, n in sorted(self.written.slices.items())) or "none run"
+        seconds = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in self.seconds.items())
+        published = "; ".join(f"{p.table}: {p.rows} rows in snapshot {p.snapshot_id}" for p in self.closed.published)
+        more = f"; reports that were redundant: {self.closed.redundant}" if self.closed.redundant else ""
+        if self.closed.failed:
+            more += f"; without {', '.join(self.closed.failed)}, for which commits fail"
+        text = f"cycle {self.number}: slices: {slices}; {published or 'nothing published'}{more} ({seconds})"
+        return "".join([text, *(f"\n  {trouble}" for trouble in self.written.died)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """A run that has ended: its cycles, and the snapshots that earlier attempts of it published.
+
+    ``closed`` is how its newest cycle ended, with what all of them left out and rejected; ``refused`` why that one had
+    no window though there was something to be read. ``published`` are the snapshots, or one per table that stands for
+    all of them; ``snapshots`` tells how many they are.
+    """
+
+    landing: str
+    cycles: int
+    closed: Closed
+    published: tuple[PublishedSnapshot, ...]
+    snapshots: int
+    refused: str | None = None
+
+    @classmethod
+    def of(cls, landing: str, cycles: Sequence[CycleOutcome], before: Sequence[PublishedSnapshot] = ()) -> RunOutcome:
+        """Of a run with at least one cycle."""
+        published, last = (*before, *(p for c in cycles for p in c.closed.published)), cycles[-1]
+        refused = last.opened.plan.reason if last.deferred else None
+        closed = replace(
+            last.closed,
+            ignored_fields=summed(c.closed.ignored_fields for c in cycles),
+            rejects=summed(c.closed.rejects for c in cycles),
+            reject_reason=next((c.closed.reject_reason for c in cycles if c.closed.reject_reason), ""),
+        )
+        return cls(
+            landing=landing,
+            cycles=len(cycles),
+            closed=closed,
+            published=published,
+            snapshots=len(published),
+            refused=refused,
+        )
+
+    @property
+    def whole(self) -> Closed:
+        """The run as if it were one cycle: the state of its newest one, the snapshots of all."""
+        newest = self.published[-1].commit_id if self.published else self.closed.commit_id
+        return replace(self.closed, commit_id=newest, published=self.published)
+
+    def of_table(self, table: str) -> tuple[Coverage, Counts]:
+        """Offsets and source records that the run brought into one table."""
+        mine = [p for p in self.published if p.table == table]
+        return Coverage.union(p.coverage for p in mine), sum((p.counts for p in mine), Counts())
+
+    def furthest(self, tables: Sequence[str]) -> str:
+        """Of tables that take the rows of the same records, the one that the run brought furthest: counts of a
+        snapshot are those of all records of its ranges.
+        """
+        return max(tables, key=lambda table: len(self.of_table(table)[0]))
+
+    def __str__(self) -> str:
+        last, data = self.closed, (self.closed.table, *self.closed.beside)
+        rows = sum(p.rows for p in self.published if p.table in data)
+        text = f"{self.landing}: {rows} rows in {self.snapshots} snapshots, {self.cycles} cycles"
+        if last.valid_through is not None:
+            text += f"; all up to {last.valid_through.isoformat()} is in the tables"
+        if last.left:
+            text += f"; {last.left} offsets are left for the next run"
+        if self.refused:
+            text += f"; no window was planned: {self.refused}"
+        elif last.stopped:
+            text += f"; not all was planned: {last.stopped}"
+        if last.blocked:
+            text += f"; {first_of(last.blocked)} blocked: `{RESET_BLOCKED}` says how to go on"
+        if last.waiting:
+            text += f"; {first_of(last.waiting)} waiting"
+        return text
+
+
+def first_of(texts: Sequence[str]) -> str:
+    """One of many is enough for a line; `status` has all."""
+    return f"{texts[0]} is" if len(texts) == 1 else f"{texts[0]} and {len(texts) - 1} more are"

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has to be settled in a table's ledger before anything is planned or published: its sections and their epochs.
+
+Contract: :func:`renewed` and :func:`joined` bring the ledger of one table up to date, each change by one
+compare-and-swap that is decided on the section it finds: a rollback, a lost control log and a spec change that voids
+give a new epoch; a topic that was added gets its starts; a lane that is new gets its section.
+
+No epoch ends while a slice is reported and pending whose range the source no longer has: a spec change and a log that
+was cut wait until it is published; a tag that is gone is made again where nothing newer than the ledger is known; after
+a rollback nobody but a person can tell, so it is an error that lists what would be lost. The same holds for what other
+landings of the table have pending, whose epochs a rollback ends too, and for a control topic that the landing does not
+name any more.
+
+Failure story: what two processes do at once is done once. A kill between two changes leaves a ledger with the first
+one, and the next caller makes the second. A spec change by which a landed range would be judged anew waits
+(:class:`SpecWaits`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
+from airflow_provider_lakecommit.committer.ledger_updates import change_section, join_table, renew_epochs, restore_tag
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.committer.tags import check_tags
+from airflow_provider_lakecommit.control.control_log import ControlLog
+from airflow_provider_lakecommit.control.quarantine import read_entries
+from airflow_provider_lakecommit.core.commands import LAND, RESET_OFFSETS
+from airflow_provider_lakecommit.core.log import TablePublished
+from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.planning.voiding import gone, irreplaceable, losses, losses_text
+from airflow_provider_lakecommit.core.state import TableLedger
+from airflow_provider_lakecommit.cycle.plan.joining import joining_offsets
+from airflow_provider_lakecommit.cycle.plan.pending import endangered, pending_of
+from airflow_provider_lakecommit.cycle.plan.sections import check_cluster, own_section, position_at_end
+from airflow_provider_lakecommit.cycle.plan.unbelieved import unbelieved, unbelieved_text
+from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+
+__all__ = ["SpecWaits", "after_rollback", "joined", "renewed"]
+
+
+class SpecWaits(Exception):
+    """A spec change cannot void yet: ``table`` has not taken what the data table holds ``behind`` it."""
+
+    def __init__(self, table: str, behind: Coverage) -> None:
+        super().__init__(f"{table} has not taken {behind} yet, which is landed")
+        self.table = table
+        self.behind = behind
+
+
+def renewed(
+    session: LandingSession, name: str, state: LedgerState, source: SourceState | None, data: LedgerSection | None
+) -> LedgerState:
+    """Deal with what needs a compare-and-swap before anything else.
+
+    :param source: known while planning
+    :param data: the data table's section, while another table is planned for
+    """
+    if state.condition is Condition.ROLLED_BACK:
+        state = after_rollback(session, name, state, source)
+    state = _with_the_log(session, name, state, source)
+    if source is not None:
+        state = _with_the_spec(session, name, state, data, source)
+        state = _with_the_topics(session, name, state, source)
+    return state
+
+
+def joined(session: LandingSession, name: str, table: Table, state: LedgerState, section: LedgerSection) -> LedgerState:
+    """The ledger with the first section of this lane in it; after a rollback, every other one under a new epoch."""
+    if state.condition is Condition.ROLLED_BACK:
+        after_rollback(session, name, state)
+    session.log(f"{name}: landing {session.landing.name} joins at {_starts_text(section.starts)}")
+    return join_table(
+        session.tables, name, section, branch=session.landing.branch, table_uuid=table.metadata.table_uuid
+    )
+
+
+def after_rollback(
+    session: LandingSession, name: str, state: LedgerState, source: SourceState | None = None
+) -> LedgerState:
+    """Return the ledger of a table that was rolled back, under new epochs.
+
+    :raises LedgerError: they would void what is reported and the source has no more
+    """
+    branch = session.landing.branch
+    own, others = _kept(session, name, state, source, rows=True), endangered(session, name, state)
+    if kept := "; ".join(filter(None, (own, *others.values()))):
+        if state.newest and _newest_by_the_log(session, name, state):
+            session.log(f"{name}: {state.reason}, and nothing newer is known; the tag is made again, {kept} is kept")
+            return restore_tag(
+                session.tables, name, session.landing.name, session.lane, branch=branch, snapshot_id=state.snapshot_id
+            )
+        raise LedgerError(
+            f"{name}: {state.reason}; a new epoch would void what is reported and the source has no more: {kept}. "
+            f"Nothing is changed: put the branch back{_to_tag(state)}, so that it can be published, or give it up with "
+            f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`"
+        )
+    check_tags(session.tables, name, state)
+    session.log(f"WARNING: {name}: {state.reason}; what was pending is void and read again (new epoch)")
+    return renew_epochs(session.tables, name, session.landing.name, session.lane, branch=branch)
+
+
+def _with_the_log(session: LandingSession, name: str, state: LedgerState, source: SourceState | None) -> LedgerState:
+    """A control log that is not the one of the ledger knows nothing of what was pending; one that was only cut knows
+    the rest, of which what cannot be read again is published first.
+    """
+    section = own_section(state, session)
+    old, log = section.control, session.control.read(section.control.partition, BEYOND)
+    # Topics of a landing are all on one cluster, and another one tells nothing of what is pending.
+    check_cluster(session, name, section, log.cluster_id)
+    if (why := _log_lost(old, log)) is None:
+        return state
+    if old.topic != session.control.name and (kept := _kept(session, name, state, source)):
+        raise LedgerError(
+            f"{name}: landing {session.landing.name} has its records in control topic {old.topic}, and is to have them "
+            f"in {session.control.name} now; what is reported there and the source has no more would be lost: {kept}. "
+            f"Nothing is changed: name control topic {old.topic} again until `{LAND} SPEC` has published it, "
+            f"or give it up with `{RESET_OFFSETS} SPEC --from earliest --give-up-reported`"
+        )
+    if _is_cut(old, log) and (kept := _kept(session, name, state, source)):
+        session.log(f"{name}: {why}; the new epoch waits until {kept} is published: the source has it no more")
+        return state
+    session.log(f"WARNING: {name}: {why}; what was pending is void and read again (new epoch)")
+    new = position_at_end(session, log)
+    return _change(
+        session,
+        name,
+        SnapshotKind.EPOCH,
+        lambda s: replace(s, epoch=session.new_id(), control=new) if s.control == old else None,
+    )
+
+
+def _with_the_spec(
+    session: LandingSession, name: str, state: LedgerState, data: LedgerSection | None, source: SourceState
+) -> LedgerState:
+    """A spec change voids what is pending, where the landing says so, no table lags behind the data table, and all of
+    it can be read again.
+    """
+    section, wanted = own_section(state, session), session.landing.spec_version
+    if session.landing.window.on_spec_change != "void" or section.spec_version == wanted:
+        return state
+    if kept := _kept(session, name, state, source):
+        session.log(f"{name}: the spec changed; {kept} is published under its own, as the source has it no more")
+        return state
+    if data is not None and data.spec_version != wanted:
+        # What waits for the data table waits for all: by two specs a record could end in both tables, or in none.
+        return state
+    session.log(f"{name}: the spec changed from {section.spec_version} to {wanted}; pending slices are void")
+    if data is None:
+        for other in session.landing.tables[1:]:
+            _check_level(session, other, section)
+    else:
+        _check_level(session, name, data)
+    return _change(
+        session,
+        name,
+        SnapshotKind.EPOCH,
+        lambda s: replace(s, epoch=session.new_id(), spec_version=wanted) if s.spec_version != wanted else None,
+    )
+
+
+def _with_the_topics(session: LandingSession, name: str, state: LedgerState, source: SourceState) -> LedgerState:
+    """A topic that was added to the landing joins where the landing starts."""
+    known = {p.topic for p in own_section(state, session).starts}
+    added = joining_offsets(session, {p: mark for p, mark in source.partitions.items() if p.topic not in known})
+    if not added:
+        return state
+    session.log(f"{name}: a topic joins at {_starts_text(added)}")
+    return _change(session, name, SnapshotKind.ORIGIN, lambda s: _with_starts(s, added))
+
+
+def _log_lost(control: ControlPosition, log: ControlLog) -> str | None:
+    """Why the control log is not the one that a ledger relies on, or ``None``."""
+    if (control.cluster_id, control.topic_id) != (log.cluster_id, log.topic_id):
+        return f"control topic {control.topic} was made anew or is in another cluster"
+    if control.read_from > log.end:
+        return f"control topic {control.topic} ends at {log.end}, before the position {control.read_from} of the ledger"
+    if control.low is not None and log.begin > control.low:
+        return f"retention cut control topic {control.topic} at {log.begin}, records from {control.low} on are needed"
+    return None
+
+
+def _is_cut(control: ControlPosition, log: ControlLog) -> bool:
+    """Is what is left of the log that of the ledger?"""
+    return (control.cluster_id, control.topic_id) == (log.cluster_id, log.topic_id) and control.read_from <= log.end
+
+
+def _kept(
+    session: LandingSession, name: str, state: LedgerState, source: SourceState | None, *, rows: bool = False
+) -> str:
+    """What is pending for a table and cannot be read again; empty if there is no such thing. What records say that are
+    not believed may be published by who believes them, so it is kept, too.
+
+    :param rows: only what has rows for this table, not what it has passed
+    :raises SourceUnavailableError: something is pending, and the source does not tell what it has
+    """
+    section = state.section(session.landing.name, session.lane)
+    pending = () if section is None else pending_of(session, name, state.table_uuid, section)
+    doubted = Coverage() if section is None else unbelieved(session, name, section)
+    if section is None or not (pending or doubted):
+        return ""
+    marks = (source or session.source.watermarks(missing_ok=True)).partitions
+    kept = irreplaceable(pending, marks, name if rows else None)
+    told = unbelieved_text(session, lost, section) if (lost := gone(doubted, marks)) else ""
+    return "; ".join(filter(None, (losses_text(losses(kept, marks)) if kept else "", told)))
+
+
+def _check_level(session: LandingSession, name: str, data: LedgerSection) -> None:
+    """A spec change voids nothing of a range that is landed: judged by another spec, a record of it could end in both
+    tables, or in none. So a table that lags behind the data table is brought forward first.
+
+    :raises SpecWaits: there are slices for it that the data table holds already
+    """
+    table = session.tables.find(name)
+    state = read_ledger(table.metadata, session.landing.branch) if table else None
+    section = state.section(session.landing.name, session.lane) if state else None
+    if state is None or section is None:
+        return
+    ledger = TableLedger(table=name, uuid=state.table_uuid, section=section, others=Coverage())
+    behind = Coverage()
+    for accepted in session.read_state([ledger]).state.accepted[name]:
+        behind |= accepted.coverage & data.covered
+    if behind:
+        raise SpecWaits(name, behind)
+
+
+def _starts_text(starts: Mapping[SourcePartition, int]) -> str:
+    return ", ".join(f"{p}@{o}" for p, o in sorted(starts.items()))
+
+
+def _with_starts(section: LedgerSection, added: Mapping[SourcePartition, int]) -> LedgerSection | None:
+    known = {p.topic for p in section.starts}
+    new = {p: o for p, o in added.items() if p.topic not in known}
+    return replace(section, starts={**section.starts, **new}) if new else None
+
+
+def _change(
+    session: LandingSession, name: str, kind: SnapshotKind, change: Callable[[LedgerSection], LedgerSection | None]
+) -> LedgerState:
+    return change_section(
+        session.tables, name, session.landing.name, session.lane, kind, change, branch=session.landing.branch
+    )
+
+
+def _to_tag(state: LedgerState) -> str:
+    return "" if state.tag_id is None else f" on snapshot {state.tag_id}"
+
+
+def _newest_by_the_log(session: LandingSession, name: str, state: LedgerState) -> bool:
+    """Was all that the log says was published in this table by its landings before, in this ledger?"""
+    log = session.control.describe()
+    for section in state.sections:
+        if (section.control.cluster_id, section.control.topic_id) != (log.cluster_id, log.topic_id):
+            return False
+        records = session.control.read(section.control.partition, None).records
+        for e in read_entries(records, section.landing, section.lane):
+            if isinstance(e, TablePublished) and e.table == name and e.coverage - section.covered:
+                return False
+    return True

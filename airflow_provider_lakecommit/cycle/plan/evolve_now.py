@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The columns of a landing's tables changed at a person's word, apart from any window.
+
+Contract: :func:`evolve_now` looks at the records that no table has yet, or, if there are none, at all that the source
+has, and changes the table as a window of an evolving landing would; whatever the landing itself says of ``evolve``. The
+person is kept in the table's history. It plans nothing and lands nothing.
+
+Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.plan.evolving`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
+from airflow_provider_lakecommit.cycle.plan.column_look import column_look
+from airflow_provider_lakecommit.cycle.plan.evolving import evolve
+from airflow_provider_lakecommit.cycle.plan.tables import prepare
+from airflow_provider_lakecommit.cycle.plan.unbelieved import missing_or_told
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.formats.evolution.changes import Change
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+
+__all__ = ["evolve_now"]
+
+
+def evolve_now(
+    session: LandingSession, decision: Decision | None
+) -> tuple[tuple[str, ...], dict[str, tuple[Change, ...]]]:
+    """What was found, in lines for people, and what was changed, by table.
+
+    :param session: of a landing whose ``evolve`` says what may be changed
+    :param decision: who says it; ``None``: nothing is written
+    :raises LakecommitError: what would keep a window from being planned
+    """
+    source = session.source.watermarks()
+    session.control.ensure()
+    prepared = prepare(session, source, dry=decision is None)
+    folded = session.read_state(prepared.ledgers)
+    missing = missing_or_told(session, folded.state, source, folded.state.claims(session.now(), ()))
+    look = column_look(session, prepared, folded, missing.coverage or _all(source), missing)
+    if decision is None or look.waits or not look.changes:
+        return look.lines, {}
+    changes = [f"{one.table}: {c}" if one.named else str(c) for one in look.tables for c in one.found.changes]
+    said = replace(decision, what="; ".join(changes))
+    return look.not_made, evolve(session, look, said)
+
+
+def _all(source: SourceState) -> Coverage:
+    marks = source.partitions.items()
+    return Coverage.of((p, OffsetRange(w.start, w.stable)) for p, w in marks if w.start < w.stable)

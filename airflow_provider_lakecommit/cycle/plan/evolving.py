@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step of a plan that looks whether the tables of rows take what the window's records have, and has them changed.
+
+Contract: once per window, before anything of it is said or written: by the planner, never by a task. What a table may
+get is told by the records that are for it (:mod:`~airflow_provider_lakecommit.formats.evolution.wanted`), or, where the
+landing has SQL for it, by the types of that. :class:`ColumnStep` looks, and makes one commit for each table where that
+is due; the planner then looks at everything anew, so that the plan carries the schemas that the tables have. A landing
+with ``evolve="none"`` is not looked at.
+
+Invariants: a record has one fate (:mod:`~airflow_provider_lakecommit.cycle.plan.fates`): while a table of the landing
+lacks ranges that another one has, or rows of them, or cannot be read, columns stay as they are, because other columns
+are other rules. A person's change is not fought: what was dropped or renamed stays so.
+
+Failure story: what does not fit is named, and either is for the dead letters, by their budget, or no window is planned
+(``on_incompatible``). A catalog that refuses to change a schema is named, and the landing goes on with the columns
+that there are; one that is away is that to the plan too. SQL that gives a column which its table cannot get is a
+:class:`~airflow_provider_lakecommit.exceptions.TableError` of the plan: no row could be written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.model import Plan
+from airflow_provider_lakecommit.core.planning.admission import Refuse
+from airflow_provider_lakecommit.core.planning.decide import empty_plan
+from airflow_provider_lakecommit.core.planning.missing import Missing
+from airflow_provider_lakecommit.core.refusal import RefusalState
+from airflow_provider_lakecommit.cycle.plan.column_look import (
+    MOST_NAMED,
+    ColumnLook,
+    TableLook,
+    column_look,
+    evolution_of,
+    some_of,
+)
+from airflow_provider_lakecommit.cycle.plan.tables import Prepared
+from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.cycle.session.sql_columns import evolves_by_sql
+from airflow_provider_lakecommit.exceptions import CommitRefusedError, CommitUnknownError, TableError
+from airflow_provider_lakecommit.formats.evolution.changes import Change
+from airflow_provider_lakecommit.formats.evolution.commit import EvolveRequest, evolve_table
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["ColumnStep", "evolve"]
+
+
+@dataclass(slots=True)
+class ColumnStep:
+    """The looks and the one change of a cycle that is being opened."""
+
+    session: LandingSession
+    last: ColumnLook | None = None
+    _due: bool = False
+    _done: bool = False
+
+    def change(self) -> None:
+        """Make the changes that the last look called for, if it did.
+
+        :raises CommitUnknownError: what became of a request cannot be learned in time
+        :raises CatalogError: the catalog is away
+        """
+        if self._due and self.last is not None:
+            self._done = True
+            self._due = False
+            evolve(self.session, self.last)
+
+    def judged(
+        self, prepared: Prepared, folded: FoldedLog, plan: Plan, missing: Missing
+    ) -> tuple[Plan, tuple[str, ...]]:
+        """The plan as it may be sent, and lines for people: of a landing that is to stop before records that do not
+        fit, it is empty where there are some.
+
+        :raises SourceError: the records may not be read
+        :raises SourceUnavailableError: the brokers do not answer
+        :raises TableError: SQL gives what a table lacks, and it cannot get it
+        """
+        landing, before = self.session.landing, self.last
+        if landing.evolve == "none" or not plan.slices:
+            return plan, ()
+        look = self.last = column_look(self.session, prepared, folded, plan.coverage, missing, before)
+        if before is None or before.ranges != look.ranges:
+            for line in look.not_made:
+                self.session.log(line if landing.routing else f"{landing.table}: {line}")
+        if landing.columns.on_incompatible == "stop" and look.misfits:
+            return _refused(look, plan), look.lines
+        self._due = look.changes and not look.waits and not self._done
+        if not self._due:
+            _check_sql(landing, prepared, look)
+        return plan, look.lines
+
+    @property
+    def due(self) -> bool:
+        """Is there something to change first? Then the plan looks at everything anew."""
+        return self._due
+
+
+def evolve(
+    session: LandingSession, look: ColumnLook, decision: Decision | None = None
+) -> dict[str, tuple[Change, ...]]:
+    """Change the tables by a look; returns what was changed, by table.
+
+    :param decision: of the person who asks for it
+    :raises CommitUnknownError: what became of a request cannot be learned in time
+    :raises CatalogError: the catalog is away
+    """
+    return {one.table: _evolve(session, one, decision) for one in look.tables if one.found.changes}
+
+
+def _evolve(session: LandingSession, one: TableLook, decision: Decision | None) -> tuple[Change, ...]:
+    landing, by = session.landing, one.wanted.told_by
+    request = EvolveRequest(
+        table=one.table,
+        landing=landing.name,
+        lane=session.lane,
+        branch=landing.branch,
+        changes=lambda metadata: evolution_of(landing, one.table, metadata, one.wanted).changes,
+        reason=f"{session.now():%Y-%m-%d %H:%M} UTC, landing {landing.name} ({session.lane}), by {by}",
+        decision=decision,
+    )
+    try:
+        made = evolve_table(session.tables, request)
+    except CommitRefusedError as e:
+        session.log(
+            f"WARNING: {one.table} stays as it is, {session.tables.called} does not let it be changed: {e}. The "
+            f"landing goes on with the columns that there are; what is due: {some_of(one.found.changes)}"
+        )
+        return ()
+    except CommitUnknownError as e:
+        raise CommitUnknownError(
+            f"{e}. It was to change columns: {some_of(one.found.changes)}. Where the catalog takes rows and never "
+            "this, `evolve: none` has the landing go on with the columns that there are"
+        ) from None
+    for change in made[:MOST_NAMED]:
+        session.log(f"{one.table}: {change}, by {by}")
+    if len(made) > MOST_NAMED:
+        session.log(f"{one.table}: and {len(made) - MOST_NAMED} changes more, by {by}")
+    return made
+
+
+def _refused(look: ColumnLook, plan: Plan) -> Plan:
+    """The plan without its window, and why."""
+    found = [one for one in look.tables if one.found.misfits]
+    why = Refuse(
+        state=RefusalState.INCOMPATIBLE,
+        reason="; ".join(f"{one.table}: {some_of(one.found.misfits)}, by {one.wanted.told_by}" for one in found),
+        clears="a column that takes them, columns.on_incompatible: dead_letter, or a person who has the landing go "
+        f"on behind these records (`{RESET_OFFSETS}`)",
+    )
+    nothing = empty_plan(plan.landing, plan.lane, plan.spec_version, plan.asked_at, why)
+    return replace(nothing, ends=plan.ends, left=plan.left + sum(len(s) for s in plan.slices))
+
+
+def _check_sql(landing: Landing, prepared: Prepared, look: ColumnLook) -> None:
+    """Whether the tables have by now what the SQL gives.
+
+    :raises TableError: one has not
+    """
+    tables = {t.name: t.table for t in prepared.tables}
+    for one in look.tables:
+        if evolves_by_sql(landing, one.table) and (one.found.changes or one.found.left_out):
+            from airflow_provider_lakecommit.spark.decoders import check_schema
+
+            try:
+                check_schema(landing, tables[one.table].schema(), one.table)
+            except TableError as e:
+                waits = look.waits and f"{look.waits}; until that is over, the SQL as it was before lands what comes"
+                why = waits or some_of(one.found.left_out) or "the catalog does not let it be changed"
+                raise TableError(f"{one.table}: {e}; it was not changed: {why}") from e

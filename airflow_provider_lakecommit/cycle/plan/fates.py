@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One fate for each record: a plan that could give a record two, or none, is refused.
+
+Contract: :func:`check_fates` lets a plan pass whose ranges are missing in all tables of the landing, or are judged as
+the tables that have them judged them. It writes nothing. What is refused is decided by
+:mod:`~airflow_provider_lakecommit.core.planning.fates`; here is read what that depends on.
+
+Failure story: a :class:`~airflow_provider_lakecommit.exceptions.LedgerError` names the ranges, the tables, and the ways
+on: the other table rolled back too, so that both are read again together, where that takes nobody's rows for good; its
+rows taken out, for the same, where they say which records they are of; the change undone; or a person's word that the
+table is right as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from uuid import UUID
+
+from pyiceberg.table.snapshots import Operation
+
+from airflow_provider_lakecommit.committer.ledger import ancestry
+from airflow_provider_lakecommit.committer.summary import record_of, sections_of
+from airflow_provider_lakecommit.core.agreement import differing
+from airflow_provider_lakecommit.core.commands import BACKFILL, RESET_ASSERT, RESET_OFFSETS
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.planning.fates import RefusedRange, other_rules, outruled
+from airflow_provider_lakecommit.core.planning.missing import Missing, Watermark
+from airflow_provider_lakecommit.core.planning.voiding import disentangled, gone
+from airflow_provider_lakecommit.core.provenance import shares_of, unmarked
+from airflow_provider_lakecommit.core.routing import schemas_of
+from airflow_provider_lakecommit.core.rules import rules_of
+from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["check_agreement", "check_fates", "given_up"]
+
+Marks = Mapping[SourcePartition, Watermark]
+
+
+def check_fates(
+    session: LandingSession, prepared: Prepared, landing_state: LandingState, missing: Missing, marks: Marks
+) -> None:
+    """Whether what is missing may be read for the tables that lack it.
+
+    :param marks: what the source has: no way on is named that would lose rows
+    :raises LedgerError: a record of it could end in two tables of the landing, or in none
+    """
+    if all(len(tables) == len(prepared.tables) for tables in missing.ranges):
+        return
+    landing, rules = session.landing, _rules(session, prepared)
+    data = (t.table.metadata for t in prepared.tables if t.name in landing.data_tables)
+    always = all(len({rules_of("", s.model_dump_json()) for s in metadata.schemas}) == 1 for metadata in data)
+    alike = {t.name: _alike(landing, t, rules, landing_state) for t in prepared.tables} if always else {}
+    if found := other_rules(landing_state, missing, rules, alike):
+        holders = {t.name: t for t in prepared.tables}
+        raise LedgerError("; ".join(_text(session, one, holders[one.holder], marks) for one in found))
+
+
+def check_agreement(session: LandingSession, prepared: Prepared, marks: Marks) -> None:
+    """Refuse a plan while two tables disagree about ranges that can be read again.
+
+    :raises LedgerError: they do: a record may be in both tables, or in neither
+    """
+    name, tables = session.landing.name, prepared.tables
+    own = {t.name: [s for s in t.state.sections if s.landing == name] for t in tables}
+    for one, other in combinations(own, 2):
+        found = differing(own[one], own[other])
+        if ranges := found - gone(found, marks):
+            starts = ",".join(f"{p.topic}:{p.partition}={s.ranges[0].start}" for p, s in sorted(ranges.parts.items()))
+            raise LedgerError(
+                f"{one} and {other} have {ranges} by different readings, whose columns or decoding differ: a record "
+                "of it may be in both tables, or in neither. One of them was rolled back alone. Have it read again "
+                f"for both: `{RESET_OFFSETS} SPEC --from {starts} --delete`"
+            )
+
+
+def _alike(landing: Landing, t: PreparedTable, rules: str, landing_state: LandingState) -> Coverage:
+    """Return what the table has of this spec alone, and no other rules are known of it. What closed lanes have passed
+    without a row may be of another one.
+    """
+    own = (s for s in t.state.sections if s.landing == landing.name and s.spec_version == landing.spec_version)
+    same = {s.lane: s.covered for s in own if s.judged.keys() <= {rules}}
+    pending = landing_state.accepted_coverage(t.name) if t.ledger.section.lane in same else Coverage()
+    return Coverage.union(same.values()) | pending
+
+
+def given_up(session: LandingSession, prepared: Prepared, landing_state: LandingState, marks: Marks) -> dict[UUID, str]:
+    """Attempts that a plan voids so that others are not held up, each with the reason: only what can be read again."""
+    apart = {a: f"{why}; its ranges are read again apart" for a, why in disentangled(landing_state, marks).items()}
+    return apart | outruled(landing_state, _rules(session, prepared), marks)
+
+
+def _rules(session: LandingSession, prepared: Prepared) -> str:
+    landing = session.landing
+    return rules_of(landing.decoding_hash, *schemas_of(landing.destinations, prepared.targets))
+
+
+def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable, marks: Marks) -> str:
+    lacking, columns = " and ".join(one.tables), ", ".join(session.landing.data_tables)
+    ends = ",".join(f"{p.topic}:{p.partition}={s.ranges[-1].end}" for p, s in sorted(one.ranges.parts.items()))
+    before = _newest_without(session, one, holder, marks)
+    together = f"roll {one.holder} back to snapshot {before}, so that all are read again together; " if before else ""
+    # By the columns of rows, where the source has all that goes: neither a rollback nor a hand is needed.
+    starts = ",".join(f"{p.topic}:{p.partition}={s.ranges[0].start}" for p, s in sorted(one.ranges.parts.items()))
+    out = f"take the rest of it out too, `{RESET_OFFSETS} SPEC --from {starts} --delete`, for the same; "
+    if _others_behind(session, holder, one.ranges):
+        anew = " ".join(f"--range {p.topic}:{p.partition}={r.start}-{r.end}" for p, r in one.ranges.items())
+        out = f"land these ranges anew in all tables, `{BACKFILL} SPEC --replace {anew}`; "
+    together += out if session.landing.columns.metadata and not gone(one.ranges, marks) else ""
+    words = " and ".join(f"`{RESET_ASSERT} SPEC --table {t} --at {ends}`" for t in one.tables)
+    return (
+        f"{lacking} lacks {one.ranges}, which {one.holder} has from when the columns of {columns} or the "
+        f"decoding of landing {session.landing.name} were others: read for {lacking} alone now, a record could end in "
+        f"two tables, or in none. Nothing is read until that is settled: {together}or undo the change until {lacking} "
+        f"has it; or, if {lacking} is right without it, say so with {words}"
+    )
+
+
+def _others_behind(session: LandingSession, holder: PreparedTable, ranges: Coverage) -> bool:
+    """Return True if the table has rows from the beginning of these ranges on that do not say which records they are
+    of, as a connector's do not: only a replay takes out rows before them.
+    """
+    before = Coverage({p: RangeSet.of((0, some.ranges[0].start)) for p, some in ranges.parts.items()})
+    own = (s for s in holder.state.sections if s.landing == session.landing.name)
+    there = ((s, Coverage({p: s.covered[p] for p in ranges.parts}) - before) for s in own)
+    return any(unmarked(shares_of(s.provenance, part), part) for s, part in there)
+
+
+def _newest_without(session: LandingSession, one: RefusedRange, holder: PreparedTable, marks: Marks) -> int | None:
+    """The newest snapshot of a table whose ledger has nothing of these ranges, if no row is lost by going back to it:
+    all that came after it is this landing's own, and the source has it still.
+    """
+    now = holder.ledger.section.covered
+    for snapshot in ancestry(holder.table.metadata, session.landing.branch):
+        if (record := record_of(snapshot)) is None:
+            if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
+                return None
+            continue
+        if not any(s.covered.overlaps(one.ranges) for s in sections_of(snapshot)):
+            then = next((s.covered for s in sections_of(snapshot) if _is_own(session, s.landing, s.lane)), Coverage())
+            return None if gone(now - then, marks) else snapshot.snapshot_id
+        if not _is_own(session, record.landing, record.lane):
+            return None
+    return None
+
+
+def _is_own(session: LandingSession, landing: str, lane: str) -> bool:
+    return (landing, lane) == (session.landing.name, session.lane)

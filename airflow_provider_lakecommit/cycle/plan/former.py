@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables that a landing had before its spec named others: what they have, and what is reported for them.
+
+Contract: reads only. The control log names the tables that the landing's plans and reports were for. A landing whose
+data table has no ledger of it, while a former table has one, is refused by :func:`check_former`: it would land its
+topics a second time. A table that was dropped, or that never had a ledger, refuses nothing.
+
+Failure story: a former table that the control log has forgotten, by its retention, is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_provider_lakecommit.control.quarantine import read_entries
+from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
+from airflow_provider_lakecommit.core.log import CycleOpened, Entry, SliceReported, TablePublished
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.cycle.plan.pending import endangered, known_section, ledger_state
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+
+__all__ = ["check_former", "left_by_former"]
+
+
+def check_former(session: LandingSession, name: str) -> None:
+    """Refuse a data table without a ledger of this landing, while a table that the spec does not name has one.
+
+    :raises LedgerError: rows are reported for the former table that the source has no more
+    :raises TableError: the landing lands into the former table
+    """
+    landing, own = session.landing.name, {(session.landing.name, session.lane)}
+    entries = [e for _, some in session.all_entries() for e in some]
+    for former in sorted(_tables_of(entries) - set(session.landing.tables)):
+        if (state := ledger_state(session, former)) is None:
+            continue
+        if lost := endangered(session, former, state, own):
+            raise LedgerError(
+                f"landing {landing} has reported for {former}, which it names no more, what the source "
+                f"has no more: {'; '.join(lost.values())}. {name} cannot get it: name {former} again until `lakecommit "
+                f"land SPEC` has published it, or give it up with `{RESET_OFFSETS} SPEC --from earliest "
+                f"--give-up-reported` while {former} is named"
+            )
+        if known_section(session, state) is not None:
+            raise TableError(
+                f"landing {landing} lands into {former} already, so it cannot land into {name} under the same name: "
+                f"all of its topics would be landed again. Name {former} again, or give the landing of {name} a name "
+                f"of its own. To go on in {name} instead of {former}: `{RESET_OFFSETS} SPEC --from latest` lands what "
+                "comes from now on, `--from earliest` lands all that the source has"
+            )
+
+
+def _tables_of(entries: Iterable[Entry]) -> set[str]:
+    """Return the tables that plans, reports and snapshots of a landing name."""
+    found: set[str] = set()
+    for e in entries:
+        if isinstance(e, CycleOpened):
+            found |= {t.table for t in e.plan.targets}
+        elif isinstance(e, SliceReported):
+            found |= {t.table for t in e.report.tables}
+        elif isinstance(e, TablePublished):
+            found.add(e.table)
+    return found
+
+
+def left_by_former(session: LandingSession, data: LedgerSection) -> Coverage:
+    """What the data table has, and a table in which the landing had other records of it has not: that one is not named
+    any more, so that the one which joins in its place has to take it.
+    """
+    log = session.control.read(data.control.partition, data.control.read_from)
+    reported: dict[str, Coverage] = {}
+    taken: dict[str, Coverage] = {}
+    for e in read_entries(log.records, session.landing.name, session.lane):
+        if isinstance(e, TablePublished):
+            taken[e.table] = taken.get(e.table, Coverage()) | e.coverage
+        elif isinstance(e, SliceReported):
+            for t in e.report.tables:
+                if t.table not in session.landing.tables and t.rows:
+                    reported[t.table] = reported.get(t.table, Coverage()) | e.report.coverage
+    left = Coverage()
+    for name, coverage in reported.items():
+        state = ledger_state(session, name)
+        section = None if state is None else state.section(session.landing.name, session.lane)
+        left |= coverage - (taken.get(name, Coverage()) if section is None else section.covered)
+    left &= data.covered
+    if left:
+        session.log(
+            f"{left} is reported for a table that the landing names no more, and is not in it: it is read again"
+        )
+    return left

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where topics begin that a landing never landed.
+
+Contract: reads only. A topic begins where ``start`` of the landing says. With ``latest`` a topic that the landing's set
+has landed before, in another table, begins where the set began it, or where the source begins now: a rule that sends a
+topic to another table leaves no record in neither table.
+
+Failure story: the set's other landings are found by the newest records of the control topic, and what they have by the
+ledgers of their tables. One whose table is gone, or whose records are older, is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from airflow_provider_lakecommit.committer.ledger import read_ledger
+from airflow_provider_lakecommit.core.identity import set_of
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.cycle.plan.sections import first_offsets
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import TableError
+
+__all__ = ["joining_offsets"]
+
+Marks = Mapping[SourcePartition, Watermark]
+
+
+def joining_offsets(session: LandingSession, partitions: Marks) -> dict[SourcePartition, int]:
+    """Return where each of these partitions begins.
+
+    :raises CatalogError: the catalog is away
+    :raises ControlTopicError: the control topic cannot be read
+    """
+    landing = session.landing
+    firsts = first_offsets(partitions, landing.start)
+    name = set_of(landing.name, landing.table)
+    if landing.start == "earliest" or not partitions or not name:
+        return firsts
+    begun = _begun_by(session, f"{name}.")
+    return {p: min(at, max(begun.get(p, at), partitions[p].start)) for p, at in firsts.items()}
+
+
+def _begun_by(session: LandingSession, prefix: str) -> dict[SourcePartition, int]:
+    """Return where the other landings of a set have begun each partition."""
+    out: dict[SourcePartition, int] = {}
+    for name in session.control.recent(prefix):
+        if name != session.landing.name and "." in name.removeprefix(prefix):
+            for p, start in _starts_of(session, name, name.removeprefix(prefix)):
+                out[p] = min(start, out.get(p, start))
+    return out
+
+
+def _starts_of(session: LandingSession, landing: str, table: str) -> Iterator[tuple[SourcePartition, int]]:
+    found = session.tables.find(table)
+    if found is None:
+        return
+    try:
+        state = read_ledger(found.metadata, session.landing.branch)
+    except TableError as e:
+        session.log(f"WARNING: where landing {landing} began its topics is not known: {e}")
+        return
+    for section in state.sections or state.remembered:
+        if section.landing == landing:
+            yield from section.starts.items()

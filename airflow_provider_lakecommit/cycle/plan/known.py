@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether anything knows a landing: a ledger of its tables, or the control topic; and which known landings are like it.
+
+Contract: reads only. A landing that has a section in a ledger, or a record among the newest of the control topic, is
+known. For others, landings of a similar name are named, and those that landed the same topics into the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_provider_lakecommit.committer.ledger import LedgerState
+from airflow_provider_lakecommit.control.quarantine import read_entries
+from airflow_provider_lakecommit.core.log import CycleOpened
+from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.landing.names import nearest
+
+__all__ = ["unknown_text"]
+
+ALIKE = 0.6
+"""How much a name has to be like another one, from 0 to 1, to be taken for a misspelt one."""
+
+
+def unknown_text(session: LandingSession, states: Mapping[str, LedgerState | None]) -> str:
+    """Return that nothing knows this landing, with the known landings that may be meant; empty if it is known, or none
+    is like it.
+
+    :raises ControlTopicError: the control topic cannot be read
+    """
+    name = session.landing.name
+    there = {s.landing for state in states.values() if state for s in (*state.sections, *state.remembered)}
+    if name in there:
+        return ""
+    recent = session.control.recent() if session.control.exists() else {}
+    if name in recent:
+        return ""
+    near = nearest(name, {*there, *recent}, alike=ALIKE)
+    like = dict.fromkeys((*near, *(n for n in sorted(recent) if _lands_the_same(session, n))))
+    return f"no table and no control record knows landing {name}; known are {', '.join(like)}" if like else ""
+
+
+def _lands_the_same(session: LandingSession, name: str) -> bool:
+    """Return True if a plan of another landing has a topic and a table of this one."""
+    topics, tables = {*session.landing.topic_names}, {*session.landing.tables}
+    entries = read_entries(session.control.recent(name).get(name, ()), name, LIVE)
+    plans = (e.plan for e in entries if isinstance(e, CycleOpened))
+    return any(topics & {p.topic for p in plan.ends} and tables & {t.table for t in plan.targets} for plan in plans)

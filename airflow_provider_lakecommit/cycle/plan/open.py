@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opening a cycle: look, decide what is missing, claim it with a START_COMMIT, read back what was granted.
+
+Contract: one START_COMMIT per cycle, also when there is nothing to do (its plan then says why). Two planners may race:
+the log orders them, the later one keeps what the earlier did not claim. A retry of the same run continues its open
+cycle with the same plan; a run whose cycle is over opens none, and learns what of its window no table has.
+
+What is planned, and whether anything is, is the decision of :mod:`~airflow_provider_lakecommit.core.planning.decide`;
+here is read what it depends on, and sent what it says. Where the records of the window call for other columns of the
+data table, these are made first (:mod:`~airflow_provider_lakecommit.cycle.plan.evolving`), and everything is looked at
+anew. A cycle whose window is refused opens with an empty plan, so that its commit can drain what is pending.
+
+Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted. Where a
+landing has never read its tables it raises and opens nothing, as most likely the address is wrong; so do a source that
+is away or has lost offsets, and a storage that is not to be written. A planner that is fenced looks again and takes the
+next slot; so is, by the log's order, the later of two that sent their STARTs without seeing the other one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
+from airflow_provider_lakecommit.core.entangled import without
+from airflow_provider_lakecommit.core.log import Directives, Raised
+from airflow_provider_lakecommit.core.model import Cycle, Plan
+from airflow_provider_lakecommit.core.planning.admission import Refuse, Terms, catalog_away, spec_waits
+from airflow_provider_lakecommit.core.planning.decide import PlanInputs, abandoned, decide_plan, free_slot
+from airflow_provider_lakecommit.core.planning.decide import empty_plan as nothing_planned
+from airflow_provider_lakecommit.core.planning.goal import lopsided
+from airflow_provider_lakecommit.core.planning.missing import worth_a_look
+from airflow_provider_lakecommit.core.retry import lifted, outdated, own_budget
+from airflow_provider_lakecommit.core.routing import schemas_of
+from airflow_provider_lakecommit.core.rules import rules_of
+from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.cycle.plan.epochs import SpecWaits
+from airflow_provider_lakecommit.cycle.plan.evolving import ColumnStep
+from airflow_provider_lakecommit.cycle.plan.fates import check_agreement, check_fates, given_up
+from airflow_provider_lakecommit.cycle.plan.headroom import ask, plan_lines, plan_threshold
+from airflow_provider_lakecommit.cycle.plan.limits import window_limits
+from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, look_back, seen, ticket_of
+from airflow_provider_lakecommit.cycle.plan.source_look import as_new_as_tables
+from airflow_provider_lakecommit.cycle.plan.stated import warnings_of, without_line
+from airflow_provider_lakecommit.cycle.plan.tables import Prepared, prepare
+from airflow_provider_lakecommit.cycle.plan.truncation import check_logs
+from airflow_provider_lakecommit.cycle.plan.unbelieved import missing_or_told
+from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
+from airflow_provider_lakecommit.cycle.session.landing_session import (
+    FoldedLog,
+    LandingSession,
+    RunIdentity,
+    cycle_id_of,
+)
+from airflow_provider_lakecommit.cycle.session.secrets import vended_of
+from airflow_provider_lakecommit.cycle.session.targets import check_unless_filled, contradiction
+from airflow_provider_lakecommit.exceptions import (
+    CatalogError,
+    CommitUnknownError,
+    ControlTopicError,
+    FencedError,
+    StorageError,
+)
+from airflow_provider_lakecommit.formats.evolution.columns import check_registry
+from airflow_provider_lakecommit.kafka.sample import sizes
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+
+__all__ = ["empty_plan", "new_cycle", "open_cycle", "preview", "send_start", "start_without_tables"]
+
+MAX_RACES = 8
+"""How often a planner that was fenced looks again before it gives up."""
+
+Release = Callable[[Cycle], bool]
+
+
+def open_cycle(
+    session: LandingSession,
+    run: RunIdentity,
+    *,
+    retry: bool = False,
+    release: Release = lambda _: False,
+    told: Collection[str] = (),
+) -> Opened:
+    """Open, or continue, the cycle of a run.
+
+    :param retry: look through the whole log for this run's cycle first; without it, one that is over and that no ledger
+        needs any more is not found, and is opened anew under its id
+    :param release: tells which open cycles are of dead processes, so that their claims end
+    :param told: tables that are known to be in trouble: why, is not said again
+    :raises SourceError: offsets are abandoned, the topic is another one, or its log is not what was read
+    :raises SourceUnavailableError: the source brokers do not answer
+    :raises TableError: a table is missing or cannot take the rows
+    :raises StorageError: a table could not be made, or its ledger not be written
+    :raises CatalogError: it does not answer, and the landing has never read its tables
+    :raises LedgerError: a ledger needs a person, or a range cannot be read for one table alone
+    :raises ControlTopicError: the control topic cannot be read or written
+    """
+    commit_id = cycle_id_of(session, run)
+    session.source.ask_retention()
+    source = session.source.watermarks()
+    session.control.ensure()
+    past = look_back(session, commit_id) if retry else None
+    foreign, columns = set[UUID](), ColumnStep(session)
+    for _ in range(MAX_RACES):
+        try:
+            columns.change()
+            prepared = prepare(session, source)
+        except StorageError:
+            # The catalog is not away, so that its commit would end well, with nothing: it is for the plan to fail.
+            raise
+        except (CatalogError, CommitUnknownError, SpecWaits) as e:
+            if isinstance(e, CatalogError) and past is None and not _was_reached(session):
+                # Most likely it is not away: its address is wrong, and the plan is who can say so first.
+                raise
+            return _opened_without_tables(session, run, e, past, release)
+        folded = session.read_state(prepared.ledgers)
+        source = as_new_as_tables(session, folded.state, source)
+        if (before := seen(session, folded, commit_id) or past) is not None:
+            if not _is_foreign(session, prepared, before):
+                return before.opened(session, folded.state)
+            foreign.add(commit_id)
+            run, past = replace(run, number=run.number + 1), None
+            commit_id = cycle_id_of(session, run)
+            continue
+        released = abandoned(folded.state, _dead(folded.state, release) | foreign)
+        planned, raised = _tried_again(session, prepared, folded)
+        voided = given_up(session, prepared, planned.state, source.partitions)
+        plan, explain = _decide(session, prepared, planned, source, released, voided, columns, told)
+        if columns.due:
+            continue
+        headroom = ask(session, folded.state, source, plan_threshold(session, folded))
+        for reason in voided.values():
+            session.log(f"voided {reason}")
+        said = Directives(released=released, voided=tuple(voided), raised=raised)
+        after = _start(session, run, folded, plan, said)
+        # A plan that got in between the look and the START is for the next look to judge.
+        if after is not None and after.just_opened(commit_id).plan == plan:
+            explain = (*explain, *_warnings(session, prepared, told), *plan_lines(session, headroom))
+            return replace(_just_opened(session, after, commit_id), explain=explain)
+    raise _fenced(session)
+
+
+def _is_foreign(session: LandingSession, prepared: Prepared, found: FoundCycle) -> bool:
+    """Do the tables contradict the plan of an open cycle? Then somebody else sent it, or a table was made anew since.
+    Nothing is written by it, and the run goes on as a further cycle.
+    """
+    tables = {t.name: t.table for t in prepared.tables}
+    if found.state.over or (what := contradiction(found.state.plan, tables, prepared.failures)) is None:
+        return False
+    where = f"offset {found.state.offset} of {session.control.name}[{found.ticket.partition}]"
+    session.log(
+        f"the plan of cycle {found.state.cycle.commit_id} at {where} is not followed: {what}; what it claims is free. "
+        "See who else writes to that topic"
+    )
+    return True
+
+
+def _not_held(opened: Opened) -> Opened:
+    """A plan that was found while no table could be read: whoever writes by it holds it against the tables first."""
+    return replace(opened, ticket=replace(opened.ticket, plan=""), state=None)
+
+
+def preview(session: LandingSession) -> Opened:
+    """The plan that a cycle would make now. Nothing is said in the control topic, which is made if it is missing."""
+    session.source.ask_retention()
+    source = session.source.watermarks()
+    session.control.ensure()
+    prepared = prepare(session, source, dry=True)
+    folded = session.read_state(prepared.ledgers)
+    source = as_new_as_tables(session, folded.state, source)
+    headroom = ask(session, folded.state, source, plan_threshold(session, folded))
+    planned, _ = _tried_again(session, prepared, folded)
+    voided = given_up(session, prepared, planned.state, source.partitions)
+    plan, lines = _decide(session, prepared, planned, source, abandoned(folded.state, ()), voided, ColumnStep(session))
+    explain = (*lines, *_warnings(session, prepared), *plan_lines(session, headroom))
+    ticket = CycleTicket(
+        landing=session.landing.name,
+        lane=session.lane,
+        commit_id=UUID(int=0),
+        slot=0,
+        partition=folded.partition,
+        read_from=folded.read_from,
+    )
+    return Opened(ticket=ticket, plan=plan, slices=plan.slices, explain=explain)
+
+
+def start_without_tables(
+    session: LandingSession, run: RunIdentity, why: str | Refuse, release: Release = lambda _: False
+) -> Opened:
+    """Open a cycle with an empty plan where no ledger can be read.
+
+    :param release: as for :func:`open_cycle`
+    """
+    commit_id = cycle_id_of(session, run)
+    for _ in range(MAX_RACES):
+        folded = session.read_state(())
+        if (before := seen(session, folded, commit_id)) is not None:
+            return _not_held(before.opened(session, None))
+        released = abandoned(folded.state, _dead(folded.state, release))
+        after = _start(session, run, folded, empty_plan(session, why), Directives(released=released))
+        if after is not None:
+            return _just_opened(session, after, commit_id)
+    raise _fenced(session)
+
+
+def _opened_without_tables(
+    session: LandingSession, run: RunIdentity, error: Exception, past: FoundCycle | None, release: Release
+) -> Opened:
+    """A cycle of a landing whose tables cannot be planned for now; the one that the run has, if it has one."""
+    waits = isinstance(error, SpecWaits)
+    if past is not None:
+        if not waits:
+            session.log(f"the catalog is away, what this run planned before is all that is known: {error}")
+        return _not_held(past.opened(session, None))
+    session.log(f"{'' if waits else 'WARNING: the catalog is away, '}the cycle opens with an empty plan: {error}")
+    why = spec_waits(error.table, str(error)) if isinstance(error, SpecWaits) else catalog_away(error)
+    return start_without_tables(session, run, why, release)
+
+
+def _was_reached(session: LandingSession) -> bool:
+    """Has the landing ever read its tables, as far back as the control log goes?"""
+    return any(c.complete or c.plan.ends for c in session.read_state(()).state.cycles.values())
+
+
+def _warnings(session: LandingSession, prepared: Prepared, told: Collection[str] = ()) -> tuple[str, ...]:
+    """For the plan's explanation; what is not told yet is said aloud, too."""
+    for line in (lines := warnings_of(session.landing, prepared, told)):
+        session.log(f"WARNING: {line}")
+    return (*(without_line(name) for name in prepared.failures if name in told), *lines)
+
+
+def _fenced(session: LandingSession) -> ControlTopicError:
+    name = session.landing.name
+    return ControlTopicError(f"landing {name}: fenced {MAX_RACES} times while opening a cycle; try again")
+
+
+def _dead(landing_state: LandingState, release: Release) -> set[UUID]:
+    return {c.cycle.commit_id for c in landing_state.open_cycles() if not c.released and release(c.cycle)}
+
+
+def _decide(
+    session: LandingSession,
+    prepared: Prepared,
+    folded: FoldedLog,
+    source: SourceState,
+    released: Collection[UUID],
+    voided: Collection[UUID],
+    columns: ColumnStep,
+    told: Collection[str] = (),
+) -> tuple[Plan, tuple[str, ...]]:
+    """Read what the decision depends on, and decide: as things are once the START has released and voided."""
+    landing, now = session.landing, session.now()
+    check_registry(landing, session.kafka)
+    check_unless_filled(landing, prepared.targets, folded.state)
+    diverged = check_logs(session, folded.state, source)
+    landing_state = without(folded.state, voided)
+    missing = missing_or_told(session, landing_state, source, landing_state.claims(now, released), diverged.partitions)
+    for table, behind in missing.gone.items():
+        session.log(
+            f"{table} lacks {behind}, which {landing.table} has and the source has removed: what is newer waits behind "
+            f"it there; to go on without it: `{RESET_OFFSETS} SPEC --from earliest`"
+        )
+    if not prepared.suspended:
+        check_agreement(session, prepared, source.partitions)
+        check_fates(session, prepared, landing_state, missing, source.partitions)
+    limits, sizes_told = window_limits(session, prepared, missing.coverage)
+    if worth_a_look(missing.coverage, limits):
+        # What landed before says little of a large backlog.
+        limits = replace(limits, sizes=sizes(session.kafka, missing.coverage))
+    given = PlanInputs(
+        landing=landing.name,
+        lane=session.lane,
+        spec_version=landing.spec_version,
+        source=source.partitions,
+        asked_at=source.asked_at,
+        now=now,
+        targets=prepared.targets,
+        vended=vended_of(session.tables, prepared.epochs),
+        limits=limits,
+        terms=Terms(
+            budget=landing.pending_budget,
+            stalled_cycles=landing.backpressure.stalled_cycles,
+            slow_down=landing.backpressure.slow_down,
+            suspended=prepared.suspended,
+            told=frozenset(told),
+        ),
+        released=released,
+        diverged=diverged.text,
+    )
+    plan, explain = decide_plan(landing_state, missing, given)
+    plan, of_columns = columns.judged(prepared, folded, plan, missing)
+    if plan.refused:
+        session.log(f"{'WARNING: not all is planned' if plan.slices else 'no window is planned'}: {plan.reason}")
+    if plan.slices:
+        explain = (*sizes_told, *explain, *(() if limits.by_load else lopsided(plan.slices, limits)))
+    return plan, (*explain, *of_columns)
+
+
+def _tried_again(
+    session: LandingSession, prepared: Prepared, folded: FoldedLog
+) -> tuple[FoldedLog, tuple[Raised, ...]]:
+    """The state without blocks of a spec or of columns that have changed since, and what the START says of them."""
+    landing = session.landing
+    rules = rules_of(landing.decoding_hash, *schemas_of(landing.destinations, prepared.targets))
+    blocks = outdated(folded.state, landing.spec_version, rules)
+    for b in blocks:
+        session.log(f"{b.coverage} is tried again, as the spec or the table has changed since it was blocked")
+    state, raised = lifted(folded.state, blocks, own_budget(landing.budget, landing.dead_letter_table))
+    return replace(folded, state=state), tuple(raised)
+
+
+def empty_plan(session: LandingSession, why: str | Refuse) -> Plan:
+    """The plan of a cycle of this session that has nothing to do, and why."""
+    name, spec_version = session.landing.name, session.landing.spec_version
+    return nothing_planned(name, session.lane, spec_version, session.now(), why)
+
+
+def new_cycle(
+    session: LandingSession, run: RunIdentity, landing_state: LandingState, released: Collection[UUID] = ()
+) -> Cycle:
+    """The cycle of a run, in a slot of its own."""
+    return Cycle(
+        commit_id=cycle_id_of(session, run),
+        dag=run.dag_id,
+        run=run.run_id,
+        number=run.number,
+        slot=free_slot(landing_state, released),
+        deployment=run.deployment,
+        turn=run.turn,
+    )
+
+
+def _start(
+    session: LandingSession, run: RunIdentity, folded: FoldedLog, plan: Plan, directives: Directives
+) -> FoldedLog | None:
+    """Send the START_COMMIT, and look at what was granted; ``None``: another planner was faster."""
+    cycle = new_cycle(session, run, folded.state, directives.released)
+    try:
+        sent = send_start(session, folded.partition, cycle, plan, directives)
+    except FencedError:
+        session.log("another planner of this landing was faster; looking again")
+        return None
+    return session.read_state(folded.ledgers, since=folded, until=sent)
+
+
+def send_start(session: LandingSession, partition: int, cycle: Cycle, plan: Plan, directives: Directives) -> int:
+    """Send the START_COMMIT; returns its offset."""
+    start = session.sender("plan", cycle.commit_id).opened(session.new_id(), session.now(), cycle, plan, directives)
+    return session.send("plan", cycle, partition, [start])
+
+
+def _just_opened(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> Opened:
+    """As the log has it now, where the START stands."""
+    state = folded.just_opened(commit_id)
+    found = FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, state.since))
+    return Opened(ticket=found.ticket, plan=state.plan, slices=found.granted, explain=(), state=state)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lanes of a landing that are open, as the ledgers of its tables tell.
+
+Contract: reads only the tables. A lane is open as long as any table has a section of it: one that was behind may have a
+larger range than the data table, or be the only one. What a lane lacks is told by the first table that has the range in
+its section: one without rows, as most dead-letter tables are, says rarely what it has passed. What a lane has reported
+and not published counts as lacking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_lakecommit.committer.ledger import LedgerState
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+
+__all__ = ["OpenLane", "lanes_in", "open_lanes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLane:
+    """A lane's sections by table, and what it lacks of its range."""
+
+    name: str
+    sections: Mapping[str, LedgerSection]
+    lacking: Coverage
+
+    @property
+    def bounds(self) -> dict[SourcePartition, OffsetRange]:
+        """Its range, over all tables; empty: an older release has written its ledger, which knows of no end."""
+        out: dict[SourcePartition, OffsetRange] = {}
+        for s in self.sections.values():
+            for p, end in s.ends.items():
+                start, known = s.starts.get(p, 0), out.get(p)
+                out[p] = OffsetRange(min(start, known.start), max(end, known.end)) if known else OffsetRange(start, end)
+        return out
+
+    @property
+    def size(self) -> int:
+        """Offsets of its range."""
+        return sum(map(len, self.bounds.values()))
+
+    @property
+    def replaces(self) -> bool:
+        """Does some table have it land anew what is there?"""
+        return any(s.replaces for s in self.sections.values())
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        done = "are landed anew" if self.replaces else "are in the tables"
+        yield f"lane {self.name}: {self.size - len(self.lacking)} of {self.size} offsets {done}"
+        yield from (f"  {p} {r}: lacks {self.lacking[p]}" for p, r in sorted(self.bounds.items()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "lane": self.name,
+            "replaces": self.replaces,
+            "range": {str(p): [r.start, r.end] for p, r in sorted(self.bounds.items())},
+            "offsets": self.size,
+            "lacking": self.lacking.to_dict(),
+        }
+
+
+def open_lanes(session: LandingSession) -> tuple[OpenLane, ...]:
+    """By name.
+
+    :raises CatalogError: the catalog is away
+    """
+    return lanes_in(session.landing.name, {t: ledger_state(session, t) for t in session.landing.tables})
+
+
+def lanes_in(landing: str, states: Mapping[str, LedgerState | None]) -> tuple[OpenLane, ...]:
+    """Those of a landing by the ledgers of its tables, as they were read."""
+    sections: dict[str, dict[str, LedgerSection]] = {}
+    lacking: dict[str, Coverage] = {}
+    for table, state in states.items():
+        for s in () if state is None else state.sections:
+            if state is not None and s.landing == landing and s.ends:
+                told = Coverage.union(other.bounds for other in sections.get(s.lane, {}).values())
+                behind = s.bounds - told - (s.covered if s.replaces else state.covered())
+                sections.setdefault(s.lane, {})[table] = s
+                lacking[s.lane] = lacking.get(s.lane, Coverage()) | behind
+    return tuple(OpenLane(name=n, sections=sections[n], lacking=lacking[n]) for n in sorted(sections))

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The snapshots that cycles made in a table, as the table's own history tells of them.
+
+Contract: reads metadata only; no older snapshot is looked at than from where the log tells that a cycle began. A
+snapshot without files is none that a run tells of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from uuid import UUID
+
+from pyiceberg.table.metadata import TableMetadata
+
+from airflow_provider_lakecommit.committer.ledger import landing_snapshots
+from airflow_provider_lakecommit.committer.summary import SnapshotRecord
+from airflow_provider_lakecommit.core.state import CycleState
+from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
+from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+
+__all__ = ["published_before", "snapshot_of", "snapshots_of"]
+
+
+def published_before(
+    session: LandingSession, table: PreparedTable, cycle: CycleState, announced: Collection[UUID] | None = None
+) -> tuple[PublishedSnapshot, ...]:
+    """A cycle's snapshots with files in a table, oldest first; all, or those among the ``announced`` tokens."""
+    ids = {cycle.cycle.commit_id}
+    return snapshots_of(session, table.name, table.table.metadata, ids, since=cycle.offset, announced=announced)
+
+
+def snapshots_of(
+    session: LandingSession,
+    name: str,
+    metadata: TableMetadata,
+    cycles: Collection[UUID],
+    *,
+    since: int,
+    announced: Collection[UUID] | None = None,
+) -> tuple[PublishedSnapshot, ...]:
+    """The snapshots with files that cycles of this lane made in a table, oldest first.
+
+    :param since: offset of the control log at which the first of them began: no older snapshot is looked at
+    :param announced: only those of these tokens
+    """
+    branch, found = session.landing.branch, []
+    for record in landing_snapshots(metadata, branch, landing=session.landing.name, lane=session.lane):
+        if not record.publishes:
+            continue
+        if record.control_end is None or record.control_end.offset < since:
+            break
+        if record.commit_id is None or record.commit_id not in cycles:
+            continue
+        if announced is None or record.token in announced:
+            found.append(snapshot_of(record, name, record.commit_id))
+    return tuple(p for p in reversed(found) if p.files)
+
+
+def snapshot_of(record: SnapshotRecord, table: str, commit_id: UUID) -> PublishedSnapshot:
+    """What a landing snapshot says of itself."""
+    return PublishedSnapshot(
+        table=table,
+        snapshot_id=record.snapshot_id,
+        commit_id=commit_id,
+        coverage=record.ranges,
+        rows=record.rows,
+        files=int(record.extra.get("files", 0)),
+        counts=record.accounting.total,
+    )

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a run goes on: what earlier attempts of it did, as the control log and the tables tell it.
+
+Contract: a cycle that is open is continued, with the plan that it has. One that is over (complete, closed by a later
+cycle, or released because its run was abandoned) gets no more work; whoever asks for it learns where its window is. A
+run of several cycles is *finished* when all of them are over, all of the newest was reported, and it left nothing to
+this run: open cycles are continued under their numbers, the oldest first; after one that is over and lacks something
+the run goes on with the next number. Snapshots are named from the tables, so that none is named that is not there.
+Nothing is written here.
+
+Failure story: cycles that the log has forgotten (retention) are as if they had never been: the run begins anew, and
+what is in the tables is not read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from uuid import UUID
+
+from airflow_provider_lakecommit.control.plan import plan_digest
+from airflow_provider_lakecommit.control.quarantine import read_entries
+from airflow_provider_lakecommit.core.fold import fold
+from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Entry
+from airflow_provider_lakecommit.core.model import Slice
+from airflow_provider_lakecommit.core.state import CycleState, LandingState, granted
+from airflow_provider_lakecommit.cycle.plan.published import snapshots_of
+from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, Opened, PublishedSnapshot
+from airflow_provider_lakecommit.cycle.session.landing_session import (
+    FoldedLog,
+    LandingSession,
+    RunIdentity,
+    cycle_id_of,
+)
+
+__all__ = [
+    "EarlierCycles",
+    "FoundCycle",
+    "cycles_of",
+    "look_back",
+    "look_up",
+    "published_by",
+    "seen",
+    "ticket_of",
+    "where_it_is",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCycle:
+    """A cycle that was found, and where it is. ``valid_through`` is what its COMPLETE said."""
+
+    state: CycleState
+    ticket: CycleTicket
+    valid_through: datetime | None = None
+
+    @property
+    def granted(self) -> tuple[Slice, ...]:
+        """Its slices, after what earlier claims took."""
+        return granted(self.state.plan, self.state.claim)
+
+    def opened(self, session: LandingSession, landing_state: LandingState | None) -> Opened:
+        """As the plan step tells it; without a ``landing_state`` of the tables nothing is said of what they lack."""
+        state = self.state
+        if not state.over:
+            note = "continues the cycle that this run opened before"
+            return Opened(ticket=self.ticket, plan=state.plan, slices=self.granted, explain=(), note=note, state=state)
+        lacking = landing_state.lacking(self.granted) if landing_state else ()
+        note = where_it_is(session, state, lacking if landing_state else None)
+        return Opened(
+            ticket=self.ticket, plan=state.plan, slices=(), explain=(), finished=True, lacking=lacking, note=note
+        )
+
+
+def seen(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> FoundCycle | None:
+    """A cycle in a look."""
+    state = folded.state.cycles.get(commit_id)
+    return (
+        None
+        if state is None
+        else FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, state.since))
+    )
+
+
+def look_up(session: LandingSession, ticket: CycleTicket) -> CycleState | None:
+    """A cycle by its ticket, also where no ledger needs its part of the log any more."""
+    log = session.control.read(ticket.partition, ticket.read_from)
+    entries = read_entries(log.records, session.landing.name, session.lane)
+    return fold(entries, (), session.landing.window.completion_timeout).cycles.get(ticket.commit_id)
+
+
+def look_back(session: LandingSession, commit_id: UUID) -> FoundCycle | None:
+    """A cycle of this landing anywhere in the log, as far as its retention goes."""
+    for partition, found in session.all_entries():
+        entries = _newest(found, commit_id)
+        landing_state = fold(entries, (), session.landing.window.completion_timeout)
+        if (state := landing_state.cycles.get(commit_id)) is not None:
+            ends = (e.valid_through for e in entries if isinstance(e, CycleClosed) and e.commit_id == commit_id)
+            ticket = ticket_of(session, state, partition, state.since)
+            return FoundCycle(state=state, ticket=ticket, valid_through=next(ends, None))
+    return None
+
+
+def _newest(entries: Sequence[Entry], commit_id: UUID) -> Sequence[Entry]:
+    """The log from where this cycle was opened anew after its end, by a run that was made again under an old id. A copy
+    of its START opens nothing.
+    """
+    begin, ended = 0, False
+    known: set[UUID | None] = {None}
+    for place, e in enumerate(entries):
+        if e.commit_id == commit_id and (e.event is None or e.event not in known):
+            known.add(e.event)
+            if ended and isinstance(e, CycleOpened):
+                begin, ended = place, False
+            ended = ended or isinstance(e, CycleClosed)
+    return entries[begin:]
+
+
+def ticket_of(session: LandingSession, state: CycleState, partition: int, read_from: int) -> CycleTicket:
+    """What later tasks of the run find the cycle by."""
+    return CycleTicket(
+        landing=session.landing.name,
+        lane=session.lane,
+        commit_id=state.cycle.commit_id,
+        slot=state.cycle.slot,
+        partition=partition,
+        read_from=read_from,
+        plan=plan_digest(state.plan),
+        deployment=state.cycle.deployment,
+    )
+
+
+def where_it_is(session: LandingSession, state: CycleState, lacking: tuple[Slice, ...] | None) -> str:
+    """What became of a cycle that is over; ``lacking`` is not known where no table could be read."""
+    ended = (
+        "was given up by a later plan, as its run was gone"
+        if state.closed_at is None
+        else f"was closed at offset {state.closed_at} of {session.control.name}"
+    )
+    window = f"its window was {state.plan.coverage}" if state.plan.slices else "its window was empty"
+    if lacking:
+        window += f"; not landed of it: {', '.join(map(str, lacking))}"
+    elif lacking is not None and state.plan.slices:
+        window += ", nothing of it is missing"
+    return f"this run's cycle {state.cycle.commit_id} {ended}; {window}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierCycles:
+    """The cycles of a run that the log holds, by their numbers; at least one. Several may be open.
+
+    ``voided`` tells whether slices were given up that the newest could not plan again yet.
+    """
+
+    cycles: tuple[CycleState, ...]
+    partition: int
+    control_topic: str
+    valid_through: datetime | None
+    voided: bool
+
+    @property
+    def newest(self) -> CycleState:
+        return self.cycles[-1]
+
+    @property
+    def number(self) -> int:
+        """Of the cycle that the run goes on with: the oldest that is open, else the one after the newest."""
+        return next((c.cycle.number for c in self.cycles if not c.over), self.newest.cycle.number + 1)
+
+    def finished(self, most: int | None) -> bool:
+        """Is there nothing left to do for a run of *most* cycles?"""
+        enough = not self.newest.plan.left or (most is not None and self.number >= most)
+        # What an older cycle lacked when it ended is for one that was opened after that.
+        lacking = any(c.unfinished for c in self.cycles if self.newest.offset <= _end_or_start(c))
+        done = all(c.over for c in self.cycles) and not lacking and not self.voided
+        return done and enough and not self.newest.plan.deferred
+
+    def to_closed(self, table: str, published: Iterable[PublishedSnapshot]) -> Closed:
+        """The finished run as if it were one cycle that is closed now."""
+        newest = self.newest
+        return Closed(
+            commit_id=newest.cycle.commit_id,
+            table=table,
+            published=tuple(published),
+            left=newest.plan.left,
+            valid_through=self.valid_through,
+            reason=newest.plan.reason,
+        )
+
+    def __str__(self) -> str:
+        done = [c for c in self.cycles if c.plan.slices]
+        windows = "; ".join(f"cycle {c.cycle.commit_id}: {c.plan.coverage}" for c in done) or "nothing was planned"
+        where = f"partition {self.partition} of {self.control_topic}"
+        return f"{len(self.cycles)} cycles of this run, from offset {self.cycles[0].offset} of {where} on: {windows}"
+
+
+def cycles_of(session: LandingSession, run: RunIdentity, since: datetime | None = None) -> EarlierCycles | None:
+    """The cycles of a run anywhere in the log, as far as its retention goes; whatever their numbers.
+
+    :param since: it is looked for from there on first, so that not all of the log is read where it is found
+    :raises ControlTopicError: the control topic cannot be read
+    """
+    session.control.ensure()
+    for begin in dict.fromkeys((since, None)):
+        if (found := _cycles_since(session, run, begin)) is not None:
+            return found
+    return None
+
+
+def _cycles_since(session: LandingSession, run: RunIdentity, since: datetime | None) -> EarlierCycles | None:
+    for partition, entries in session.all_entries(since):
+        landing_state = fold(entries, (), session.landing.window.completion_timeout)
+        mine = [c for c in landing_state.cycles.values() if _is_of(session, run, c)]
+        if mine:
+            cycles = tuple(sorted(mine, key=lambda c: c.cycle.number))
+            newest, ends = cycles[-1], _ends_of(cycles, entries)
+            end = ends.get(newest.cycle.commit_id)
+            return EarlierCycles(
+                cycles=cycles,
+                partition=partition,
+                control_topic=session.control.name,
+                valid_through=end.valid_through if end else None,
+                voided=any(e.directives.voided for e in ends.values() if e.offset > newest.offset),
+            )
+    return None
+
+
+def published_by(session: LandingSession, earlier: EarlierCycles) -> tuple[PublishedSnapshot, ...]:
+    """The snapshots of those cycles of the run that are over, per table in their order. What an open cycle has
+    published is said when it is closed. A table that is gone, or was never made, has none.
+
+    :raises LakecommitError: a table cannot be read
+    """
+    ids, since = {c.cycle.commit_id for c in earlier.cycles if c.over}, earlier.cycles[0].offset
+    tables = {name: session.tables.find(name) for name in session.landing.tables} if ids else {}
+    return tuple(
+        p
+        for name, table in tables.items()
+        if table is not None
+        for p in snapshots_of(session, name, table.metadata, ids, since=since)
+    )
+
+
+def _is_of(session: LandingSession, run: RunIdentity, c: CycleState) -> bool:
+    return c.cycle.commit_id == cycle_id_of(session, replace(run, number=c.cycle.number))
+
+
+def _ends_of(cycles: Iterable[CycleState], entries: Iterable[Entry]) -> dict[UUID, CycleClosed]:
+    """The first COMPLETE of each cycle."""
+    ids, ends = {c.cycle.commit_id for c in cycles}, dict[UUID, CycleClosed]()
+    for e in entries:
+        if isinstance(e, CycleClosed) and e.commit_id in ids:
+            ends.setdefault(e.commit_id, e)
+    return ends
+
+
+def _end_or_start(c: CycleState) -> int:
+    return c.offset if c.closed_at is None else c.closed_at

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sections of a lane: found in a ledger, or made anew, with the offsets and the log position that they begin at.
+
+Contract: nothing is written. A section that is made has a new epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from airflow_provider_lakecommit.committer.ledger import LedgerState
+from airflow_provider_lakecommit.control.control_log import ControlLog
+from airflow_provider_lakecommit.core.commands import BACKFILL, RESET_MIGRATE
+from airflow_provider_lakecommit.core.model import LIVE, AdoptedSink, ControlPosition, LedgerSection, ReadPosition
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.core.rules import judged_in
+from airflow_provider_lakecommit.cycle.plan.pending import own_partition
+from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+
+__all__ = [
+    "check_cluster",
+    "check_lane_open",
+    "first_offsets",
+    "new_section",
+    "next_generation",
+    "origin_position",
+    "own_section",
+    "position_at_end",
+    "positions_at",
+]
+
+
+def new_section(
+    session: LandingSession,
+    source: SourceState,
+    starts: Mapping[SourcePartition, int],
+    covered: Coverage,
+    control: ControlPosition,
+    *,
+    before: LedgerSection | None = None,
+    positions: Mapping[SourcePartition, ReadPosition] = MappingProxyType({}),
+    known: Iterable[LedgerSection],
+) -> LedgerSection:
+    """Return a section of this lane under a new epoch and a new generation.
+
+    :param before: the section that it stands in for: its estimates and its sink are kept, by which rules ranges were
+        judged, whether it is suspended, and which readings landed the rows that are in the table
+    :param positions: of it that still hold
+    :param known: all sections of the table, whose readings are other ones
+    """
+    return LedgerSection(
+        landing=session.landing.name,
+        lane=session.lane,
+        cluster_id=source.cluster_id,
+        epoch=session.new_id(),
+        spec_version=session.landing.spec_version,
+        starts=dict(starts),
+        covered=covered,
+        control=control,
+        record_bytes=before.record_bytes if before else 0,
+        judged=judged_in(before.judged, covered) if before else {},
+        positions=dict(positions),
+        suspended=before.suspended if before else "",
+        sink=_sink_of(before, covered),
+        replayed=before.closed_with(covered) if before else Coverage(),
+        generation=next_generation(session, before, *known),
+        provenance=before.provenance if before else (),
+    )
+
+
+def _sink_of(before: LedgerSection | None, covered: Coverage) -> AdoptedSink | None:
+    """Return the sink of a section; what it had landed and is read again is the landing's."""
+    sink = None if before is None else before.sink
+    return None if sink is None else replace(sink, landed=sink.landed & covered)
+
+
+def positions_at(
+    offsets: Mapping[SourcePartition, int], marks: Mapping[SourcePartition, Watermark]
+) -> dict[SourcePartition, ReadPosition]:
+    """Return the positions of a reading that begins at these offsets, and takes the log before them as it is now: so a
+    log that loses its end before the first record is read is noticed.
+    """
+    epochs = {p: mark.leader_epoch for p, mark in marks.items()}
+    return {
+        p: ReadPosition(offset=offset, leader_epoch=epoch)
+        for p, offset in offsets.items()
+        if offset and (epoch := epochs.get(p)) is not None
+    }
+
+
+def next_generation(session: LandingSession, *before: LedgerSection | None) -> int:
+    """Return the generation of a reading that begins now: its time in seconds since 1970, so that it is unique also
+    where no ledger remembers the readings before; greater than those that are known, whatever the clock says.
+    """
+    known = (g for s in before if s is not None for g in (s.generation, *(e.generation for e in s.provenance)))
+    return max(int(session.now().timestamp()), *(g + 1 for g in known), 0)
+
+
+def first_offsets(partitions: Mapping[SourcePartition, Watermark], start: str) -> dict[SourcePartition, int]:
+    """Where ``earliest`` or ``latest`` is in each partition."""
+    return {p: w.start if start == "earliest" else w.stable for p, w in partitions.items()}
+
+
+def origin_position(session: LandingSession) -> ControlPosition:
+    """The end of the landing's control partition: what was said before is of no concern to a new ledger."""
+    return position_at_end(session, session.control.read(own_partition(session), BEYOND))
+
+
+def own_section(state: LedgerState, session: LandingSession) -> LedgerSection:
+    """The section of this lane.
+
+    :raises LedgerError: there is none
+    """
+    section = state.section(session.landing.name, session.lane)
+    if section is None:
+        raise LedgerError(
+            f"the table of landing {session.landing.name} has no ledger section of lane {session.lane}: plan first"
+        )
+    return section
+
+
+def check_lane_open(session: LandingSession, name: str) -> None:
+    """:raises LedgerError: a lane that is to have a section has none, and is not made here"""
+    if session.lane != LIVE:
+        raise LedgerError(
+            f"{name}: lane {session.lane} of landing {session.landing.name} is not open, or not any more, as after a "
+            f"rollback of the table: `{BACKFILL} SPEC --list` shows what is open, `{BACKFILL} SPEC --close "
+            f"{session.lane}` closes it where it is open still"
+        )
+
+
+def check_cluster(session: LandingSession, name: str, section: LedgerSection, cluster_id: str) -> None:
+    """:raises SourceError: the brokers that answer are of another cluster than the ledger is of"""
+    if section.cluster_id != cluster_id:
+        raise SourceError(
+            f"{name} holds offsets of Kafka cluster {section.cluster_id}, landing {session.landing.name} now reads "
+            f"cluster {cluster_id}: point it back; where its topics were copied there, `{RESET_MIGRATE} SPEC --old "
+            f"HOST:PORT` finds by the old cluster's records where it goes on, `--from same` or `--from "
+            f"TOPIC:0=OFFSET,…` says it"
+        )
+
+
+def position_at_end(session: LandingSession, log: ControlLog) -> ControlPosition:
+    """Where a log ends, as a ledger states it that needs nothing of what is before."""
+    return ControlPosition(
+        cluster_id=log.cluster_id,
+        topic=session.control.name,
+        topic_id=log.topic_id,
+        partition=log.partition,
+        read_from=log.end,
+        low=None,
+    )

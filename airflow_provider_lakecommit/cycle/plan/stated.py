@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of the tables a plan has to warn of: those that it does without, a crowded ledger, a data table that is not as
+`create` of its landing says, and how to have that made anew.
+
+Contract: pure, on tables as they were read. `create` makes a missing table and changes none, so a first spec that is
+wrong leaves a table that is not what the corrected one says. While it has no row, nothing is lost by making it anew.
+The records that it rejected may be dead letters by then: read again for one table alone, they would be in both, so the
+dead-letter table has to go with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
+from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable
+from airflow_provider_lakecommit.cycle.session.tables import differences
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["not_as_stated", "warnings_of", "without_line"]
+
+
+def warnings_of(landing: Landing, prepared: Prepared, told: Collection[str] = ()) -> tuple[str, ...]:
+    """What is to be said with a plan, and aloud to whoever looks at none.
+
+    :param told: tables that are known to be in trouble
+    """
+    apart = (f"{without_line(name)}: {e}" for name, e in prepared.failures.items() if name not in told)
+    crowded = (f"{t.name}: {t.state.crowding}" for t in prepared.tables if t.state.crowding)
+    return (*apart, *crowded, *not_as_stated(landing, prepared))
+
+
+def without_line(name: str) -> str:
+    """Of a table that a window is planned without."""
+    return f"{name} is planned without, and lacks what is landed now"
+
+
+def not_as_stated(landing: Landing, prepared: Prepared) -> Iterator[str]:
+    """What is to be said of it, if anything is."""
+    by_name = {t.name: t for t in prepared.tables}
+    for name in landing.data_tables:
+        if (data := by_name.get(name)) is not None:
+            yield from _of_table(landing, data, by_name)
+
+
+def _of_table(landing: Landing, data: PreparedTable, by_name: Mapping[str, PreparedTable]) -> Iterator[str]:
+    if not (other := differences(landing, data.name, data.table)):
+        return
+    yield f"{data.name} is not as `create` says, which makes only a missing table: {'; '.join(other)}"
+    if _rows(data.table) != "0":
+        return
+    dead = by_name.get(landing.dead_letter_table or "")
+    if dead is None or _rows(dead.table) in (None, "0"):
+        yield f"{data.name} has no row yet: drop it, and the next run makes it as `create` says now"
+    else:
+        yield f"{data.name} has no row yet: {_both(landing, data, dead)}"
+
+
+def _both(landing: Landing, data: PreparedTable, dead: PreparedTable) -> str:
+    others = sorted({s.landing for s in dead.state.sections} - {landing.name})
+    if others:
+        return (
+            f"drop it, and the next run says to which snapshot {dead.name} has to go back, which has its rejected "
+            f"records and those of {', '.join(others)}"
+        )
+    return (
+        f"drop it and {dead.name}, which has its rejected records; then `{RESET_OFFSETS} SPEC --from earliest` makes "
+        "both, and the next run reads all again as `create` says now"
+    )
+
+
+def _rows(table: Table) -> str | None:
+    """As the newest snapshot states it."""
+    head = table.current_snapshot()
+    return head.summary.additional_properties.get("total-records") if head and head.summary else None

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making the tables of a landing ready: there, readable by this landing, with a ledger whose epoch is current.
+
+Contract: after :func:`prepare` every table of the landing has a ledger section of this lane, and each of these was
+dealt with *before* anything else, by one compare-and-swap: a first run (origin), a table that joins later (it starts
+where the data table's ledger ends), a topic that was added, a rollback, a spec change that voids, a lost control log
+(new epoch). :func:`prepare_for_commit` makes no origin and keeps tables apart: one that fails is named and does not
+hold up the others.
+
+Failure story: a ledger that is gone, or a table that was dropped and made anew while the log remembers it, needs a
+person and is an error that names the command. What two processes do at once is done once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from uuid import UUID
+
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.committer.adopted import check_adopted
+from airflow_provider_lakecommit.committer.alone import check_no_other
+from airflow_provider_lakecommit.committer.brought_back import check_not_brought_back
+from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger, require_ledger
+from airflow_provider_lakecommit.core.commands import RESET_ASSERT, RESET_OFFSETS
+from airflow_provider_lakecommit.core.model import LIVE, LedgerSection, TableTarget
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.core.routing import DEAD_LETTER
+from airflow_provider_lakecommit.core.rules import merged
+from airflow_provider_lakecommit.core.state import TableLedger
+from airflow_provider_lakecommit.cycle.plan.absent import newest_target, remembered
+from airflow_provider_lakecommit.cycle.plan.epochs import joined, renewed
+from airflow_provider_lakecommit.cycle.plan.former import check_former, left_by_former
+from airflow_provider_lakecommit.cycle.plan.joining import joining_offsets
+from airflow_provider_lakecommit.cycle.plan.pending import ledger_state
+from airflow_provider_lakecommit.cycle.plan.sections import (
+    check_cluster,
+    check_lane_open,
+    new_section,
+    origin_position,
+    own_section,
+    positions_at,
+)
+from airflow_provider_lakecommit.cycle.plan.unread import unread_by, with_unread
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.tables import table_of
+from airflow_provider_lakecommit.cycle.session.targets import check_fit, target_of
+from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, TableError
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+
+__all__ = [
+    "Prepared",
+    "PreparedTable",
+    "check_first_run",
+    "ledger_state",
+    "prepare",
+    "prepare_for_commit",
+    "prepare_table",
+    "prepared_table",
+    "table_ledger",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedTable:
+    """A table with its ledger as last read."""
+
+    name: str
+    table: Table
+    state: LedgerState
+    ledger: TableLedger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """The tables that are ready, and what failed by table; ``without``: how those were that a plan does without."""
+
+    tables: tuple[PreparedTable, ...]
+    failures: Mapping[str, Exception] = field(default_factory=dict)
+    without: tuple[TableTarget, ...] = ()
+
+    @property
+    def ledgers(self) -> tuple[TableLedger, ...]:
+        return tuple(t.ledger for t in self.tables)
+
+    @property
+    def epochs(self) -> dict[str, UUID]:
+        return {t.name: t.ledger.section.epoch for t in self.tables}
+
+    @property
+    def suspended(self) -> str:
+        """Who had the landing plan nothing, by the data table, and why."""
+        return self.tables[0].ledger.section.suspended
+
+    @property
+    def targets(self) -> tuple[TableTarget, ...]:
+        return (*(target_of(t.name, t.table, t.ledger.section.epoch) for t in self.tables), *self.without)
+
+
+def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) -> Prepared:
+    """Everything a plan needs of the tables. One beside the leading one that cannot be read, or needs a person, is
+    among the failures, where the log knows it (:mod:`~airflow_provider_lakecommit.cycle.plan.absent`).
+
+    :param dry: write nothing; what would be made is only thought
+    :raises TableError: missing, or not able to take the rows
+    :raises LedgerError: needs a person
+    :raises SourceError: the source is another cluster
+    :raises CatalogError: the catalog is away
+    :raises SpecWaits: a spec change has to wait for a commit
+    """
+    out: list[PreparedTable] = []
+    failures: dict[str, Exception] = {}
+    without: list[TableTarget] = []
+    for name in session.landing.tables:
+        try:
+            if not _does_without(session, name):
+                ready = _ready(session, name, source, out[0].ledger.section if out else None, dry=dry)
+                out.append(_after_sink(session, ready, out[0]) if out else ready)
+        except (TableError, LedgerError, CatalogError) as e:
+            if not out or (target := newest_target(session, name)) is None:
+                raise
+            failures[name] = e
+            without.append(target)
+    tables = tuple(out) if dry else _with_unread(session, source, out)
+    return Prepared(tables=tables, failures=failures, without=tuple(without))
+
+
+def _with_unread(
+    session: LandingSession, source: SourceState, tables: Sequence[PreparedTable]
+) -> tuple[PreparedTable, ...]:
+    """Return the tables, each without ranges that it has given up, another one has read, and the source still has."""
+    out: list[PreparedTable] = []
+    there = Coverage(
+        {p: RangeSet.of((mark.start, max(mark.start, mark.stable))) for p, mark in source.partitions.items()}
+    )
+    for t in tables:
+        unread = unread_by(session.landing.name, t.state, [other.state for other in tables if other is not t])
+        if unread := unread & there:
+            t = prepared_table(session, t.name, t.table, with_unread(session, t.name, unread))
+            t = _after_sink(session, t, out[0]) if out else t
+        out.append(t)
+    return tuple(out)
+
+
+def _ready(
+    session: LandingSession, name: str, source: SourceState, leading: LedgerSection | None, *, dry: bool
+) -> PreparedTable:
+    """One table, which is there afterwards, with a section of this lane.
+
+    :param leading: of the first table, if this is another one
+    """
+    table = table_of(session, name, dry=dry, before_making=partial(_check_new, session, leading))
+    state = _sound_ledger(session, name, table)
+    check_no_other(name, session.landing.name, state.sections, source.partitions)
+    if state.section(session.landing.name, session.lane) is None:
+        check_lane_open(session, name)
+        _check_new(session, leading, name, table)
+        check_fit(session.landing, target_of(name, table, session.new_id()))
+        section = _origin(session, source, leading, state.sections)
+        state = _thought(state, section) if dry else joined(session, name, table, state, section)
+    else:
+        # Before anything is written: of another cluster nothing is known that a ledger could be changed by.
+        check_cluster(session, name, own_section(state, session), source.cluster_id)
+        if not dry:
+            state = renewed(session, name, state, source, leading)
+    return prepared_table(session, name, table, state)
+
+
+def _after_sink(session: LandingSession, table: PreparedTable, data: PreparedTable) -> PreparedTable:
+    """Return a table beside the data table, which lacks nothing of what a connector has landed in that one: read for
+    this table alone, a record could be a row there and a reject here.
+    """
+    live = data.state.section(session.landing.name, LIVE)
+    if data.name != session.landing.table or live is None or live.sink is None or not live.sink.landed:
+        return table
+    others = table.ledger.others | live.sink.landed - table.ledger.section.covered
+    return replace(table, ledger=replace(table.ledger, others=others))
+
+
+def _check_new(session: LandingSession, leading: LedgerSection | None, name: str, table: Table | None = None) -> None:
+    """Whether a table may get its first ledger entry of this lane.
+
+    :raises LedgerError: the log remembers slices for it
+    :raises TableError: the landing lands into another table, which its spec does not name
+    """
+    check_first_run(session, name, table)
+    if leading is None:
+        check_former(session, name)
+
+
+def prepare_for_commit(session: LandingSession, *, tell: bool = True) -> Prepared:
+    """The tables that have a ledger of this lane, as they are now; each failure is kept apart.
+
+    :param tell: say what failed
+    """
+    out: list[PreparedTable] = []
+    failures: dict[str, Exception] = {}
+    for name in session.landing.tables:
+        try:
+            if (found := prepare_table(session, name)) is not None:
+                out.append(_after_sink(session, found, out[0]) if out else found)
+        except LakecommitError as e:
+            if tell:
+                session.log(f"{name}: {e}")
+            failures[name] = e
+    return Prepared(tables=tuple(out), failures=failures)
+
+
+def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
+    """A table as it is now, if it has a ledger of this lane.
+
+    :raises LakecommitError: it cannot be read, or needs a person
+    """
+    table = session.tables.find(name)
+    if table is None:
+        if _does_without(session, name):
+            return None
+        # One that was there is told as what it is, also where it went between plan and commit.
+        check_first_run(session, name)
+        landing = session.landing
+        made = landing.create_of(name) is not None or name not in landing.data_tables
+        told, ask = "no plan has made it, see what the plan said", "create it, or state `create` in the landing"
+        why = told if made else ask
+        raise TableError(f"there is no table {name} in {session.tables.called}: {why}")
+    state = _sound_ledger(session, name, table)
+    if state.section(session.landing.name, session.lane) is None:
+        check_lane_open(session, name)
+        check_first_run(session, name, table)
+        return None
+    return prepared_table(session, name, table, renewed(session, name, state, None, None))
+
+
+def _does_without(session: LandingSession, name: str) -> bool:
+    """Is the table missing, and are its records dead letters as long as it is?
+
+    :raises LedgerError: it was there
+    """
+    landing = session.landing
+    tolerated = landing.routing is not None and landing.routing.missing == DEAD_LETTER and name != landing.table
+    if not tolerated or name not in landing.data_tables or landing.create_of(name) is not None:
+        return False
+    if session.tables.find(name) is not None:
+        return False
+    check_first_run(session, name)
+    session.log(f"WARNING: there is no table {name}: records for it are rejected until there is")
+    return True
+
+
+def _sound_ledger(session: LandingSession, name: str, table: Table) -> LedgerState:
+    """The ledger of a table, as long as it tells what is in it.
+
+    :raises LedgerError: it does not, and a person has to say it
+    """
+    state = read_ledger(table.metadata, session.landing.branch)
+    require_ledger(state, name)
+    check_not_brought_back(table, state, name)
+    live = state.section(session.landing.name, LIVE)
+    # Who handed the table back suspended the landing by that: its runs plan nothing, and need not fail. The dead-letter
+    # table goes with the data table, which may have been rolled back alone.
+    waits = session.lane == LIVE and live is not None and live.suspended and live.sink and live.sink.lands
+    if name == session.landing.table and not waits:
+        check_adopted(table.metadata, state, session.landing.name, name)
+    return state
+
+
+def _origin(
+    session: LandingSession, source: SourceState, data: LedgerSection | None, known: Iterable[LedgerSection]
+) -> LedgerSection:
+    """Return the first section of a lane: at ``start`` for the data table, at the data table's end for one that joins
+    later.
+
+    :param known: all sections of the table
+    """
+    if data is None:
+        starts, control = joining_offsets(session, source.partitions), origin_position(session)
+    else:
+        behind = left_by_former(session, data)
+        starts = {p: _first(behind[p], data.end(p)) for p in data.starts.keys() | source.partitions.keys()}
+        control = data.control
+    positions = positions_at(starts, source.partitions)
+    return new_section(session, source, starts, Coverage(), control, positions=positions, known=known)
+
+
+def _first(ranges: RangeSet, end: int) -> int:
+    return min(end, ranges.ranges[0].start) if ranges else end
+
+
+def check_first_run(session: LandingSession, name: str, table: Table | None = None) -> None:
+    """A table that is missing or without a ledger is a first run only if the log does not remember slices for it.
+
+    :raises LedgerError: it does
+    """
+    uuids = remembered(session, name)
+    if table is not None and table.metadata.table_uuid in uuids:
+        raise LedgerError(
+            f"branch {session.landing.branch} of {name} has no snapshot of landing {session.landing.name}, and the "
+            "control topic remembers its slices for this very table: it was rolled back to before the first one, or "
+            f"replaced, and its rows are gone with that. `{RESET_OFFSETS} SPEC --from earliest` reads again what the "
+            f"source has of them; if somebody has brought them back, say what is there with `{RESET_ASSERT} SPEC --at "
+            "TOPIC:PARTITION=OFFSET,…`"
+        )
+    if uuids:
+        raise LedgerError(
+            f"{name} of {session.tables.called} has no ledger, but the control topic remembers slices of landing "
+            f"{session.landing.name} for table {', '.join(sorted(map(str, uuids)))}: it was dropped, renamed or made "
+            "anew, or this is another catalog than before. Bring it back, or correct where the catalog is; else say "
+            f"that it holds what was landed (`{RESET_ASSERT} SPEC --from-log`) or where it goes "
+            f"on (`{RESET_OFFSETS} SPEC --from OFFSETS`); LandingOperationOperator does both"
+        )
+
+
+def _thought(state: LedgerState, section: LedgerSection) -> LedgerState:
+    return replace(state, sections=(*state.sections, section))
+
+
+def prepared_table(session: LandingSession, name: str, table: Table, state: LedgerState) -> PreparedTable:
+    """A table with the ledger that was read from it.
+
+    :raises LedgerError: there is no section of this lane
+    """
+    return PreparedTable(name=name, table=table, state=state, ledger=table_ledger(session, name, state))
+
+
+def table_ledger(session: LandingSession, name: str, state: LedgerState) -> TableLedger:
+    """What the fold needs of a table.
+
+    :raises LedgerError: there is no section of this lane
+    """
+    judged = merged({}, (item for s in state.sections for item in s.judged.items()), most=None)
+    section, others = own_section(state, session), state.covered(exclude=(session.landing.name, session.lane))
+    lanes = [s for s in state.sections if s.landing == section.landing and s.cluster_id == section.cluster_id]
+    return TableLedger(
+        table=name,
+        uuid=state.table_uuid,
+        section=section,
+        others=others,
+        judged=judged,
+        elsewhere=tuple(place for s in lanes if s.lane != section.lane for place in s.positions.items()),
+    ).as_needed

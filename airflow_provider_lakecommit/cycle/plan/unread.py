@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranges that one table of a landing has given up, and another one has read.
+
+Contract: :func:`with_unread` takes such ranges out of the ledger of the table that has given them up, so that they are
+planned for it as what it lacks. A range is given up together by all tables of a landing: one alone has given it up
+after a rollback of another one to before that, or of itself to before the range was read after all. A record of the
+range would be a row or a dead letter in the one table, and nothing in the other.
+
+Failure story: one compare-and-swap per table, decided on the sections that it finds. A range is taken out only where
+the ledger says that no row of it was landed, so nothing is landed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from uuid import uuid4
+
+from airflow_provider_lakecommit.committer.ledger import LedgerState, require_ledger
+from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
+from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.provenance import RowsPerOffset, same_readings, shares_of
+from airflow_provider_lakecommit.core.rules import unjudged
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+
+__all__ = ["unread_by", "with_unread"]
+
+
+def unread_by(landing: str, state: LedgerState, others: Iterable[LedgerState]) -> Coverage:
+    """Return what a table has given up, and others have read.
+
+    :param landing: whose sections are compared
+    """
+    own, found = _own(landing, state), Coverage()
+    readings = [e for s in own for e in s.provenance]
+    for other in (_own(landing, o) for o in others):
+        # What a table has passed without a row may not say by which rules: it was read all the same.
+        same = same_readings(readings, (e for s in other for e in s.provenance))
+        found = found | Coverage.union(c & s.covered for s in other for c in s.judged.values()) - same
+    return Coverage.union(_given_up(s) for s in own) & found
+
+
+def with_unread(session: LandingSession, name: str, unread: Coverage) -> LedgerState:
+    """Return the ledger of a table without ranges that it has given up.
+
+    :raises LakecommitError: the table cannot be read or written
+    """
+    session.log(f"WARNING: {name}: {unread} is given up there and read for another table: it is read for {name}, too")
+    landing = session.landing
+    told: dict[str, str] = {}
+
+    def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
+        require_ledger(state, name)
+        gone = {s.key: unread & _given_up(s) for s in _own(landing.name, state)}
+        if not (taken := Coverage.union(gone.values())):
+            return None
+        told[REPLACED] = Replaced(ranges=taken).to_text()
+        return tuple(_without(s, gone.get(s.key, Coverage())) for s in state.sections)
+
+    record = SnapshotRecord(
+        kind=SnapshotKind.REPLACE, branch=landing.branch, landing=landing.name, lane=session.lane, extra=told
+    )
+    return swap_sections(session.tables, name, record, update)
+
+
+def _own(landing: str, state: LedgerState) -> list[LedgerSection]:
+    return [s for s in state.sections if s.landing == landing]
+
+
+def _given_up(section: LedgerSection) -> Coverage:
+    """Return what was given up of a section: no row was landed of it, and no record was judged."""
+    shares = shares_of(section.provenance, section.covered)
+    none = Coverage.union(s.part for s in shares if s.entry.per_offset is RowsPerOffset.NONE)
+    return unjudged(section.judged, none)
+
+
+def _without(section: LedgerSection, gone: Coverage) -> LedgerSection:
+    if not gone:
+        return section
+    kept = tuple(e.rest(gone, e.rows) if e.per_offset is RowsPerOffset.NONE else e for e in section.provenance)
+    provenance = tuple(e for e in kept if e.coverage)
+    return replace(section, covered=section.covered - gone, provenance=provenance, epoch=uuid4())

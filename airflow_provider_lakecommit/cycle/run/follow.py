@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Following: the cycles of a run that waits for the next window where another run would end.
+
+Contract: :class:`Follow` has the face of the loop that it drives (:class:`~airflow_provider_lakecommit.cycle.run.loop.
+LandingRunner`): cycles come out as soon as they are closed. Between them it asks the source how far it reaches, seldom
+while nothing comes, and opens the next window when :mod:`~airflow_provider_lakecommit.cycle.run.window` says so. No
+cycle is opened while there is nothing to be landed, but for one every few minutes. While it is behind, windows follow
+each other at once, each as large as what is there or the landing's limits allow. It ends when it is told to stop, when
+its time is over, ``over`` says so, or a later run of its DAG has taken over
+(:mod:`~airflow_provider_lakecommit.cycle.run. successor`): then no window is opened, and those under way are finished.
+
+Failure story: errors that may pass are waited out (:mod:`~airflow_provider_lakecommit.cycle.run.trouble`); those that
+need a person end it, as they end any run. A table that commits fail for, while others go on, ends it by no error; that
+it lacks something is one when the follow ends. A follow that is killed leaves what any killed run leaves, and any next
+run goes on from there. Nothing grows with the number of windows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider_lakecommit.committer.executor import CommitterThread
+from airflow_provider_lakecommit.core.model import Cycle
+from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
+from airflow_provider_lakecommit.cycle.run.interval import Interval, WindowLog, had_trouble
+from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.run.memory import bound_arenas
+from airflow_provider_lakecommit.cycle.run.numbers import CycleNumbers
+from airflow_provider_lakecommit.cycle.run.options import FollowOptions
+from airflow_provider_lakecommit.cycle.run.successor import Successor
+from airflow_provider_lakecommit.cycle.run.trouble import Troubles
+from airflow_provider_lakecommit.cycle.run.upkeep import Upkeep
+from airflow_provider_lakecommit.cycle.run.window import Ahead, Full, Pace, ahead_of
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.cycle.session.progress import LOG_SECONDS, Progress
+from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.spark.launch.base import Engine
+
+__all__ = ["Follow", "runner_of"]
+
+DEFERRED_SECONDS = 30.0
+"""Before a window is asked for again after the loop has asked in vain."""
+ASK_SECONDS = 10.0
+"""Between two questions whether it is over."""
+STEP_SECONDS = 0.25
+HELD_UP_LOOKS = 3
+
+
+class Follow:
+    """One run that follows.
+
+    :param identify: the identity of the run's n-th cycle
+    :param log: that of the session, too
+    :param release: tells which open cycles are of dead processes, so that their claims end
+    :param early: have the engine start while the first cycle is opened
+    :param progress: is told how far the writing is, every so many seconds; by default the log is
+    :param over: is the run to end though its time is not over?
+    :param turns: the run takes over from those of its DAG that follow already, and ends when a later one does
+    """
+
+    def __init__(
+        self,
+        session: LandingSession,
+        engine: Engine,
+        identify: Callable[[int], RunIdentity],
+        options: FollowOptions,
+        log: WindowLog,
+        *,
+        release: Callable[[Cycle], bool] = lambda _: False,
+        early: bool = False,
+        progress: tuple[Callable[[Progress], None], float] | None = None,
+        over: Callable[[], bool] = lambda: False,
+        turns: bool = False,
+    ) -> None:
+        self._session, self._options, self._log = session, options, log
+        self._successor = Successor(session, log.say, engine.start, turns=turns)
+        self._numbers = CycleNumbers(identify, self._successor.in_turn)
+        self._closing = ExitStack()
+        self._executor = self._closing.enter_context(CommitterThread())
+        self._runner = LandingRunner(
+            session,
+            engine,
+            self._numbers.identify,
+            release=release,
+            executor=self._executor,
+            early=early,
+            progress=progress or (lambda told: log.say(str(told)), LOG_SECONDS),
+        )
+        self._ask_over = over
+        self._upkeep = Upkeep(session, self._executor, options.keep_snapshots)
+        self._troubles = Troubles()
+        self._age = options.window_age.total_seconds()
+        now = time.monotonic()
+        self._pace = Pace.after(now, self._age)
+        self._interval, self._told_at, self._asked_at = Interval(), now, now
+        self._ahead = Ahead(records=0)
+        life = options.lifetime
+        self._until = None if life is None else now + life.total_seconds()
+        self._ended = False
+
+    @property
+    def tables(self) -> Tables:
+        """The catalog of the landing."""
+        return self._session.tables
+
+    @property
+    def under_way(self) -> bool:
+        """Is a cycle open?"""
+        return self._runner.under_way
+
+    def stop(self, reason: str = "the run was told to stop", grace: float = 0.0) -> None:
+        """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers.
+
+        :param grace: seconds that tasks have to report what they have read, which is published then
+        """
+        self._runner.stop(reason, grace)
+
+    def report_interrupted(self) -> None:
+        """After an interruption: what is saved, and what will be read again."""
+        self._runner.report_interrupted()
+
+    def cycles(self, first: int = 0, most: int | None = None) -> Iterator[CycleOutcome]:
+        """Cycles until it is over, each as soon as it is closed.
+
+        :param first: number of the first one
+        :param most: end after so many
+        :raises LakecommitError: what needs a person, or does not pass
+        """
+        self._numbers.next = first
+        count = 0
+        with self._closing:
+            for count, outcome in enumerate(self._cycles(), 1):
+                yield outcome
+                self._log.end(trouble=had_trouble(outcome))
+                if count == most:
+                    break
+            self._log.quiet = False
+            self._tell(time.monotonic())
+            yield from self._last_try(tries=count != most)
+
+    def _last_try(self, *, tries: bool) -> Iterator[CycleOutcome]:
+        """Of tables that commits fail for; where a later run follows, it has its own.
+
+        :raises LakecommitError: they lack something still
+        """
+        try:
+            yield from self._runner.last_try(self._numbers.next, tries=tries and not self._successor.found)
+        except LakecommitError as e:
+            if self._successor.found:
+                # A retry would take over from that run.
+                raise TableError(f"{e}: run {self._successor.found} goes on with that") from e
+            raise
+
+    def _cycles(self) -> Iterator[CycleOutcome]:
+        while True:
+            newest: CycleOutcome | None = None
+            try:
+                for newest in self._runner.cycles(self._numbers.next, goes_on=True):
+                    self._closed(newest)
+                    yield newest
+                    if self._over():
+                        self._runner.open_no_more()
+            except LakecommitError as e:
+                self._numbers.give_up()
+                self._put_off(e)
+                if self._over():
+                    raise
+                continue
+            if newest is not None and newest.deferred:
+                self._rest(DEFERRED_SECONDS)
+            else:
+                self._log.quiet = True
+                self._wait_for_a_window(newest)
+            if self._over():
+                return
+
+    def _closed(self, outcome: CycleOutcome) -> None:
+        """Take note of a closed cycle."""
+        self._numbers.closed(outcome.number)
+        self._successor.closed(outcome)
+        self._ended = self._ended or self._successor.ask()
+        if outcome.progress or (outcome.whole and not outcome.deferred):
+            self._troubles.passed()
+        now, since = time.monotonic(), (self._session.now() - outcome.opened.plan.asked_at).total_seconds()
+        planned = now - max(0.0, since)
+        table = self._session.landing.table
+        self._interval.add(outcome, table, youngest=now - planned, oldest=now - self._pace.clean)
+        self._pace = Pace.after(planned, self._age)
+        self._now_and_then(now)
+
+    def _wait_for_a_window(self, newest: CycleOutcome | None) -> None:
+        """Until a window is to be opened, or the run is over."""
+        if self._successor.is_due:
+            return
+        ends = newest.opened.plan.ends if newest is not None else {}
+        landing = self._session.landing
+        self._rest(self._pace.first_look(time.monotonic()))
+        while not self._over():
+            asked = time.monotonic()
+            try:
+                source = self._session.source.watermarks()
+            except LakecommitError as e:
+                self._put_off(e)
+                continue
+            full = Full(
+                records=landing.window.max_records,
+                bytes=landing.window.max_bytes,
+                record_bytes=self._upkeep.record_bytes,
+            )
+            self._ahead, now = ahead_of(ends, source.partitions), time.monotonic()
+            self._pace, then = self._pace.saw(self._ahead, asked=asked, now=now, full=full)
+            self._rest(then.seconds)
+            if then.open:
+                return
+
+    def _put_off(self, error: LakecommitError) -> None:
+        """Wait for an error to pass.
+
+        :raises LakecommitError: that error, where it is not waited for
+        """
+        pause = self._troubles.pause(error, stopping=self._runner.stopping)
+        if pause is None:
+            raise error
+        self._log.end(trouble=True)
+        self._log.say(f"WARNING: goes on in {pause:.0f} s, after error {self._troubles.row} in a row: {error}")
+        self._rest(pause)
+
+    def _over(self) -> bool:
+        """Is no further window to be opened?"""
+        now = time.monotonic()
+        if now - self._asked_at >= ASK_SECONDS:
+            self._asked_at = now
+            self._ended = self._ended or self._ask_over() or self._successor.ask()
+        return self._ended or self._runner.stopping or (self._until is not None and now >= self._until)
+
+    def _rest(self, seconds: float) -> None:
+        """Wait, unless it is over meanwhile."""
+        until = time.monotonic() + seconds
+        while not self._over() and (left := until - time.monotonic()) > 0:
+            self._now_and_then(time.monotonic())
+            time.sleep(min(left, STEP_SECONDS))
+
+    def _now_and_then(self, now: float) -> None:
+        if now - self._told_at >= self._options.interval.total_seconds():
+            self._tell(now)
+            self._upkeep.run()
+
+    def _tell(self, now: float) -> None:
+        # Offsets are asked for one after the other: only what stays is held up.
+        ahead = self._ahead if self._pace.idle >= HELD_UP_LOOKS else replace(self._ahead, held_up=0)
+        self._log.say(self._interval.line(now - self._told_at, ahead))
+        self._log.next_interval()
+        self._interval, self._told_at = Interval(blocked=self._interval.blocked, failed=self._interval.failed), now
+
+
+def runner_of(
+    session: LandingSession,
+    engine: Engine,
+    identify: Callable[[int], RunIdentity],
+    follow: FollowOptions | None,
+    log: WindowLog,
+    **options: Any,
+) -> LandingRunner | Follow:
+    """What runs the cycles: until caught up, or as records come.
+
+    :param options: those that both take
+    """
+    if follow is None:
+        return LandingRunner(session, engine, identify, **options)
+    bound_arenas()
+    return Follow(session, engine, identify, follow, log, **options)

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cycle after cycle in one process, on any engine, until the landing is caught up.
+
+Contract: a cycle that was opened is closed, whatever became of its Spark jobs: what they reported is published. The
+groups of a window run side by side. Where a window leaves something to the next, that one is opened and written while
+the first is still written or committed, up to so many ahead; windows are closed, and told, in the order in which they
+were opened. The connections and the engine stay over the cycles of a run, so that a cycle costs what it does and no
+start; storage keys that a catalog hands out are taken anew for the jobs of each cycle. A run that is caught up by its
+newest plan ends there; it opens no cycle more to see that.
+
+Failure story: a Spark job that dies loses the slices in hand: its cycle is closed, the windows ahead are ended as they
+are, and what they wait for is read by a cycle of its own before any other is opened. Cycles in a row that move nothing
+end the run with the last reason. A run whose window is not admitted goes on with the next cycle, after waits that grow,
+because its own commits drain the landing; if that does not help it ends as one that has nothing to do, and says what
+clears the state. Where nothing can be planned (the source lost offsets, a table needs a person) what is reported is
+published before the run ends with that error. A commit that fails for all tables of rows ends it with its error, once
+the jobs that are under way have reported what they have; one that fails for some is an error at the end alone, if they
+lack something then. A run that is asked to stop opens nothing more; its tasks end behind the record in
+hand and report it, and what is reported within the grace is published before the run ends with an error that says what
+is read again. Without a grace, or after it, or interrupted, a run says what is saved, and publishes nothing more: the
+next attempt, or the next run, does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import wait
+from contextlib import suppress
+
+from airflow_provider_lakecommit.committer.executor import CommitterThread
+from airflow_provider_lakecommit.core.model import Cycle
+from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+from airflow_provider_lakecommit.cycle.commit.drain import drained_after, tried_again
+from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
+from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
+from airflow_provider_lakecommit.cycle.plan.open import open_cycle
+from airflow_provider_lakecommit.cycle.run.pause_policy import PausePolicy
+from airflow_provider_lakecommit.cycle.session.early_end import EarlyEnd, end_job
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity, cycle_id_of
+from airflow_provider_lakecommit.cycle.session.progress import LOG_SECONDS, Progress
+from airflow_provider_lakecommit.cycle.session.thread import in_thread
+from airflow_provider_lakecommit.cycle.write.open_window import OpenWindow, Releases, abandon, without_window
+from airflow_provider_lakecommit.cycle.write.window_writer import WindowWriter
+from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.spark.launch.base import Engine
+
+__all__ = ["LandingRunner"]
+
+YIELD_SECONDS = 2.0
+"""How often a run that lets others go first looks again."""
+
+
+class LandingRunner:
+    """The cycles of one run.
+
+    :param identify: the identity of the run's n-th cycle
+    :param release: tells which open cycles are of dead processes, so that their claims end
+    :param executor: where others commit too; without one, each cycle makes its own
+    :param progress: is told how far the writing is, every so many seconds; by default the log is
+    :param early: have the engine start while the cycle is opened, also when it then turns out that there is nothing to
+        do; for engines that cost next to nothing
+    """
+
+    def __init__(
+        self,
+        session: LandingSession,
+        engine: Engine,
+        identify: Callable[[int], RunIdentity],
+        *,
+        release: Callable[[Cycle], bool] = lambda _: False,
+        executor: CommitterThread | None = None,
+        early: bool = False,
+        progress: tuple[Callable[[Progress], None], float] | None = None,
+    ) -> None:
+        self._session = session
+        self._identify = identify
+        self._releases = Releases(release)
+        self._executor = executor
+        self._early = early
+        self._log = session.log
+        told = progress or (lambda progress: self._log(str(progress)), LOG_SECONDS)
+        self._writers = WindowWriter(session, engine, told)
+        self._engine = engine
+        self._windows: deque[OpenWindow] = deque()
+        self._gave_up = False
+        self._again: list[str] = []
+        self._early_end: EarlyEnd | None = None
+        most = session.landing.pending_budget.open_cycles
+        self._took = 0.0
+        self._last = self._goes_on = False
+        self._failing = FailingTables(session.landing.data_tables, session.log)
+        self._at_once = 1 + (engine.ahead if most is None else min(engine.ahead, max(0, most - 1)))
+
+    @property
+    def tables(self) -> Tables:
+        """The catalog of the landing."""
+        return self._session.tables
+
+    @property
+    def under_way(self) -> bool:
+        """Is a cycle open?"""
+        return bool(self._windows)
+
+    @property
+    def stopping(self) -> bool:
+        """Was the run asked to stop?"""
+        return self._writers.stopping
+
+    def open_no_more(self) -> None:
+        """Finish the windows that are under way, and open none after them."""
+        self._last = True
+
+    def cycles(self, first: int = 0, most: int | None = None, *, goes_on: bool = False) -> Iterator[CycleOutcome]:
+        """Cycles until caught up, or *most* of them, each as soon as it is closed. May be called again after its end.
+
+        :param first: number of the first one
+        :param goes_on: it will be: that tables lack something is said by :meth:`last_try`
+        :raises LakecommitError: what keeps a cycle from being opened or closed, that none of them moves anything, that
+            the run was asked to stop, or that tables lack something in the end
+        """
+        self._goes_on = goes_on
+        self._early_end = early_end = EarlyEnd(self._ask_to_end, self._give_up)
+        try:
+            end = first + most if most is not None else None
+            number = yield from self._cycles(first, end)
+            if not goes_on:
+                yield from self.last_try(number, tries=number != end)
+        except Exception:
+            self._let_end()
+            raise
+        except BaseException:
+            if self._windows:
+                self._engine.stop()
+            self._releases.end_with(self._windows)
+            raise
+        finally:
+            early_end.close()
+
+    def last_try(self, number: int, *, tries: bool = True) -> Iterator[CycleOutcome]:
+        """The commit of tables that the newest one left out, as commits failed for them.
+
+        :param number: of the cycle that it takes
+        :param tries: without, it is only told
+        :raises LakecommitError: some table lacks something
+        """
+        if tries and self._failing.left_out and not self._writers.stopping:
+            run, began = self._identify(number), time.monotonic()
+            done = tried_again(
+                self._session, run, self._failing, release=self._releases.is_left, executor=self._executor
+            )
+            yield without_window(number, done, time.monotonic() - began)
+        if (error := self._failing.error()) is not None:
+            raise error
+
+    def _cycles(self, first: int, end: int | None) -> Generator[CycleOutcome, None, int]:
+        number, replanned, sound, pauses = first, first, True, PausePolicy()
+        while True:
+            error, number = self._fill(number, end, ahead=sound)
+            if error is not None and not self._windows:
+                if (drained := self._drained(number, error)) is not None:
+                    yield drained
+                raise error
+            outcome = self._finish(self._windows[0])
+            self._windows.popleft()
+            yield outcome
+            # What a window lacks is for a cycle that is opened from then on: none of those under way knows of it.
+            current = outcome.number >= replanned
+            replanned, sound = (replanned, current) if outcome.whole else (number, False)
+            pauses.note(outcome)
+            if self._windows:
+                continue
+            if outcome.number + 1 == end or self._last or (outcome.final and current) or pauses.over:
+                return number
+            self._pause(pauses.pause(outcome))
+
+    def _fill(self, number: int, end: int | None, *, ahead: bool) -> tuple[LakecommitError | None, int]:
+        """Open the next cycle, and those that may be under way beside it; the number of the next one, and what kept one
+        from being opened.
+        """
+        while not self._windows or (ahead and number != end and self._leaves_more()):
+            if not self._windows:
+                self._let_others_go_first()
+            try:
+                self._begin(number)
+            except LakecommitError as e:
+                return e, number
+            number += 1
+        return None, number
+
+    def _leaves_more(self) -> bool:
+        """Is there room for one more window, and something for it? Not where its claim might end before its turn."""
+        newest = self._windows[-1]
+        more = newest.writing is not None and newest.writing.has_jobs and newest.opened.plan.left > 0
+        in_time = self._took * self._at_once < self._session.landing.window.completion_timeout.total_seconds() / 2
+        free = len(self._windows) < self._at_once and not self._last
+        return more and in_time and free and not self._writers.stopping and not self._session.yields()
+
+    def _let_others_go_first(self) -> None:
+        told = ""
+        while not self._writers.stopping and (why := self._session.yields()):
+            if not told:
+                self._log(f"{why}: no window is opened before that is landed")
+            told = why
+            self._pause(YIELD_SECONDS)
+
+    def _begin(self, number: int) -> None:
+        """Open or continue the n-th cycle, and begin its jobs.
+
+        :raises LakecommitError: what `open_cycle` raises
+        """
+        self._go_on_or_stop()
+        run, began = self._identify(number), time.monotonic()
+        starting = in_thread(self._engine.start, "engine") if self._early else None
+        self._releases.begin()
+        try:
+            opened = open_cycle(self._session, run, release=self._releases, told=self._failing.names)
+        except LakecommitError:
+            if starting:
+                wait([starting])
+            # Its START may be in the log although it could not be read back.
+            abandon([cycle_id_of(self._session, run)])
+            raise
+        self._releases.done()
+        self._releases.take_up(opened.ticket.commit_id)
+        dead = self._releases.dead
+        window = OpenWindow(number=number, run=run, opened=opened, released=len(dead))
+        window.seconds["open"] = time.monotonic() - began
+        self._windows.append(window)
+        for commit_id in dead:
+            self._log(f"cycle {commit_id} is of a run that has ended: its claims end, what it reported is kept")
+        for line in opened.lines(number):
+            self._log(line)
+        if not opened.finished:
+            self._write(window, starting.result if starting else self._engine.start)
+
+    def _write(self, window: OpenWindow, start: Callable[[], None]) -> None:
+        def started() -> None:
+            began = time.monotonic()
+            start()
+            window.seconds["spark"] = time.monotonic() - began
+
+        try:
+            window.writing = self._writers.begin(window.opened, started)
+        except LakecommitError as e:
+            window.error = e
+
+    def _finish(self, window: OpenWindow) -> CycleOutcome:
+        """Wait for a window's jobs, and close its cycle.
+
+        :raises LakecommitError: what `close_cycle` raises, and why the engine cannot run jobs at all; never for what
+            became of a job
+        """
+        opened, number, writing = window.opened, window.number, window.writing
+        if opened.finished:
+            return window.ended_before()
+        try:
+            if writing is None:
+                raise window.error or SparkJobError(f"cycle {number} did not begin")
+            writing.wait()
+            if self._gave_up:
+                self._go_on_or_stop()
+            written = writing.written()
+        except LakecommitError:
+            if not self._writers.stopping:
+                # The run cannot go on; what others have reported is published all the same. This error tells more.
+                with suppress(LakecommitError):
+                    close_cycle(self._session, window.run, opened.ticket, executor=self._executor)
+            raise
+        if writing.has_jobs:
+            window.seconds["write"] = self._took = writing.seconds
+        # What may be the last commit of the run, or what alone has it go on, leaves out none.
+        if opened.plan.deferred or not (opened.plan.left or self._goes_on):
+            self._failing.try_all()
+        began = time.monotonic()
+        closed = close_cycle(self._session, window.run, opened.ticket, executor=self._executor, failing=self._failing)
+        if closed.failed:
+            self._releases.leave(opened.ticket.commit_id)
+        window.seconds["close"] = time.monotonic() - began
+        if self._writers.stopping:
+            self._again += closed.missing
+        return window.outcome(written, closed)
+
+    def _let_end(self) -> None:
+        """Before the run ends with an error: what is under way beside the window that had it reports what it has."""
+        under_way = [w.writing for w in self._windows if w.writing is not None and w.writing.has_jobs]
+        if len(under_way) > 1 and not self._writers.stopping:
+            self._log(f"{len(under_way) - 1} windows are still written; what they report is published by the next run")
+        for writing in under_way:
+            writing.let_end()
+        # What they are is in the log; whoever goes on opens cycles anew.
+        self._releases.end_with(self._windows)
+        self._windows.clear()
+
+    def _drained(self, number: int, error: LakecommitError) -> CycleOutcome | None:
+        """What a cycle that only publishes has made of an error that kept one from being opened."""
+        if self._writers.stopping:
+            return None
+        run, began = self._identify(number), time.monotonic()
+        drained = drained_after(self._session, run, error, executor=self._executor)
+        return drained and without_window(number, drained, time.monotonic() - began)
+
+    def stop(self, reason: str = "the run was told to stop", grace: float = 0.0) -> None:
+        """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers.
+
+        :param reason: for logs
+        :param grace: seconds that tasks have to report what they have read, which is published then; without, slices in
+            hand are lost
+        """
+        self._writers.stopping = True
+        if not grace:
+            self._give_up()
+        elif self._early_end is not None:
+            self._early_end.request(reason, grace)
+
+    def _ask_to_end(self, reason: str) -> None:
+        for job in list(self._writers.jobs.values()):
+            end_job(self._session.control, job, reason)
+
+    def _give_up(self) -> None:
+        self._gave_up = True
+        self._engine.stop()
+
+    def report_interrupted(self) -> None:
+        """After an interruption: what is saved, and what will be read again."""
+        tickets = [ticket for w in list(self._windows) if not w.opened.finished for ticket in w.opened.groups]
+        for ticket in tickets:
+            self._writers.saved(ticket, told=True)
+        self._log(
+            "what is reported is published by the next run"
+            if tickets
+            else "nothing was being written; what is in the tables stays, the next run goes on from there"
+        )
+
+    def _go_on_or_stop(self) -> None:
+        if not self._writers.stopping:
+            return
+        told = f"landing {self._session.landing.name} was told to stop"
+        if self._gave_up or not self._again:
+            self.report_interrupted()
+            raise SparkJobError(told)
+        raise SparkJobError(f"{told}: what was read is published, the next run reads {'; '.join(self._again)}")
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, unless asked to stop meanwhile."""
+        until = time.monotonic() + seconds
+        while not self._writers.stopping and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.5))

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a run goes on that does not get on: after each closed cycle, wait, end or give up.
+
+Contract: a function of the cycles so far, told one by one; nothing waits here. A cycle that moved nothing is *idle*;
+one whose window was not admitted is *refused*, unless its own commit published something, which may have cleared the
+state. A cycle that gets on forgets all before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_lakecommit.core.commands import STATUS
+from airflow_provider_lakecommit.core.refusal import RefusalState
+from airflow_provider_lakecommit.cycle.outcome import CycleOutcome, first_of
+from airflow_provider_lakecommit.exceptions import SparkJobError
+
+__all__ = ["MOST_IDLE_CYCLES", "PAUSES", "REFUSED_PAUSES", "PausePolicy"]
+
+MOST_IDLE_CYCLES = 4
+"""Cycles in a row without any progress before a run gives up: one more than it takes to block a range by name."""
+PAUSES = (0.5, 2.0, 5.0)
+"""Seconds before the next cycle after one, two, more idle cycles whose reason may pass by itself."""
+REFUSED_PAUSES = (0.0, 2.0, 10.0, 30.0)
+"""Seconds before the next cycle after one, two, more in a row without an admitted window; after one more the run ends.
+The first costs nothing: that cycle's own commit may have cleared the state.
+"""
+
+
+@dataclass(slots=True)
+class PausePolicy:
+    """Of one run."""
+
+    idle: int = 0
+    refused: int = 0
+    standing: bool = False
+    """Is it refused until a person acts?"""
+
+    def note(self, outcome: CycleOutcome) -> None:
+        """The newest closed cycle."""
+        self.refused = self.refused + 1 if outcome.deferred and not outcome.closed.published else 0
+        state = outcome.opened.plan.refused
+        needs_a_hand = state is not None and state.needs_a_hand and not outcome.opened.slices
+        self.standing = state is RefusalState.SUSPENDED or needs_a_hand
+        self.idle = 0 if outcome.progress or outcome.deferred else self.idle + 1
+
+    @property
+    def over(self) -> bool:
+        """Was a window refused so often, or until a person acts, that the run ends as one that has nothing to do?"""
+        return self.standing or self.refused > len(REFUSED_PAUSES)
+
+    def pause(self, outcome: CycleOutcome) -> float:
+        """Seconds before the next cycle, after this one was noted.
+
+        :raises SparkJobError: none moves anything; with the newest reason
+        """
+        if outcome.deferred:
+            return REFUSED_PAUSES[max(self.refused, 1) - 1]
+        if self.idle >= MOST_IDLE_CYCLES:
+            raise SparkJobError(_why_given_up(outcome, self.idle))
+        return PAUSES[min(self.idle, len(PAUSES)) - 1] if self.idle and outcome.written.may_pass else 0.0
+
+
+def _why_given_up(last: CycleOutcome, idle: int) -> str:
+    reasons = last.written.trouble or last.closed.voided or last.closed.missing
+    why = f"{first_of(reasons)} the reason" if reasons else "it was granted no slice"
+    return (
+        f"{idle} cycles in a row moved nothing; of the last one {why}. Published rows stay: once the reason is gone, "
+        f"the same command goes on from there, and `{STATUS} SPEC` shows what is left to land"
+    )

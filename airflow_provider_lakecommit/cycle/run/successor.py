@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a later run follows the landing by now, so that this one ends.
+
+Contract: a run's turn is where its first cycle was opened; it is told from the first cycle on that is opened after the
+run has shown that it can land: Spark has done a slice of it, or there was nothing to be done and Spark is there. So a
+run that fails, or is killed, before that ends nobody's work. Each question reads what came to the control log since
+the one before, so that no later run is missed and no record is read twice. It is said once.
+
+Failure story: where the log cannot be read nobody has taken over, as far as is known: the run goes on. Where it was
+made anew this one takes a turn in the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
+from airflow_provider_lakecommit.cycle.plan.pending import own_partition
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.cycle.session.turns import LogPlace, cycles_since, log_end, successor_of, turn_at
+from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError
+
+__all__ = ["Successor"]
+
+
+class Successor:
+    """Of one run.
+
+    :param say: takes the line that tells of it
+    :param start: has the engine start, as :meth:`~airflow_provider_lakecommit.spark.launch.base.Engine.start`
+    :param turns: does the run take over from those of its DAG that follow already? If not, none takes over from it
+    :ivar found: id of the later run
+    """
+
+    def __init__(
+        self, session: LandingSession, say: Callable[[str], None], start: Callable[[], None], *, turns: bool
+    ) -> None:
+        self._session, self._say, self._start, self._turns = session, say, start, turns
+        self._lands = self._told = False
+        self._run: RunIdentity | None = None
+        self._place: LogPlace | None = None
+        self.found = ""
+
+    def in_turn(self, run: RunIdentity) -> RunIdentity:
+        """The identity of a cycle of the run, with its turn once it has shown that it can land.
+
+        :raises ControlTopicError: the control topic cannot be read or made
+        """
+        if self._turns and self._run is None:
+            self._place = log_end(self._session, self._partition())
+            self._run = replace(run, turn=turn_at(self._place))
+        if self._run is None or not self._lands:
+            return run
+        self._told = True
+        return replace(run, turn=self._run.turn)
+
+    def _partition(self) -> int:
+        """The control partition that the ledgers name; while no ledger can be read, the one that cycles go to then."""
+        self._session.control.ensure()
+        try:
+            return own_partition(self._session)
+        except CatalogError:
+            return self._session.own_partition()
+
+    @property
+    def is_due(self) -> bool:
+        """Is a cycle to be opened at once, so that the run before this one ends?"""
+        return self._lands and not self._told
+
+    def closed(self, outcome: CycleOutcome) -> None:
+        """A cycle of the run was closed: does it show that the run can land?"""
+        if self._turns and not self._lands:
+            self._lands = self._is_shown_by(outcome)
+
+    def _is_shown_by(self, outcome: CycleOutcome) -> bool:
+        if outcome.opened.slices or outcome.deferred:
+            return outcome.kept
+        try:
+            self._start()
+        except LakecommitError:
+            return False
+        return True
+
+    def ask(self) -> bool:
+        """Has a later run begun?"""
+        if self._run is None or self._place is None or self.found:
+            return bool(self.found)
+        try:
+            cycles, end = cycles_since(self._session, self._place)
+        except LakecommitError:
+            return False
+        if end.offset < self._place.offset:
+            self._run = replace(self._run, turn=turn_at(end))
+        self._place = end
+        if (successor := successor_of(cycles, self._run)) is not None:
+            self.found = successor
+            self._say(f"run {successor} follows from here on: this one opens no further window")
+        return bool(self.found)

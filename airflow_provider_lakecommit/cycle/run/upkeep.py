@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a follow does for its tables once in a while: it expires its own old snapshots, and measures its records.
+
+Contract: best effort, in turns with the commits of each table, and never while a window of this follow is committed.
+Manifests need no care here: appends merge them.
+
+Failure story: a table or catalog that is away is told, and is for the next time.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+
+from airflow_provider_lakecommit.committer.executor import CommitterThread
+from airflow_provider_lakecommit.committer.trim import expire_older
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LakecommitError
+
+__all__ = ["Upkeep"]
+
+
+class Upkeep:
+    """Of the tables of one landing.
+
+    :param keep: snapshots of the landing that are older are expired; ``None``: none is
+    :ivar record_bytes: what a source record takes, by the ledger; 0 while nobody has asked it
+    """
+
+    def __init__(self, session: LandingSession, executor: CommitterThread, keep: timedelta | None) -> None:
+        self._session, self._executor, self._keep = session, executor, keep
+        self.record_bytes = 0
+
+    def run(self) -> None:
+        """Once."""
+        try:
+            self._measure()
+            for name in self._session.landing.tables if self._keep else ():
+                self._expire(name)
+        except LakecommitError as e:
+            self._session.log(f"WARNING: old snapshots stay for now: {e}")
+
+    def _measure(self) -> None:
+        if self._session.landing.window.max_bytes is None:
+            return
+        state = ledger_state(self._session, self._session.landing.table)
+        section = state.section(self._session.landing.name, self._session.lane) if state else None
+        self.record_bytes = section.record_bytes if section else 0
+
+    def _expire(self, name: str) -> None:
+        landing, keep = self._session.landing, self._keep or timedelta()
+        before = int((self._session.now() - keep).timestamp() * 1000)
+        expire = partial(
+            expire_older, self._session.tables, name, landing.branch, landing=landing.name, before_ms=before
+        )
+        if gone := self._executor.run_exclusive(self._session.key(name), expire):
+            self._session.log(f"{name}: {gone} old snapshots were expired")

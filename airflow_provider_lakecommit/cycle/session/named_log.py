@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The control topic that a ledger names, which may be another one than that of the landing who asks.
+
+Contract: nothing is read here but which topic it is. Another topic is looked at with the settings of the session, so
+also with its signing keys.
+
+Failure story: a topic that is gone, or was made anew under the same name, knows nothing of a ledger: ``None``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow_provider_lakecommit.core.model import ControlPosition
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.ports import ControlPort
+
+__all__ = ["log_of"]
+
+
+@contextmanager
+def log_of(session: LandingSession, position: ControlPosition) -> Iterator[ControlPort | None]:
+    """The control topic that a ledger names; ``None``: it is gone, or another one by now.
+
+    :raises ControlTopicError: it cannot be asked
+    """
+    own = position.topic == session.control.name
+    control = session.control if own else session.control.other(position.topic)
+    try:
+        place = control.describe() if own or control.exists() else None
+        same = place is not None and (place.cluster_id, place.topic_id) == (position.cluster_id, position.topic_id)
+        yield control if same else None
+    finally:
+        if not own:
+            control.close()

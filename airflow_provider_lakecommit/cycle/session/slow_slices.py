@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is left of a job that is done more than once, and which slices of it are slow, by what is reported.
+
+Contract: nobody tells when a slice was begun, and nothing is written for it. A job is held up by slow slices when
+nothing new of its cycle was reported for longer than ``speculation`` times what the median of the reported slices took,
+and for :data:`LEAST_SECONDS` at least: as long as others come in, a slow one holds up nobody. What is left then is what
+is slow. Without a report there is no median, and nothing is known.
+
+The median is of durations by the tasks' own clocks, the waiting is measured by the clock of this process: no clock is
+held against another one.
+
+Failure story: a log that cannot be read now tells nothing, and is looked at again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from statistics import median
+
+from airflow_provider_lakecommit.cycle.session.ports import ControlPort
+from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.spark.cycle_reports import CycleReports
+from airflow_provider_lakecommit.spark.job import WindowJob
+
+__all__ = ["LEAST_SECONDS", "SlowSlices", "slow_slices_of"]
+
+LEAST_SECONDS = 10.0
+"""Without a report, below which nothing counts as slow: engines take a while to begin tasks."""
+
+
+def slow_slices_of(job: WindowJob, control: ControlPort) -> SlowSlices | None:
+    """Of a job whose slices are done more than once, or may be."""
+    return None if job.replicas == 1 else SlowSlices(job, control, job.landing.window.speculation)
+
+
+class SlowSlices:
+    """Looks at one job from outside while it runs.
+
+    :param most: medians after which those slices are slow that are left; without, none is
+    :param now: a clock in seconds
+    """
+
+    def __init__(
+        self, job: WindowJob, control: ControlPort, most: float | None, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._job, self._most, self._now = job, most, now
+        self._reports = CycleReports(job, control)
+        self._seconds: list[float] = []
+        self._quiet_since = now()
+        self._left = job
+
+    def all_reported(self) -> bool:
+        """Is nothing left of the job, as of now?"""
+        self._look()
+        return not self._left.plan.slices
+
+    def found(self) -> WindowJob | None:
+        """The job's slow slices as a job of their own, if there are some."""
+        self._look()
+        if self._most is None or not self._seconds or not self._left.plan.slices:
+            return None
+        patience = max(LEAST_SECONDS, self._most * median(self._seconds))
+        return self._left if self._now() - self._quiet_since > patience else None
+
+    def _look(self) -> None:
+        with suppress(LakecommitError):
+            if not (new := self._reports.look()):
+                return
+            self._quiet_since = self._now()
+            costs = [r.cost for r in new if r.cost is not None]
+            self._seconds += [c.read_seconds + c.decode_seconds + c.write_seconds for c in costs]
+            if (cycle := self._reports.cycle) is not None:
+                pairs = zip(self._job.places, self._job.plan.slices, strict=True)
+                left = [(place, rest) for place, s in pairs if (rest := cycle.left_of(s)) is not None]
+                plan = replace(self._job.plan, slices=tuple(rest for _, rest in left))
+                self._left = replace(self._job, plan=plan, places=tuple(place for place, _ in left))

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The columns that a landing's SQL gives, held against those of a table that may evolve.
+
+Contract: nothing is read but the declaration. What of Arrow and of the engine that takes is loaded when it is asked
+for, which other plans do without. A table without SQL, or of a landing that changes no table, is as it is.
+"""
+
+from __future__ import annotations
+
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.evolution.changes import evolution
+from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
+from airflow_provider_lakecommit.formats.evolution.wanted import Wanted
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["check_evolving", "evolves_by_sql", "wanted_by_sql"]
+
+
+def evolves_by_sql(landing: Landing, table: str) -> bool:
+    """Is it the SQL, and no record, that tells the columns which a table may get?"""
+    return landing.evolve != "none" and landing.transform_of(table) is not None
+
+
+def wanted_by_sql(landing: Landing, table: str, schema: Schema) -> Wanted:
+    """What the SQL of a landing wants of a table.
+
+    :raises KeyError: it has none for it
+    :raises TableError: the SQL is not of one record each, or cannot be run
+    """
+    from airflow_provider_lakecommit.formats.evolution.sql_types import wanted_of_sql
+    from airflow_provider_lakecommit.spark.decoders import given_columns
+
+    return wanted_of_sql(schema, given_columns(landing, table, schema), widen=landing.evolve == "widen")
+
+
+def check_evolving(landing: Landing, table: str, schema: Schema) -> None:
+    """Whether a landing can fill a table once that has got the columns which the SQL gives, as far as it may.
+
+    :raises TableError: naming every column that stands against it, and why it cannot be as the SQL has it
+    """
+    from airflow_provider_lakecommit.spark.decoders import check_schema, filled_elsewhere
+
+    if not evolves_by_sql(landing, table):
+        check_schema(landing, schema, table)
+        return
+    wanted = wanted_by_sql(landing, table, schema)
+    found = evolution(
+        schema, wanted.columns, widen=landing.evolve == "widen", skip=filled_elsewhere(landing), limits=wanted.limits
+    )
+    evolved = evolved_schema(schema, found.changes, last_id=max(schema.field_ids, default=0), schema_id=0)
+    try:
+        check_schema(landing, evolved, table)
+    except TableError as e:
+        why = "; ".join(map(str, (*wanted.left_out, *found.left_out)))
+        raise TableError(f"{e}; {why}" if why else str(e)) from e

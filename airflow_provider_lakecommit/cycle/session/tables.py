@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a landing: found, or made as the landing says, and able to take its rows.
+
+Contract: a data table is made only if the landing states ``create``, a dead-letter table whenever it is missing. A
+table that is found is never altered. What it lacks is an error before anything is read.
+
+Failure story: a missing table that may not be made, one whose columns this landing cannot fill, or one of a format
+version that cannot be appended to, is a :class:`TableError` naming all of them; nothing is made first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io import load_file_io
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.types import NestedField, StructType
+
+from airflow_provider_lakecommit.core.routing import Role, role_of
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.targets import check_fit, target_of
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.evolution.changes import evolution
+from airflow_provider_lakecommit.formats.evolution.columns import create_of
+from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA, METADATA_TYPES, OPTIONAL_DEAD_LETTER_COLUMNS
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec, sort_order_from_spec
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["MARKED", "differences", "table_of"]
+
+MARKED = "lakecommit.record-columns"
+"""Property of tables that were made with columns that are filled from the record itself."""
+
+
+def table_of(
+    session: LandingSession, name: str, *, dry: bool = False, before_making: Callable[[str], None] = lambda _: None
+) -> Table:
+    """A table of the landing, made if it is missing and may be made.
+
+    :param before_making: called with its name first; raises if it must not be made
+    :raises TableError: it is missing, or cannot take the rows
+    """
+    landing = session.landing
+    table = session.tables.find(name)
+    if table is None:
+        before_making(name)
+        table = _created(session, name, dry)
+    _check(landing, name, table)
+    return table
+
+
+def _check(landing: Landing, name: str, table: Table) -> None:
+    if table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
+        raise TableError(
+            f"table {name} has format version {table.format_version}, or its types need it: pyiceberg can append to "
+            f"versions up to {SUPPORTED_TABLE_FORMAT_VERSION}; timestamps of nanoseconds need 3, those of microseconds "
+            "do not"
+        )
+    role = role_of(landing.destinations, name)
+    if role is Role.DEAD_LETTERS and (missing := _lacking(table.schema())):
+        raise TableError(f"dead-letter table {name} lacks {', '.join(missing)}: name another one, or let it be made")
+    # In a table that the landing did not make, columns of these names may be the records' own.
+    stated = landing.columns.metadata is not None or MARKED in table.metadata.properties
+    both = [f.name for f in table.schema().fields if f.name in landing.record_columns]
+    if role is Role.ROWS and both and not stated:
+        raise _undeclared(landing, both)
+
+
+def _created(session: LandingSession, name: str, dry: bool) -> Table:
+    landing = session.landing
+    if role_of(landing.destinations, name) is Role.ROWS and landing.create_of(name) is None:
+        raise TableError(
+            f"there is no table {name}: create it, or state {_where(landing, name)} in landing {landing.name}"
+        )
+    wanted = _wanted(session, name)
+    imagined = _imagined(name, *wanted)
+    _check(landing, name, imagined)
+    check_fit(landing, target_of(name, imagined, session.new_id()))
+    if dry:
+        session.log(f"table {name} is missing; a run makes it")
+        return imagined
+    session.log(f"table {name} is missing and is made")
+    return session.tables.create(name, *wanted)
+
+
+def differences(landing: Landing, name: str, table: Table) -> tuple[str, ...]:
+    """In what a data table is not as ``create`` says, which only makes a table that is missing."""
+    stated = landing.create_of(name)
+    if stated is None or stated["schema"] == "registry":
+        # What the registry's newest version is now, the table need not be.
+        return ()
+    schema, spec, _ = create_from_spec(_create_section(landing, stated))
+    has = {f.name: f for f in table.schema().fields}
+    found = [
+        f"column {f.name} is not there"
+        if (own := has.get(f.name)) is None
+        else f"column {f.name} is {_plain(own)}, not {_plain(f)}"
+        for f in schema.fields
+        if f.name not in has or not (_plain(has[f.name]) == _plain(f) or _evolved(landing, f, has[f.name]))
+    ]
+    now, wanted = _parts(table.schema(), table.spec()), _parts(schema, spec)
+    if now != wanted:
+        found.append(f"it is partitioned by {now or 'nothing'}, not by {wanted or 'nothing'}")
+    return tuple(found)
+
+
+def _evolved(landing: Landing, stated: NestedField, now: NestedField) -> bool:
+    """Can a column have become what it is by changes that the landing allows?"""
+    if landing.evolve == "none" or stated.required != now.required:
+        return False
+    found = evolution(Schema(stated), StructType(now), widen=landing.evolve == "widen")
+    return not (found.misfits or found.left_out)
+
+
+def _plain(field: NestedField) -> str:
+    """A column's type without numbers of fields, which catalogs give anew."""
+    return f"{re.sub(r'[0-9]+: ', '', str(field.field_type))}{' required' if field.required else ''}"
+
+
+def _parts(schema: Schema, spec: PartitionSpec) -> str:
+    return ", ".join(f"{f.transform} of {schema.find_column_name(f.source_id)}" for f in spec.fields)
+
+
+def _wanted(session: LandingSession, name: str) -> tuple[Schema, PartitionSpec, dict[str, str], SortOrder]:
+    landing = session.landing
+    if role_of(landing.destinations, name) is Role.DEAD_LETTERS:
+        return DEAD_LETTER_SCHEMA, UNPARTITIONED_PARTITION_SPEC, {}, UNSORTED_SORT_ORDER
+    create = _create_section(landing, create_of(landing, name, session.kafka, session.log))
+    made = create_from_spec(create)
+    return *made, sort_order_from_spec(create, made[0])
+
+
+def _imagined(name: str, schema: Schema, spec: PartitionSpec, properties: dict[str, str], order: SortOrder) -> Table:
+    """The table as it would be made, known to no catalog."""
+    metadata = new_table_metadata(schema, spec, order, f"imagined://{name}", {**properties})
+    return Table(tuple(name.split(".")), metadata, "", load_file_io(), NoopCatalog("imagined"))
+
+
+def _create_section(landing: Landing, create: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a section ``create`` with the columns that are filled from the record itself and that it does not list.
+
+    :raises TableError: the landing does not say whether records fill one that the registry lists
+    """
+    listed = [c.get("name") for c in create.get("schema", ()) if isinstance(c, Mapping)]
+    wanted = landing.record_columns
+    if landing.columns.metadata is None and (both := [name for name in wanted if name in listed]):
+        raise _undeclared(landing, both)
+    added = [{"name": name, "type": str(METADATA_TYPES[name])} for name in wanted if name not in listed]
+    marked = {MARKED: "true"} if wanted else {}
+    return {
+        **create,
+        "schema": [*create.get("schema", ()), *added],
+        "properties": {**(create.get("properties") or {}), **marked},
+    }
+
+
+def _undeclared(landing: Landing, columns: Sequence[str]) -> TableError:
+    return TableError(
+        f"{landing.table}: column {', '.join(columns)} can be filled by the records' own fields or from the record "
+        f"itself, and landing {landing.name} does not say which. State `columns.metadata: false` for the first, `true` "
+        "for the second"
+    )
+
+
+def _where(landing: Landing, name: str) -> str:
+    """Where it is said how a table is made."""
+    return "`create`" if name == landing.table else f"`route.create` of {name}"
+
+
+def _lacking(schema: Schema) -> list[str]:
+    have = {f.name: f.field_type for f in schema.fields}
+    needed = (f for f in DEAD_LETTER_SCHEMA.fields if f.name not in OPTIONAL_DEAD_LETTER_COLUMNS)
+    return [f"{f.name} {f.field_type}" for f in needed if f.name not in have]

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The partition groups of many landings, dealt out to a few tasks by how much there is to read.
+
+Contract: pure, and the same for the same groups: a retry deals alike. Every group is in one bundle; no bundle is empty.
+A bundle and what it holds go through XCom as plain values, the landing with the group, as a topic that is new is known
+to the plan alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_lakecommit.cycle.results import GroupTicket
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["BundledGroup", "dealt", "label_of"]
+
+BASE_RECORDS = 2_000
+"""What beginning a group costs, in records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundledGroup:
+    """One group of one landing."""
+
+    landing: Landing
+    ticket: GroupTicket
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"landing": self.landing.to_flat(), "group": self.ticket.to_dict()}
+
+    @classmethod
+    def from_dict(cls, v: Mapping[str, Any]) -> BundledGroup:
+        return cls(landing=Landing.from_flat(v["landing"]), ticket=GroupTicket.from_dict(v["group"]))
+
+
+def dealt(groups: Sequence[BundledGroup], tasks: int) -> list[list[BundledGroup]]:
+    """The bundles, at most so many; each group goes to the one that has least by then, the largest first."""
+    wanted = min(tasks, len(groups))
+    bundles: list[list[BundledGroup]] = [[] for _ in range(wanted)]
+    loads = [(0, number) for number in range(wanted)]
+    for each in sorted(groups, key=lambda g: (-g.ticket.records, g.landing.name, g.ticket.group)):
+        load, number = heapq.heappop(loads)
+        bundles[number].append(each)
+        heapq.heappush(loads, (load + each.ticket.records + BASE_RECORDS, number))
+    return bundles
+
+
+def label_of(bundle: Sequence[BundledGroup]) -> str:
+    """What people call a bundle."""
+    names = sorted({each.landing.name for each in bundle})
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{sum(each.ticket.records for each in bundle)} records of {names[0]}{more}"

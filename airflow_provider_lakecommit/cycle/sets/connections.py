@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connections that all landings of a set work through, however many they are.
+
+Contract: one admin client and one look for the topics, one reader of the control topic and a writer for each of its
+partitions, the clients of the catalog. :meth:`SetConnections.session` gives a landing a session on them that is like
+any other: what is done in it is what a landing alone does, by the same code. Nothing is contacted before it is needed.
+
+Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.sets.shared_source` and
+:mod:`~airflow_provider_lakecommit.cycle.sets.shared_control`. A session that is closed leaves the connections to the
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from airflow_provider_lakecommit.control.control_partitions import ControlPartitions
+from airflow_provider_lakecommit.control.recent import Recent
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.sets.expansion import Expansion, expand, matches_nothing
+from airflow_provider_lakecommit.cycle.sets.shared_control import SharedControl
+from airflow_provider_lakecommit.cycle.sets.shared_source import SharedSource
+from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
+from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
+from airflow_provider_lakecommit.landing import Landing, LandingSet
+
+__all__ = ["SetConnections", "found_landings"]
+
+
+class SetConnections:
+    """A context manager.
+
+    :param kafka: librdkafka settings
+    :param tables: the catalog of all landings; who made it closes it
+    :param deployment: whose transactional ids are used
+    :param place: what names the catalog in this process
+    """
+
+    def __init__(
+        self,
+        declared: LandingSet,
+        expansion: Expansion,
+        kafka: Mapping[str, Any],
+        tables: Tables,
+        *,
+        deployment: str,
+        place: str = "",
+    ) -> None:
+        self.expansion = expansion
+        self._kafka, self._tables, self._place = kafka, tables, place
+        self._topics = SourceTopics(kafka, expansion.topics)
+        self._control_topic = ControlPartitions(declared.control_topic_name, kafka)
+        self._source = SharedSource(self._topics)
+        self._control = SharedControl(self._control_topic, declared.name, deployment, len(expansion.landings))
+
+    def session(self, landing: Landing, log: Callable[[str], None]) -> LandingSession:
+        """That of one landing, for a thread of its own. One that the set no longer has brings its own topics."""
+        topics = landing.topic_names
+        shared = {*topics} <= {*self.expansion.topics}
+        return LandingSession(
+            landing=landing,
+            kafka=self._kafka,
+            tables=self._tables,
+            control=self._control.of(landing.name),
+            source=self._source.of(topics) if shared else self._topics.of(topics),
+            log=log,
+            place=self._place,
+            lent=True,
+        )
+
+    def marks(self, landing: Landing) -> Mapping[SourcePartition, int]:
+        """How far the landing's topics can be read, by the newest look; it stays for the landing to use."""
+        return self._source.stable(landing.topic_names)
+
+    def recent(self) -> Recent:
+        """Return the newest control records of all landings, by name; none where there is no control topic yet.
+
+        :raises ControlTopicError: the topic cannot be read
+        """
+        return self._control.recent() if self._control.topic.exists() else {}
+
+    def close(self) -> None:
+        self._control.close()
+        self._control_topic.close()
+        self._topics.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def found_landings(declared: LandingSet, kafka: Mapping[str, Any], timeout: float = 15.0) -> Expansion:
+    """The landings of a set, by the topics that the brokers have now.
+
+    :raises SourceError: there is no topic for any
+    :raises SourceUnavailableError: the brokers do not answer
+    """
+    admin = ClusterAdmin(
+        kafka,
+        timeout=timeout,
+        away=SourceUnavailableError,
+        refused=SourceError,
+        remedy=lambda: "grant this principal DESCRIBE on the topics",
+    )
+    try:
+        known = admin.listed() if declared.topics_pattern is not None else declared.topic_names
+    finally:
+        admin.close()
+    found = expand(declared, known)
+    if not found.landings and not found.troubles and not found.ignored:
+        raise SourceError(matches_nothing(declared, known))
+    return found

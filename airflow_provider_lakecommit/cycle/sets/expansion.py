@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A landing set and the topics that there are, as landings.
+
+Contract: pure, and the same for the same topics in any order. Each table gets one landing, of all topics that go to it;
+its name is made of the set's and the table's, so it does not change when another topic joins. Internal topics of Kafka
+and the set's control topic are nobody's. What gets no landing is named, with its topics and the reason: nothing is
+dropped without a word.
+
+Failure story: two topics that meet in one table by accident (``a.b`` and ``a-b`` are both ``a_b``; engines that do not
+tell large letters from small ones see one table in two) are the trouble of these topics; all others have their landing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing import Landing, LandingSet
+from airflow_provider_lakecommit.landing.names import nearest
+from airflow_provider_lakecommit.landing.sections import merged
+from airflow_provider_lakecommit.landing.table_names import TOPIC, fields_of, filled_template
+
+__all__ = ["Expansion", "Trouble", "expand", "landing_for", "matches_nothing", "options_of", "topics_of"]
+
+INTERNAL = "__"
+"""How the names of Kafka's own topics begin."""
+NAMED = 5
+"""Topics that a message names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Topics that have no landing; ``table`` is the one that they would go to."""
+
+    topics: tuple[str, ...]
+    why: str
+    table: str | None = None
+
+    def __str__(self) -> str:
+        return self.why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expansion:
+    """The landings of a set by their tables, and which topics have none. ``ignored`` are those that the set ignores by
+    its own word, ``known`` are all topics that there are, where the set has a pattern of them.
+    """
+
+    landings: tuple[Landing, ...]
+    troubles: tuple[Trouble, ...] = ()
+    ignored: tuple[str, ...] = ()
+    known: frozenset[str] = field(default=frozenset(), repr=False)
+
+    @property
+    def left_out(self) -> dict[str, object]:
+        """Topics without a landing, as plain values."""
+        without = [{"topics": list(t.topics), "table": t.table, "why": t.why} for t in self.troubles]
+        return {"without_landing": without, "ignored": list(self.ignored)}
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Of all landings."""
+        return tuple(dict.fromkeys(t for landing in self.landings for t in landing.topic_names))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """Where one topic goes; ``merged``: it may meet others there."""
+
+    topic: str
+    table: str
+    merged: bool
+
+
+def topics_of(declared: LandingSet, known: Collection[str]) -> tuple[str, ...]:
+    """The topics of a set: those it names, be they there or not, and of the known ones those that match."""
+    pattern = declared.topics_pattern
+    found = [t for t in known if pattern is not None and re.fullmatch(pattern, t)]
+    wanted = sorted({*declared.topic_names, *found})
+    return tuple(
+        t
+        for t in wanted
+        if not t.startswith(INTERNAL)
+        and t != declared.control_topic_name
+        and not any(re.fullmatch(each, t) for each in declared.exclude)
+    )
+
+
+def matches_nothing(declared: LandingSet, known: Collection[str]) -> str:
+    """What is said of a set that has no topic, with those that its pattern may have been meant for."""
+    pattern = declared.topics_pattern or ""
+    matching = [t for t in known if re.fullmatch(pattern, t)]
+    if matching:
+        named = ", ".join(matching[:NAMED]) + (", …" if len(matching) > NAMED else "")
+        return (
+            f"landing set {declared.name!r}: {len(matching)} topics match topics_pattern {pattern!r} ({named}), and "
+            "`exclude` takes out all of them, or they are Kafka's own or the control topic"
+        )
+    plain = re.sub(r"\\[A-Za-z]|\(\?P?<?\w*>?|[^A-Za-z0-9._-]", "", pattern)
+    near = nearest(plain, [t for t in known if not t.startswith(INTERNAL)])
+    named = f"; near are {', '.join(near)}" if near else ""
+    return (
+        f"landing set {declared.name!r}: no topic matches topics_pattern {pattern!r} (of the whole name), of "
+        f"{len(known)} that this principal may see{named}"
+    )
+
+
+def expand(declared: LandingSet, known: Collection[str]) -> Expansion:
+    """The landings of a set.
+
+    :param known: all topics that there are
+    """
+    ways, unmatched = list[_Way](), list[str]()
+    for topic in topics_of(declared, known):
+        way = _way(declared, topic)
+        if way is None:
+            unmatched.append(topic)
+        else:
+            ways.append(way)
+    made = [_trouble(some) or _landing(declared, some) for some in _by_table(ways).values()]
+    landings, troubles = [m for m in made if isinstance(m, Landing)], [m for m in made if isinstance(m, Trouble)]
+    dead = {str(each.dead_letter_table).casefold(): each for each in landings if each.dead_letter_table}
+    both = [each for each in landings if each.table.casefold() in dead]
+    troubles += [_dead_letters_of(dead[each.table.casefold()], each) for each in both]
+    failing = unmatched if declared.unmatched == "fail" else []
+    troubles += [Trouble(topics=(t,), why=f"topic {t} matches no rule, and the set has no `table`") for t in failing]
+    ignored = () if failing else tuple(unmatched)
+    return Expansion(
+        landings=tuple(sorted((m for m in landings if m not in both), key=lambda each: each.table)),
+        troubles=tuple(troubles),
+        ignored=ignored,
+        known=frozenset(known if declared.topics_pattern is not None else ()),
+    )
+
+
+def landing_for(declared: LandingSet, *topics: str) -> Landing:
+    """The landing of a set that these topics are of, for a DAG that follows its asset, a guard or an operator. Nothing
+    is contacted: where several topics meet in its table, name all of them.
+
+    :raises SpecError: the set has none for them, or more than one
+    """
+    found = expand(declared, topics)
+    mine = [each for each in found.landings if not set(topics).isdisjoint(each.topic_names)]
+    if len(mine) == 1 and set(topics) <= set(mine[0].topic_names):
+        return mine[0]
+    troubles = [t.why for t in found.troubles if not set(topics).isdisjoint(t.topics)]
+    where = "; ".join([*troubles, *(f"{', '.join(each.topic_names)} go to {each.table}" for each in mine)])
+    why = where or "none is of the set"
+    raise SpecError(f"landing set {declared.name!r}: topics {', '.join(topics)} have not one landing: {why}")
+
+
+def _way(declared: LandingSet, topic: str) -> _Way | None:
+    for rule in declared.rules:
+        if (found := re.fullmatch(rule["topics"], topic)) is not None:
+            template, merged = rule["table"], bool(rule.get("merge")) or not fields_of(rule["table"])
+            return _Way(topic=topic, table=_table(template, topic, found), merged=merged)
+    if declared.table is None:
+        return None
+    pattern = declared.topics_pattern
+    found = re.fullmatch(pattern, topic) if pattern is not None else None
+    groups = re.compile(pattern).groupindex if pattern is not None else {}
+    values = dict.fromkeys(groups) if found is None else found.groupdict()
+    merged = not fields_of(declared.table)
+    return _Way(topic=topic, table=filled_template(declared.table, {**values, TOPIC: topic}), merged=merged)
+
+
+def _table(template: str, topic: str, found: re.Match[str]) -> str:
+    return filled_template(template, {**found.groupdict(), TOPIC: topic})
+
+
+def _by_table(ways: Iterable[_Way]) -> Mapping[str, Sequence[_Way]]:
+    """By how an engine names tables that does not tell large letters from small ones."""
+    out: dict[str, list[_Way]] = {}
+    for way in ways:
+        out.setdefault(way.table.casefold(), []).append(way)
+    return out
+
+
+def _trouble(ways: Sequence[_Way]) -> Trouble | None:
+    tables, topics = sorted({w.table for w in ways}), tuple(w.topic for w in ways)
+    if len(tables) == 1 and (len(ways) == 1 or all(w.merged for w in ways)):
+        return None
+    where = tables[0] if len(tables) == 1 else f"{' and '.join(tables)}, which many engines take for one"
+    why = (
+        f"topics {', '.join(topics)} meet in table {where}: give one of them a rule of its own, `exclude` it, or say "
+        "`merge: true` in a rule for all of them"
+    )
+    return Trouble(topics=topics, table=tables[0], why=why)
+
+
+def _dead_letters_of(owner: Landing, other: Landing) -> Trouble:
+    why = (
+        f"topics {', '.join(other.topic_names)} go to {other.table}, where the dead letters of {owner.table} are: "
+        "give them a rule of their own, or `dead_letter_table` another template"
+    )
+    return Trouble(topics=other.topic_names, table=other.table, why=why)
+
+
+def _landing(declared: LandingSet, ways: Sequence[_Way]) -> Landing | Trouble:
+    table, topics = ways[0].table, tuple(w.topic for w in ways)
+    try:
+        return Landing.from_dict(
+            {
+                **options_of(declared, table),
+                "name": declared.landing_name(table),
+                "topics": topics[0] if len(topics) == 1 else topics,
+                "table": table,
+            }
+        )
+    except SpecError as e:
+        return Trouble(topics=topics, table=table, why=f"topics {', '.join(topics)}: {e}")
+
+
+def options_of(declared: LandingSet, table: str) -> dict[str, Any]:
+    """Of the landing of a table, its names aside."""
+    options = dict(declared.defaults)
+    for override in declared.overrides:
+        if re.fullmatch(override["table"], table):
+            options = merged(options, {k: v for k, v in override.items() if k != "table"})
+    if declared.missing_table != "create":
+        options.pop("create", None)
+    if declared.dead_letter_table is not None:
+        options["dead_letter_table"] = declared.dead_letter_table.format_map({"table": table})
+    return options

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Landings that a set had and has no more: its rules, its template or its name changed, or a topic was deleted.
+
+Contract: pure. The control log names them: every landing of a set is called ``<set>.<table>``. What they have reported
+and no table has is published (:mod:`~airflow_provider_lakecommit.cycle.sets.former_look`), and named until it is. A
+former landing whose topics still exist and that has nothing left to publish is not mentioned.
+
+Failure story: a deleted topic leaves no trace in what the brokers list, so the landing is named, and whether all that
+its newest cycle had seen was landed. Topics that the set excludes are not named, as long as nothing of them is pending.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_lakecommit.core.commands import BACKFILL, PUBLISH_NOW
+from airflow_provider_lakecommit.core.identity import set_of
+from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Entry, SliceReported, TablePublished
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.cycle.sets.expansion import options_of
+from airflow_provider_lakecommit.landing import Landing, LandingSet
+
+__all__ = [
+    "FormerLanding",
+    "format_former",
+    "former_landing",
+    "is_gone",
+    "reported_in",
+    "table_of_name",
+    "tables_of",
+    "topics_of_plan",
+    "was_whole",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormerLanding:
+    """One of them. ``pending`` is reported and not in its tables, ``lanes`` are open. ``gone``: none of its topics
+    exists any more; ``whole``: all that its newest cycle had seen is in its tables. ``own``: it has the set's name.
+    ``dropped``: its table does not exist any more.
+    """
+
+    landing: Landing
+    pending: Coverage = field(default_factory=Coverage)
+    lanes: tuple[str, ...] = ()
+    gone: bool = False
+    whole: bool = True
+    own: bool = True
+    dropped: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.landing.name
+
+    @property
+    def publishes(self) -> bool:
+        """Return True if the next run of the set has something of it to publish."""
+        return self.own and bool(self.pending) and not self.dropped
+
+    @property
+    def is_open(self) -> bool:
+        """Return True if it has slices or lanes that no run of the set's landings finishes."""
+        return bool(self.pending or self.lanes)
+
+    def __str__(self) -> str:
+        parts = [*self._open(), *self._gone()]
+        return f"{self.name}: {'the set no longer has this landing; ' if self.is_open else ''}{'; '.join(parts)}"
+
+    def _open(self) -> Sequence[str]:
+        named, parts = f"--landing {self.name}", []
+        if self.pending and self.dropped:
+            parts.append(f"{self.pending} was reported for {self.landing.table}, which does not exist any more")
+        elif self.pending:
+            how = "the next run publishes it" if self.own else f"`{PUBLISH_NOW} SPEC {named}` publishes it"
+            parts.append(f"{self.pending} is reported and not in {', '.join(self.landing.tables)}: {how}")
+        parts += [
+            f"lane {lane} is open: `{BACKFILL} SPEC {named} --close {lane}` publishes what it has reported"
+            for lane in self.lanes
+        ]
+        return parts
+
+    def _gone(self) -> Sequence[str]:
+        if not self.gone:
+            return ()
+        topics = ", ".join(self.landing.topic_names)
+        lost = "" if self.whole else ", and what the newest cycle had seen of them was not all landed"
+        return (
+            f"its topics are gone, or not to be seen by this principal any more ({topics}){lost}; "
+            f"{self.landing.table} stays as it is; name them in `exclude` to hear no more of it",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "landing": self.name,
+            "topics": list(self.landing.topic_names),
+            "tables": list(self.landing.tables),
+            "pending": self.pending.to_dict(),
+            "lanes": list(self.lanes),
+            "gone": self.gone,
+        }
+
+
+def format_former(former: FormerLanding) -> str:
+    """Return its line in a list of all landings."""
+    return f"{'FORMER' if former.is_open else 'GONE'} {former}"
+
+
+def former_landing(
+    declared: LandingSet, name: str, table: str, topics: Collection[str], tables: Collection[str]
+) -> Landing:
+    """Return a former landing as far as publishing needs it, with the options that its table would get now.
+
+    :param tables: all that its slices were written for
+    :raises SpecError: the options of now do not go with these tables
+    """
+    values: dict[str, Any] = {**options_of(declared, table), "name": name, "topics": sorted(topics), "table": table}
+    landing = Landing.from_dict(values)
+    others = sorted({*tables} - {*landing.data_tables})
+    if {*tables} == {*landing.tables}:
+        return landing
+    values |= {"dead_letter_table": others[0] if len(others) == 1 else None}
+    if len(others) > 1:
+        # Which of them takes dead letters makes no difference to who publishes.
+        values |= {"route": {"field": "table", "tables": {t: t for t in sorted({table, *tables})}}, "transform": None}
+    return Landing.from_dict(values)
+
+
+def topics_of_plan(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Return the topics of the newest plan that could ask the brokers; empty if there is none."""
+    opened = _newest(entries)
+    return () if opened is None else tuple(sorted({p.topic for p in opened.plan.ends}))
+
+
+def tables_of(entries: Sequence[Entry]) -> frozenset[str]:
+    """Return the tables that slices were planned or reported for."""
+    planned = {t.table for e in entries if isinstance(e, CycleOpened) for t in e.plan.targets}
+    reported = {t.table for e in entries if isinstance(e, SliceReported) for t in e.report.tables}
+    return frozenset(planned | reported)
+
+
+def was_whole(entries: Sequence[Entry]) -> bool:
+    """Return True if all that the newest plan had seen was landed."""
+    if (opened := _newest(entries)) is None:
+        return True
+    ends = (e.valid_through for e in entries if isinstance(e, CycleClosed) and e.commit_id == opened.commit_id)
+    through = next(ends, None)
+    return through is not None and through >= opened.plan.asked_at
+
+
+def is_gone(declared: LandingSet, topics: Collection[str], known: Collection[str]) -> bool:
+    """Return True if none of these topics exists, and the set excludes none of them.
+
+    :param known: all topics that exist; none: the set has no pattern, and a topic that it names and that is missing is
+        the failure of a landing
+    """
+    excluded = any(re.fullmatch(each, t) for t in topics for each in declared.exclude)
+    return bool(topics and known) and not excluded and not any(t in known for t in topics)
+
+
+def table_of_name(declared: LandingSet, name: str, entries: Sequence[Entry]) -> tuple[str, bool] | None:
+    """Return the table of a landing, and whether the landing has the set's name; ``None`` if it is of no set."""
+    tables = sorted(tables_of(entries))
+    own = [t for t in tables if declared.landing_name(t) == name]
+    named = own or [t for t in tables if set_of(name, t)]
+    if tables:
+        return (named[0], bool(own)) if named else None
+    table = name.removeprefix(declared.landing_name(""))
+    return (table, True) if table != name and "." in table else None
+
+
+def reported_in(entries: Sequence[Entry], table: str) -> Coverage:
+    """Return what was reported with rows for a table and never published there, as far as these entries tell."""
+    reports = (e.report for e in entries if isinstance(e, SliceReported))
+    reported = Coverage.union(r.coverage for r in reports if (t := r.table(table)) is not None and t.rows)
+    published = (e.coverage for e in entries if isinstance(e, TablePublished) and e.table == table)
+    return reported - Coverage.union(published)
+
+
+def _newest(entries: Sequence[Entry]) -> CycleOpened | None:
+    return next((e for e in reversed(entries) if isinstance(e, CycleOpened) and e.plan.ends), None)

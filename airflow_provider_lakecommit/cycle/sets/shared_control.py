@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The control topic of many landings: each partition read once for all of them, and their records sent together.
+
+Contract: each landing has a port of its own that answers as :class:`~airflow_provider_lakecommit.control.control_topic.
+ControlTopic` would, but gives it only the records that are its landing's or nobody's (what cannot be read); whose a
+record is, is found out once. A look is shared by all who ask at the same time and begins after each of them asked.
+What several have to say at once is one transaction for each partition.
+
+Invariants: transactions are those of the set, by few ids (:data:`WRITERS` for each partition) instead of one for each
+landing's cycle. That shuts out a process of the set that is dead, whose open transaction would hold up readers. It does
+not shut out a landing's other planner, and need not: claims, slots and reports are judged by the log's order, so two
+that do not see each other lose work at most. A writer that was shut out goes on under the next id.
+
+Failure story: where a transaction for several fails because of one (a record that is too large), each is sent by
+itself. One whose outcome is unknown is so for all that were in it; the log tells them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from airflow_provider_lakecommit.control.control_log import ControlLog, ControlRecord, ControlTopicInfo
+from airflow_provider_lakecommit.control.control_partitions import ControlPartitions
+from airflow_provider_lakecommit.control.control_topic_settings import partition_of
+from airflow_provider_lakecommit.control.control_writer import ControlWriter
+from airflow_provider_lakecommit.control.recent import RECENT, Recent, group_of, landing_of
+from airflow_provider_lakecommit.control.seen_records import offset_of
+from airflow_provider_lakecommit.control.transaction import Record
+from airflow_provider_lakecommit.core.identity import group_id, transactional_id
+from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND
+from airflow_provider_lakecommit.cycle.session.ports import ControlPort, WriterPort
+from airflow_provider_lakecommit.cycle.sets.combined import Combined
+from airflow_provider_lakecommit.exceptions import FencedError, WireError
+
+__all__ = ["WRITERS", "SharedControl"]
+
+WRITERS = 8
+"""Ids of one partition: as many processes of a set may send at once without shutting out each other."""
+TOGETHER = 200
+"""Landings whose records are sent in one transaction."""
+KNOWN_SECONDS = 10.0
+"""For which what the topic is, is not asked again."""
+GATHER_SECONDS = 0.03
+"""Before a request, for others to join it."""
+LOOK_SECONDS = 0.02
+OWN_SECONDS = 30.0
+"""For which one's own record is waited for."""
+
+RECENT_OF_EACH = 20
+"""Further records that are read for former landings, for each landing of the set."""
+
+MOST_RECORDS = 40_000
+"""Of a partition that are kept by whose they are; a look from before them reads the log again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """What one landing wants to see of a partition."""
+
+    partition: int
+    start: int
+    group: str
+
+
+class SharedControl:
+    """One control topic.
+
+    :param topic: whoever made it closes it
+    :param name: of the set, for its ids
+    :param deployment: whose ids they are
+    :param landings: how many landings the set has
+    """
+
+    def __init__(self, topic: ControlPartitions, name: str, deployment: str, landings: int = 0) -> None:
+        self.topic = topic
+        self._name, self._deployment = name, deployment
+        self._most = min(RECENT + RECENT_OF_EACH * landings, MOST_RECORDS)
+        self._looks = Combined[_Question, ControlLog](self._look, gather=GATHER_SECONDS)
+        self._logs: dict[int, _PartitionLog] = {}
+        self._outboxes: dict[int, _Outbox] = {}
+        self._lock, self._asking = threading.Lock(), threading.Lock()
+        self._info: tuple[ControlTopicInfo, float] | None = None
+
+    def of(self, landing: str) -> ControlPort:
+        """The port of one landing."""
+        self.topic.wanted.add(group_id(landing))
+        return _LandingControl(self, landing)
+
+    def info(self, *, ensure: bool = False) -> ControlTopicInfo:
+        """What the topic was a moment ago."""
+        with self._asking:
+            if self._info is None or self._info[1] < time.monotonic():
+                found = self.topic.ensure() if ensure else self.topic.describe()
+                self._info = found, time.monotonic() + KNOWN_SECONDS
+            return self._info[0]
+
+    def look(self, partition: int, start: int, landing: str) -> ControlLog:
+        """The log of one landing, from an offset on."""
+        return self._looks.ask(_Question(partition=partition, start=start, group=group_id(landing)))
+
+    def recent(self, prefix: str = "") -> dict[str, tuple[ControlRecord, ...]]:
+        """Return the newest records of the landings whose names begin with the prefix.
+
+        :raises ControlTopicError: the topic cannot be read
+        """
+        found: dict[str, tuple[ControlRecord, ...]] = {}
+        for partition in range(self.info().partitions):
+            borders = self.look(partition, BEYOND, "")
+            start, log = max(borders.begin, borders.end - self._most), self._logs[partition]
+            if not log.holds(start):
+                self.look(partition, start, "")
+            for name in (each for each in log.names() if each.startswith(prefix)):
+                found[name] = (*found.get(name, ()), *log.of(group_id(name), 0))
+        return found
+
+    def send(self, partition: int, records: Sequence[Record]) -> tuple[int, ...]:
+        """In one transaction, maybe with others'."""
+        with self._lock:
+            if partition not in self._outboxes:
+                self._outboxes[partition] = _Outbox(partial(self._writer, partition))
+        return self._outboxes[partition].send(records)
+
+    def close(self) -> None:
+        """Let go of the writers."""
+        for outbox in self._outboxes.values():
+            outbox.close()
+
+    def _writer(self, partition: int, number: int) -> ControlWriter:
+        own = transactional_id(self._name, LIVE, self._deployment, number % WRITERS, f"set-{partition}")
+        return self.topic.writer(own, partition)
+
+    def _look(self, asked: Sequence[_Question]) -> Sequence[ControlLog]:
+        starts: dict[int, int] = {}
+        for q in asked:
+            starts[q.partition] = min(q.start, starts.get(q.partition, q.start))
+        found = self.topic.read_together(starts)
+        for partition, log in found.items():
+            mine = self._logs.setdefault(partition, _PartitionLog())
+            # Who only asks for the borders has read nothing.
+            if starts[partition] <= log.end:
+                mine.take(log, starts[partition])
+        own = [self._logs[q.partition].of(q.group, q.start) for q in asked]
+        return [replace(found[q.partition], records=records) for q, records in zip(asked, own, strict=True)]
+
+
+class _PartitionLog:
+    """What was read of one partition, by whose it is. For one thread at a time."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, list[ControlRecord]] = {}
+        self._nobodys: list[ControlRecord] = []
+        self._topic = ""
+        self._first = self._next = self._count = 0
+
+    def take(self, log: ControlLog, start: int) -> None:
+        """A look that began at *start*."""
+        begin = max(start, log.begin)
+        other = log.topic_id != self._topic or log.end < self._next
+        if other or self._count > MOST_RECORDS or not self.holds(begin):
+            self._groups, self._nobodys, self._count = {}, [], 0
+            self._topic, self._first, self._next = log.topic_id, begin, begin
+        new = log.records[bisect_left(log.records, self._next, key=offset_of) :]
+        for record in new:
+            self._whose(record).append(record)
+        self._count += len(new)
+        self._next = log.end
+
+    def of(self, group: str, start: int) -> tuple[ControlRecord, ...]:
+        """The records of a group, and those that are nobody's."""
+        own = self._groups.get(group, [])
+        found = [*own[bisect_left(own, start, key=offset_of) :], *(r for r in self._nobodys if r.offset >= start)]
+        return tuple(sorted(found, key=offset_of) if self._nobodys else found)
+
+    def holds(self, start: int) -> bool:
+        """Was it read from there on?"""
+        return bool(self._topic) and self._first <= start <= self._next
+
+    def names(self) -> list[str]:
+        """Return the landings that have records here."""
+        return [name for group in list(self._groups) if (name := landing_of(group)) is not None]
+
+    def _whose(self, record: ControlRecord) -> list[ControlRecord]:
+        group = group_of(record)
+        return self._nobodys if group is None else self._groups.setdefault(group, [])
+
+
+class _Outbox:
+    """What is sent to one partition.
+
+    :param make: a writer by its number
+    """
+
+    def __init__(self, make: Callable[[int], ControlWriter]) -> None:
+        self._make = make
+        self._sends = Combined[Sequence[Record], tuple[int, ...]](self._send_all, most=TOGETHER, gather=GATHER_SECONDS)
+        self._number = 0
+        self._writer: ControlWriter | None = None
+
+    def send(self, records: Sequence[Record]) -> tuple[int, ...]:
+        return self._sends.ask(records)
+
+    def close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def _send_all(self, asked: Sequence[Sequence[Record]]) -> Sequence[tuple[int, ...] | Exception]:
+        try:
+            offsets = iter(self._sent([record for records in asked for record in records]))
+            return [tuple(next(offsets) for _ in records) for records in asked]
+        except WireError as e:
+            return [e] if len(asked) == 1 else [each for records in asked for each in self._send_all([records])]
+
+    def _sent(self, records: Sequence[Record]) -> tuple[int, ...]:
+        for _ in range(WRITERS):
+            self._writer = self._writer or self._make(self._number)
+            try:
+                return self._writer.send(records)
+            except FencedError:
+                # By another process of the set that sends now, too.
+                self.close()
+                self._number += 1
+            except BaseException:
+                # What it may have open is aborted with it.
+                self.close()
+                raise
+        raise FencedError(f"all {WRITERS} ids of this set were taken over by others while it was sending; try again")
+
+
+class _LandingControl:
+    """The part of one landing."""
+
+    def __init__(self, shared: SharedControl, landing: str) -> None:
+        self._shared = shared
+        self._landing = landing
+        self.name = shared.topic.name
+
+    def other(self, name: str) -> ControlPort:
+        return self._shared.topic.other(name)
+
+    def exists(self) -> bool:
+        return self._shared.topic.exists()
+
+    def answers(self) -> bool:
+        return self._shared.topic.answers()
+
+    def ensure(self) -> ControlTopicInfo:
+        return self._shared.info(ensure=True)
+
+    def describe(self) -> ControlTopicInfo:
+        return self._shared.info()
+
+    def partition_for(self, group_id: str) -> int:
+        return partition_of(group_id, self.describe().partitions)
+
+    def kept_for(self) -> timedelta | None:
+        return self._shared.topic.kept_for()
+
+    def read(self, partition: int, start: int | None = None, *, until: int | None = None) -> ControlLog:
+        deadline = time.monotonic() + OWN_SECONDS
+        while True:
+            log = self._shared.look(partition, start or 0, self._landing)
+            if until is None or log.end > until:
+                return log
+            if time.monotonic() > deadline:
+                # It says who is in the way.
+                return self._shared.topic.read(partition, start, until=until)
+            time.sleep(LOOK_SECONDS)
+
+    def first_since(self, partition: int, moment: datetime) -> int | None:
+        return self._shared.topic.first_since(partition, moment)
+
+    def read_all(self) -> Iterator[ControlRecord]:
+        return self._shared.topic.read_all()
+
+    def recent(self, prefix: str = "") -> Recent:
+        return self._shared.recent(prefix)
+
+    def writer(self, transactional_id: str, partition: int) -> AbstractContextManager[WriterPort]:
+        return _writing(self._shared, partition)
+
+    def close(self) -> None:
+        """The connections are everybody's."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedWriter:
+    """What a landing says goes out with what others say."""
+
+    shared: SharedControl
+    partition: int
+
+    def send(self, records: Sequence[Record]) -> tuple[int, ...]:
+        return self.shared.send(self.partition, records)
+
+
+@contextmanager
+def _writing(shared: SharedControl, partition: int) -> Iterator[WriterPort]:
+    yield _SharedWriter(shared, partition)

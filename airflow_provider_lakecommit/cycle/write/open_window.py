@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cycle of a run that is open, and what it comes to once it is closed; which open cycles the next START is to end.
+
+Contract: values of one run, in memory. A cycle is ended by the START of a later one where nobody works for it any more:
+its process is dead, this run has closed it without a COMPLETE, as commits failed for some table, or a run of this
+process ended with an error before it closed the cycle. Only the last of these is shared by the runs of a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.model import Cycle
+from airflow_provider_lakecommit.cycle.outcome import CycleOutcome, Written
+from airflow_provider_lakecommit.cycle.results import Closed, Opened
+from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
+from airflow_provider_lakecommit.cycle.write.window_writer import WindowWrite
+from airflow_provider_lakecommit.exceptions import LakecommitError
+
+__all__ = ["OpenWindow", "Releases", "abandon", "without_window"]
+
+MOST_ABANDONED = 1000
+"""Cycles that a process remembers as abandoned; the claims of older ones end by their deadline."""
+_abandoned: dict[UUID, None] = {}
+"""Of all runs of this process, the oldest first."""
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenWindow:
+    """A cycle of the run that is open. ``error`` is what kept its jobs from beginning; without either it is over."""
+
+    number: int
+    run: RunIdentity
+    opened: Opened
+    writing: WindowWrite | None = None
+    error: LakecommitError | None = None
+    released: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def outcome(self, written: Written, closed: Closed) -> CycleOutcome:
+        return CycleOutcome(
+            number=self.number,
+            opened=self.opened,
+            written=written,
+            closed=closed,
+            seconds=self.seconds,
+            released=self.released,
+        )
+
+    def ended_before(self) -> CycleOutcome:
+        """It was found to be over."""
+        lacking, ticket = tuple(map(str, self.opened.lacking)), self.opened.ticket
+        closed = Closed(commit_id=ticket.commit_id, finished=True, note=self.opened.note, missing=lacking)
+        return self.outcome(Written(), closed)
+
+
+def without_window(number: int, done: tuple[Opened, Closed], seconds: float) -> CycleOutcome:
+    """A cycle that has only committed."""
+    opened, closed = done
+    return CycleOutcome(number=number, opened=opened, written=Written(), closed=closed, seconds={"close": seconds})
+
+
+def abandon(commit_ids: Iterable[UUID]) -> None:
+    """Let the next run of this process end these cycles: their run ended with an error and left them open."""
+    _abandoned.update(dict.fromkeys(commit_ids))
+    for oldest in list(_abandoned)[:-MOST_ABANDONED]:
+        _abandoned.pop(oldest, None)
+
+
+class Releases:
+    """What the START of a run's next cycle ends.
+
+    :param is_dead: tells which open cycles are of dead processes
+    :ivar dead: those that the newest look has found, the abandoned ones among them
+    """
+
+    def __init__(self, is_dead: Callable[[Cycle], bool]) -> None:
+        self._is_dead = is_dead
+        self._left: set[UUID] = set()
+        self._seen: set[UUID] = set()
+        self.dead: set[UUID] = set()
+
+    def leave(self, commit_id: UUID) -> None:
+        """The run closed that cycle, and it is not complete."""
+        self._left.add(commit_id)
+
+    def is_left(self, cycle: Cycle) -> bool:
+        return cycle.commit_id in self._left
+
+    def end_with(self, windows: Iterable[OpenWindow]) -> None:
+        """The run ends with an error: abandon its open cycles, and those that it closed without a COMPLETE."""
+        abandon([*self._left, *(w.opened.ticket.commit_id for w in windows)])
+
+    def take_up(self, commit_id: UUID) -> None:
+        """The run works for that cycle: it is not abandoned, or not any more."""
+        _abandoned.pop(commit_id, None)
+
+    def begin(self) -> None:
+        """A look at the open cycles begins."""
+        self.dead, self._seen = set(), set()
+
+    def __call__(self, cycle: Cycle) -> bool:
+        """Is it to be ended?"""
+        if self.is_left(cycle):
+            self._seen.add(cycle.commit_id)
+            return True
+        if cycle.commit_id not in self.dead and (cycle.commit_id in _abandoned or self._is_dead(cycle)):
+            self.dead.add(cycle.commit_id)
+        return cycle.commit_id in self.dead
+
+    def done(self) -> None:
+        """A cycle was opened after the look: of those that were left, what it did not ask about was over before."""
+        self._left &= self._seen

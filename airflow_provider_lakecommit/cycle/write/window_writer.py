@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The write steps of a run's windows: their Spark jobs, begun by one call and waited for by another.
+
+Contract: :meth:`WindowWriter.begin` hands the jobs of a window to the engine and returns; :meth:`WindowWrite.wait`
+waits for their end and tells what became of each group. Several windows may be under way, each group of each in a
+thread; who waits sees the progress of the window that it waits for. What is reported of a job stands in the control
+log: where an engine cannot say, the log is asked.
+
+Failure story: a Spark job that dies is no error here; what its slices reported counts. What else ends a job, and an
+interruption of who waits, stops the engine, with all windows that are under way, and is raised. Once it is *stopping*,
+no job begins any more; those that run are asked to end by whoever stops.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from uuid import UUID
+
+from airflow_provider_lakecommit.cycle.outcome import Written
+from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket, Opened
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.progress import Progress, progress_told
+from airflow_provider_lakecommit.cycle.session.secrets import secrets_for
+from airflow_provider_lakecommit.cycle.session.slow_slices import slow_slices_of
+from airflow_provider_lakecommit.cycle.write.write import JobOutcome, group_job, group_result, run_group
+from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
+from airflow_provider_lakecommit.spark.launch.base import Engine
+from airflow_provider_lakecommit.spark.launch.replicas import run_replicas
+
+__all__ = ["WindowWrite", "WindowWriter"]
+
+Ended = tuple[WindowJob | None, JobOutcome]
+"""The last job of a group, if it had one, and what became of it."""
+
+
+class WindowWriter:
+    """Where the windows of a run are written.
+
+    :param progress: is told how far the writing is, every so many seconds
+    """
+
+    def __init__(
+        self, session: LandingSession, engine: Engine, progress: tuple[Callable[[Progress], None], float]
+    ) -> None:
+        self.session = session
+        self.engine = engine
+        self.progress = progress
+        self.stopping = False
+        self.jobs: dict[UUID, WindowJob] = {}
+        """Those that run, or are about to."""
+
+    def begin(self, opened: Opened, start: Callable[[], None]) -> WindowWrite:
+        """Begin the jobs of a window.
+
+        :param start: has the engine ready; called if there is a job
+        :raises LakecommitError: the engine cannot be had, or a job not be made
+        """
+        jobs = {ticket: self._job(ticket, opened) for ticket in opened.groups}
+        if any(jobs.values()) and not self.stopping:
+            start()
+        return WindowWrite(self, jobs)
+
+    def run(self, ticket: GroupTicket, job: WindowJob) -> Ended:
+        """All of a group's jobs, in a thread."""
+
+        def run(job: WindowJob) -> Sequence[SliceResult]:
+            job = job.begun()
+            # Before the question: who stops asks those that are here.
+            self.jobs[job.job_id] = job
+            try:
+                if self.stopping:
+                    raise SparkJobError(f"the Spark job of group {job.group} did not begin: it was told to stop")
+                return self.engine.run(job, self._secrets(job))
+            finally:
+                del self.jobs[job.job_id]
+
+        log, left = self.session.log, lambda: None if self.stopping else self._job(ticket)
+        control = self.session.control
+        return run_group(job, lambda job: run_replicas(job, run, log, slow_slices_of(job, control)), left, log)
+
+    def _secrets(self, job: WindowJob) -> Secrets:
+        try:
+            return secrets_for(self.session.tables, self.session.kafka, [job], log=self.session.log)
+        except LakecommitError as e:
+            raise SparkJobError(f"the Spark job of group {job.group} did not begin: {e}") from e
+
+    def saved(self, ticket: GroupTicket, *, told: bool) -> GroupResult:
+        """What of a group is reported, by the log.
+
+        :param told: say it in the run's log too
+        """
+        result = group_result(self.session.landing, self.session.control, ticket)
+        if told:
+            self.session.log(f"group {ticket.group}: {result}")
+        return result
+
+    def _job(self, ticket: GroupTicket, opened: Opened | None = None) -> WindowJob | None:
+        tables, state = self.session.tables, opened.state if opened else None
+        return group_job(self.session.landing, self.session.control, ticket, tables.name, tables.load, state=state)
+
+
+class WindowWrite:
+    """The jobs of one window, under way."""
+
+    def __init__(self, writers: WindowWriter, jobs: dict[GroupTicket, WindowJob | None]) -> None:
+        self._writers = writers
+        self._jobs = jobs
+        self._todo = {ticket: job for ticket, job in jobs.items() if job is not None}
+        self._began = self._ended = time.monotonic()
+        pool = ThreadPoolExecutor(max_workers=max(1, len(self._todo)), thread_name_prefix="group")
+        self._running: dict[GroupTicket, Future[Ended]] = {
+            ticket: pool.submit(writers.run, ticket, job) for ticket, job in self._todo.items()
+        }
+        pool.shutdown(wait=False)
+
+    @property
+    def has_jobs(self) -> bool:
+        return bool(self._todo)
+
+    @property
+    def seconds(self) -> float:
+        """From the beginning to the end of :meth:`wait`."""
+        return self._ended - self._began
+
+    def wait(self) -> None:
+        """Until all jobs have ended.
+
+        :raises BaseException: what ended one of them and is no end of a Spark job, or what interrupts the caller
+        """
+        writers = self._writers
+        try:
+            with progress_told(writers.session.control, list(self._todo.values()), *writers.progress):
+                wait(self._running.values())
+            for each in self._running.values():
+                each.result()
+        except BaseException:
+            writers.engine.stop()
+            raise
+        finally:
+            self._ended = time.monotonic()
+
+    def let_end(self) -> None:
+        """Wait for the end, whatever it is."""
+        wait(self._running.values())
+
+    def written(self) -> Written:
+        """How the window went, after its end.
+
+        :raises LakecommitError: the log cannot be read
+        """
+        ended = {ticket: each.result() for ticket, each in self._running.items()}
+        return sum((self._written(t, *ended.get(t, (job, ()))) for t, job in self._jobs.items()), Written())
+
+    def _written(self, ticket: GroupTicket, job: WindowJob | None, outcome: JobOutcome) -> Written:
+        """How a group went, by what its engine says, else by the control log."""
+        before = Counter({SliceStatus.REPORTED: ticket.slices - (len(job.plan.slices) if job else 0)})
+        if job is None:
+            return Written(slices=+before)
+        if outcome and not isinstance(outcome, SparkJobError):
+            unfinished = tuple(str(r) for r in outcome if not r.status.is_reported)
+            return Written(slices=+before + Counter(r.status for r in outcome), unfinished=unfinished)
+        died = (str(outcome),) if isinstance(outcome, SparkJobError) else ()
+        result = self._writers.saved(ticket, told=bool(died))
+        done = result.done - before[SliceStatus.REPORTED]
+        now = Counter({SliceStatus.DONE: done, SliceStatus.AGAIN: 0 if died else len(result.left)})
+        return Written(slices=+before + now, unfinished=tuple(f"not reported: {s}" for s in result.left), died=died)

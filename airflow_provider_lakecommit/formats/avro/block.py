@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of a block of records, read for all records at once.
+
+Contract: every record has a cursor of its own, so that each is judged by itself, however another one is damaged. A read
+gives an array with one value for each cursor; cursors that are not ``active`` stay where they are, and their value
+means nothing. A record that cannot be read on is failed: the first reason counts, and its cursors are never active
+again. Nothing is read beyond the block, and what is read beyond a record fails it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_lakecommit.formats.decoder import Refusal
+
+__all__ = ["MOST_EMPTY", "Bools", "Cursor", "Ints", "OctetBlock", "bitmap", "pieces"]
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+MOST_EMPTY = 1 << 10
+"""Items of no bytes in a record, in all of its arrays: a few bytes could claim as many as no memory holds."""
+_WIDE = 16
+"""Bytes around the records, so that a word at the edge of one can be read."""
+_INLINE = 12
+"""Bytes that a view of Arrow holds in itself."""
+_STOP, _SEVEN = np.uint64(0x8080808080808080), np.uint64(0x7F7F7F7F7F7F7F7F)
+_STEPS = tuple(
+    (np.uint64(low), np.uint64(high), np.uint64(shift))
+    for low, high, shift in (
+        (0x007F007F007F007F, 0x7F007F007F007F00, 1),
+        (0x00003FFF00003FFF, 0x3FFF00003FFF0000, 2),
+        (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
+    )
+)
+_ONE = np.uint64(1)
+
+
+@dataclass(slots=True)
+class OctetBlock:
+    """Records side by side. ``failed`` are those that cannot be read, with the reason; ``unknown`` are the records that
+    have a field which the table lacks, by its path; ``empties`` are how many items of no bytes each may still have.
+    With ``in_step``, what is read first of a record is told by that record alone; ``walked`` are those of which others
+    beside it have told (:mod:`~airflow_provider_lakecommit.formats.avro.items`).
+    """
+
+    octets: npt.NDArray[np.uint8]
+    starts: Ints
+    ends: Ints
+    dead: Bools
+    empties: Ints
+    walked: Bools
+    in_step: bool = False
+    failed: dict[int, Refusal] = field(default_factory=dict)
+    unknown: dict[str, list[Ints]] = field(default_factory=dict)
+    ended: Ints | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[bytes], skip: int, *, in_step: bool = False) -> OctetBlock:
+        """:param skip: bytes at the beginning of each value that are no part of its record"""
+        edge = bytes(_WIDE)
+        octets = np.frombuffer(b"".join((edge, *values, edge)), np.uint8)
+        ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values))) + _WIDE
+        starts = np.concatenate((np.full(min(1, len(ends)), _WIDE), ends[:-1])) + skip
+        dead, empties = np.zeros(len(values), np.bool_), np.full(len(values), MOST_EMPTY)
+        walked = np.zeros(len(values), np.bool_)
+        return cls(octets=octets, starts=starts, ends=ends, dead=dead, empties=empties, walked=walked, in_step=in_step)
+
+    @property
+    def stops(self) -> Ints:
+        """Where a number may end: all places of bytes without the bit that says that it goes on."""
+        if self.ended is None:
+            self.ended = np.flatnonzero(self.octets < 0x80)
+        return self.ended
+
+    def cursor(self) -> Cursor:
+        """At the beginning of each record."""
+        return Cursor(self, self.starts.copy(), self.ends, np.arange(len(self.starts)))
+
+    def fail(self, records: Ints, kind: str, column: str | None, reason: str) -> None:
+        """These records cannot be read."""
+        for record in records.tolist():
+            self.failed.setdefault(record, Refusal(kind, column, reason))
+        self.dead[records] = True
+
+    def words(self, size: int) -> npt.NDArray[np.void]:
+        """At each place, the next *size* bytes."""
+        return np.ndarray((len(self.octets) - size + 1,), f"V{size}", buffer=self.octets, strides=(1,))
+
+    def numbers(self, kind: str) -> npt.NDArray[np.generic]:
+        """At each place, the number that begins there."""
+        kept = np.dtype(kind)
+        return np.ndarray((len(self.octets) - kept.itemsize + 1,), kept, buffer=self.octets, strides=(1,))
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where each of some records, or of some items within records, is read on. ``records`` says whose each is."""
+
+    block: OctetBlock
+    at: Ints
+    ends: Ints
+    records: Ints
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def live(self, active: Bools | None) -> Bools | None:
+        """Those that are active and not failed; ``None`` are all."""
+        if not self.block.failed:
+            return active
+        alive = ~self.block.dead[self.records]
+        return alive if active is None else alive & active
+
+    def fail(self, bad: Bools, kind: str, column: str | None, reason: str) -> None:
+        """The records of these cursors cannot be read."""
+        self.block.fail(self.records[bad], kind, column, reason)
+
+    def some(self, places: Ints | slice) -> Cursor:
+        """These cursors alone; theirs are moved by :meth:`put`."""
+        return Cursor(self.block, self.at[places], self.ends[places], self.records[places])
+
+    def put(self, places: Ints, moved: Cursor) -> None:
+        """Go on where others have got to."""
+        self.at[places] = moved.at
+
+    def number(self, active: Bools | None, path: str) -> Ints:
+        """A whole number of up to ten bytes."""
+        active = self.live(active)
+        octets = self.block.octets
+        first = octets[self.at] if active is None else np.where(active, octets[self.at], np.uint8(0))
+        raw = first.astype(np.uint64)
+        more = np.flatnonzero(first > 0x7F)
+        if active is None:
+            self.at += 1
+        else:
+            self.at += active
+        if len(more):
+            raw[more], length, wrong = _long_numbers(self.block, self.at[more] - 1)
+            self.at[more] += length - 1
+            if wrong.any():
+                self.block.fail(self.records[more[wrong]], "not_avro", path, f"{path}: a number has more than 64 bits")
+        self._check(path)
+        return ((raw >> _ONE) ^ (np.uint64(0) - (raw & _ONE))).view(np.int64)
+
+    def spans(self, active: Bools | None, path: str) -> tuple[Ints, Ints]:
+        """Bytes behind their length: where they begin, and how many they are, none where not active."""
+        lengths = self.number(active, path)
+        alive = self.live(active)
+        wrong = (lengths < 0) | (lengths > self.ends - self.at)
+        if alive is not None:
+            wrong &= alive
+        if wrong.any():
+            self.fail(wrong, "not_avro", path, f"{path}: its length is not within the record")
+            alive = self.live(active)
+        if alive is not None:
+            lengths = np.where(alive, lengths, 0)
+        starts = self.at.copy()
+        self.at += lengths
+        return starts, lengths
+
+    def fixed(self, size: int, active: Bools | None, path: str) -> Ints:
+        """So many bytes: where they begin; somewhere in the block, where not active."""
+        alive = self.live(active)
+        short = self.ends - self.at < size
+        if alive is not None:
+            short &= alive
+        if short.any():
+            self._ended(short, path)
+            alive = self.live(active)
+        starts = self.at.copy() if alive is None else np.where(alive, self.at, _WIDE)
+        self.at += size if alive is None else alive * size
+        return starts
+
+    def _check(self, path: str) -> None:
+        over = self.at > self.ends
+        if over.any():
+            np.minimum(self.at, self.ends, out=self.at)
+            self._ended(over, path)
+
+    def _ended(self, over: Bools, path: str) -> None:
+        self.fail(over, "not_avro", path, f"the record ends in {path}")
+
+    def end(self) -> None:
+        """Nothing may be left of the records."""
+        left = self.ends - self.at
+        left[self.block.dead[self.records]] = 0
+        for place in np.flatnonzero(left).tolist():
+            reason = f"{left[place]} bytes are left behind the record: it was written by another schema, or is damaged"
+            self.block.fail(self.records[[place]], "not_avro", None, reason)
+
+    def binary(self, starts: Ints, lengths: Ints, active: Bools | None) -> pa.Array:
+        """Bytes as an array of Arrow."""
+        views = np.empty((len(starts), 4), np.int32)
+        views[:, 0] = lengths
+        views[:, 1:] = self.block.words(_INLINE)[starts].view(np.int32).reshape(-1, 3)
+        far = np.flatnonzero(lengths > _INLINE)
+        views[far, 2] = 0
+        views[far, 3] = starts[far]
+        buffers = [bitmap(active), pa.py_buffer(views), pa.py_buffer(self.block.octets)]
+        return pa.Array.from_buffers(pa.binary_view(), len(starts), buffers).cast(pa.binary())
+
+
+def bitmap(active: Bools | None) -> pa.Buffer | None:
+    """Which values of an array are there."""
+    return None if active is None else pa.py_buffer(np.packbits(active, bitorder="little"))
+
+
+def _long_numbers(block: OctetBlock, at: Ints) -> tuple[npt.NDArray[np.uint64], Ints, Bools]:
+    """Numbers of more than one byte, their lengths, and which of them are too long."""
+    words = block.numbers("<u8")[at].astype(np.uint64)
+    stops = ~words & _STOP
+    low = stops & (np.uint64(0) - stops)
+    kept = low ^ (low - _ONE)
+    lengths = (np.bitwise_count(kept) >> 3).astype(np.int64)
+    raw = words & kept & _SEVEN
+    for lower, upper, shift in _STEPS:
+        raw = (raw & lower) | ((raw & upper) >> shift)
+    wrong = np.zeros(len(at), np.bool_)
+    far = np.flatnonzero(stops == 0)
+    if len(far):
+        ninth, tenth = block.octets[at[far] + 8], block.octets[at[far] + 9]
+        longer = ninth > 0x7F
+        raw[far] |= (ninth & 0x7F).astype(np.uint64) << np.uint64(56)
+        raw[far] |= np.where(longer, tenth & 1, 0).astype(np.uint64) << np.uint64(63)
+        lengths[far] = 9 + longer
+        wrong[far] = longer & (tenth > 1)
+    return raw, lengths, wrong
+
+
+def pieces(values: Sequence[bytes], most: int) -> Iterator[tuple[int, int]]:
+    """The values in pieces of at most so many bytes, one value at least."""
+    if sum(map(len, values)) <= most:
+        yield 0, len(values)
+        return
+    start = size = 0
+    for i, value in enumerate(values):
+        if size + len(value) > most and i > start:
+            yield start, i
+            start, size = i, 0
+        size += len(value)
+    yield start, len(values)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values as they were read into the table's type, each judged by itself.
+
+Contract: a :data:`~airflow_provider_lakecommit.formats.reading.Convert` gives an array of the table's type, or raises
+for what it cannot take. :func:`each_converted` finds out which values those are, by halves, and puts null in their
+place, so that the record fails and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["MOST_DIGITS", "decimal_of", "each_converted", "exact_number", "text", "whole_numbers"]
+
+Convert = Callable[[pa.Array, pa.DataType], pa.Array]
+MOST_DIGITS = 76
+"""Of a number of 256 bits."""
+
+
+def each_converted(convert: Convert, values: pa.Array, target: pa.DataType) -> tuple[pa.Array, list[tuple[int, str]]]:
+    """The values in the table's type, null where one cannot be, and what is wrong with each of those, by place."""
+    try:
+        return convert(values, target), []
+    except (ValueError, OverflowError) as e:
+        if len(values) == 1:
+            return pa.nulls(1, target), [(0, str(e))]
+    half = len(values) // 2
+    first, wrong = each_converted(convert, values.slice(0, half), target)
+    second, more = each_converted(convert, values.slice(half), target)
+    return pa.concat_arrays([first, second]), [*wrong, *((half + place, why) for place, why in more)]
+
+
+def text(values: pa.Array, _target: pa.DataType) -> pa.Array:
+    """Bytes of UTF-8."""
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        raise ValueError("a text that is not UTF-8") from None
+
+
+def whole_numbers(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Integers, or a decimal that holds them."""
+    if pa.types.is_decimal(target):
+        wide = values.cast(pa.decimal256(MOST_DIGITS, 0)).cast(pa.decimal256(MOST_DIGITS, target.scale))
+        return wide.cast(target)
+    return values.cast(target)
+
+
+def exact_number(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Integers as floating-point numbers that are the same numbers."""
+    numbers = values.cast(target, safe=False)
+    back = numbers.cast(pa.float64()).cast(pa.int64(), safe=False)
+    if not pc.all(pc.equal(back, values), min_count=0).as_py():
+        raise ValueError(f"a whole number that a {target} does not hold exactly")
+    return numbers
+
+
+def decimal_of(scale: int) -> Convert:
+    """Numbers of a scale as the table's decimal: more digits are no number of it, and none is rounded."""
+
+    def convert(values: pa.Array, target: pa.DataType) -> pa.Array:
+        if scale == target.scale:
+            narrow = values.cast(target)
+            narrow.validate(full=True)
+            return narrow
+        return values.cast(pa.decimal256(MOST_DIGITS, target.scale)).cast(target)
+
+    return convert

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Avro values to rows of the table: every value is either one exact row or one reject with its reason.
+
+Contract: a block may hold records of several schemas, each named by a record's first bytes and fetched from the
+registry once; or all records are of the schema that the landing states, and begin with their first byte. All records of
+a schema are read together (:mod:`~airflow_provider_lakecommit.formats.avro.block`), each judged by itself: what is
+damaged, ends too early, or goes on too long costs itself and no other.
+
+Rows come in the order of their values. What is unknown to the table is counted by its path, or rejects the record, as
+with JSON. A reject of a framed record names its schema.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.avro.block import OctetBlock, pieces
+from airflow_provider_lakecommit.formats.avro.nested import Struct
+from airflow_provider_lakecommit.formats.avro.resolve import Resolver
+from airflow_provider_lakecommit.formats.avro.writer import writer_type
+from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
+from airflow_provider_lakecommit.formats.framed_values import FramedDecoder, FramedPart
+from airflow_provider_lakecommit.formats.registry.schemas import AVRO, RegisteredSchema, told
+
+__all__ = ["AvroDecoder"]
+
+MOST_OCTETS = 1 << 29
+"""Bytes that are read together: places in them are 32-bit numbers."""
+
+
+class AvroDecoder(FramedDecoder[Struct]):
+    """Decoder of Avro, framed or of one stated schema."""
+
+    kind = AVRO
+
+    def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
+        self._resolver = Resolver(schema, options, skip)
+        self._stated: Struct | None = None
+        if options.schema:
+            try:
+                self._stated = self._resolver.records(writer_type(options.schema))
+            except Refusal as refusal:
+                raise TableError(f"`schema` cannot be read into the table: {refusal.reason}") from None
+        self._empty = pa.Table.from_batches([], schema=self._resolver.target)
+        return self._resolver.target
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """Every value becomes one row or one reject."""
+        if self._stated is not None:
+            everything = FramedPart(key=0, made=self._stated, places=range(len(values)), start=0)
+            return _together([self._part(values, everything)], [], len(values), self._empty)
+        parts, rejects = self._reader.parts(values)
+        return _together([self._part(values, part) for part in parts], rejects, len(values), self._empty)
+
+    def _made(self, schema: RegisteredSchema) -> Struct:
+        try:
+            written = writer_type(schema.text, [inner.text for _, inner in schema.imported()])
+            return self._resolver.records(written)
+        except Refusal as refusal:
+            raise Refusal(refusal.kind, refusal.column, f"{told(schema.key)}: {refusal.reason}") from None
+
+    def _part(self, values: Sequence[bytes], part: FramedPart[Struct]) -> Decoded:
+        """The rows of one schema, with the places of their values among all."""
+        own = values if len(part.places) == len(values) else [values[place] for place in part.places]
+        suffix = "" if self._stated is not None else f" ({told(part.key)})"
+        found = []
+        for start, end in pieces(own, MOST_OCTETS):
+            found.append(self._block(own[start:end], part, part.places[start:end], suffix))
+        return _joined(found, self._empty)
+
+    def _block(self, values: Sequence[bytes], part: FramedPart[Struct], places: Sequence[int], suffix: str) -> Decoded:
+        block = OctetBlock.of(values, part.start)
+        cursor = block.cursor()
+        columns = part.made.columns(cursor, None)
+        cursor.end()
+        table = pa.Table.from_arrays(columns, schema=self.schema)
+        if not block.failed:
+            ignored = Counter({path: sum(map(len, found)) for path, found in block.unknown.items()})
+            return Decoded(table=table, records=places, ignored=ignored)
+        good = ~block.dead
+        self._name_first(block, values, part)
+        rejects = (
+            Reject.of(places[i], Refusal(bad.kind, bad.column, f"{bad.reason}{suffix}"))
+            for i, bad in sorted(block.failed.items())
+        )
+        return Decoded(
+            table=table.filter(pa.array(good)),
+            records=[places[i] for i in np.flatnonzero(good).tolist()],
+            rejects=tuple(rejects),
+            ignored=Counter(
+                {path: n for path, found in block.unknown.items() if (n := int(sum(good[f].sum() for f in found)))}
+            ),
+        )
+
+    def _name_first(self, block: OctetBlock, values: Sequence[bytes], part: FramedPart[Struct]) -> None:
+        """What is wrong with each record as if it had been read alone: a block that is read again says the same."""
+        if places := [place for place in block.failed if block.walked[place]]:
+            alone = OctetBlock.of([values[place] for place in places], part.start, in_step=True)
+            cursor = alone.cursor()
+            part.made.columns(cursor, None)
+            cursor.end()
+            block.failed |= {places[n]: refusal for n, refusal in alone.failed.items()}
+
+
+def _joined(found: Sequence[Decoded], empty: pa.Table) -> Decoded:
+    """One after the other."""
+    if len(found) == 1:
+        return found[0]
+    ignored: Counter[str] = Counter()
+    for each in found:
+        ignored.update(each.ignored)
+    return Decoded(
+        table=pa.concat_tables([each.table for each in found]) if found else empty,
+        records=[place for each in found for place in each.records or ()],
+        rejects=tuple(reject for each in found for reject in each.rejects),
+        ignored=ignored,
+    )
+
+
+def _together(found: Sequence[Decoded], rejects: Sequence[Reject], many: int, empty: pa.Table) -> Decoded:
+    """Rows and rejects in the order of their values."""
+    joined = _joined(found, empty)
+    records = joined.records or []
+    bad = tuple(sorted([*joined.rejects, *rejects], key=lambda reject: reject.index))
+    if len(found) > 1:
+        order = np.argsort(np.asarray(records, np.int64), kind="stable")
+        joined = replace(joined, table=joined.table.take(pa.array(order)))
+        records = sorted(records)
+    return replace(joined, records=None if len(records) == many else list(records), rejects=bad)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The items of arrays and maps, of all records in step.
+
+Contract: :func:`each_item` gives cursors at the first items of all that have one, then at the second, and so on, each
+time with the cursors that they belong to; numbers, and what else has its places told by its type, come all at once, in
+pieces of :data:`PIECE`. The caller reads the items. Arrays come in blocks: a count, negative if a length follows, and a
+count of none at the end.
+
+A step costs as much for one record as for a thousand. So where few records have many items left, or blocks are many and
+small, the items of these records are found by a walk over their bytes
+(:mod:`~airflow_provider_lakecommit.formats.avro.walk`), and read at once. Which way is taken depends on the records
+side by side; the values do not, nor which records fail, but of what is wrong with one in several places, another one
+may come first. So a block may be read ``in_step``: then only arrays of :data:`LONG` items and more are walked over.
+
+Failure story: a count that cannot be within the record fails it before anything is made of it; of items that need no
+bytes, a record is believed :data:`~airflow_provider_lakecommit.formats.avro.block.MOST_EMPTY` in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from airflow_provider_lakecommit.formats.avro.block import Bools, Cursor, Ints
+from airflow_provider_lakecommit.formats.avro.walk import Walk, item_starts
+
+__all__ = ["each_item"]
+
+LONG = 4096
+STEP = 100
+"""Items that are walked over in the time of a step."""
+PIECE = 1 << 18
+"""Items that are read at once, where their places are told by their type: each takes some 50 bytes meanwhile."""
+
+
+def each_item(
+    cursor: Cursor, active: Bools | None, least: int, path: str, stride: int | None = None, walk: Walk | None = None
+) -> Iterator[tuple[Cursor, Ints]]:
+    """Cursors at items, and the places of those that they belong to.
+
+    :param least: bytes of an item
+    :param stride: as of :attr:`~airflow_provider_lakecommit.formats.avro.writer.WriterType.stride`
+    :param walk: over an item
+    """
+    # Items of no bytes are counted block by block.
+    walk = walk if least else None
+    alive = cursor.live(active)
+    left = np.arange(len(cursor)) if alive is None else np.flatnonzero(alive)
+    while len(left):
+        counts = _counts(cursor, left, least, path)
+        # Those with the most items first: all that still have one are then the first ones.
+        order = np.argsort(-counts, kind="stable")
+        left, counts = left[order], counts[order]
+        inner = cursor.some(left)
+        if stride is not None and (walk is None or cursor.block.in_step or int(counts.sum()) > STEP):
+            yield from _all_items(inner, left, counts, stride, path)
+        else:
+            long = 0 if walk is None else _walks(counts, cursor.block.in_step)
+            if long and walk is not None:
+                yield _walked(inner, left[:long], counts[:long], walk)
+            for n in range(int(counts[long]) if long < len(counts) else 0):
+                many = int(np.searchsorted(-counts, -n, side="left"))
+                items = Cursor(inner.block, inner.at[long:many], inner.ends[long:many], inner.records[long:many])
+                yield items, left[long:many]
+        cursor.put(left, inner)
+        again = counts > 0
+        if (alive := cursor.some(left).live(None)) is not None:
+            again &= alive
+        left = np.sort(left[again])
+
+
+def _walks(counts: Ints, in_step: bool) -> int:
+    """How many of the first cursors are to be walked over, as the steps that are saved cost more.
+
+    :param counts: of items, the largest first
+    """
+    if in_step:
+        return int(np.searchsorted(-counts, -LONG, side="right"))
+    saved = (counts[0] - np.append(counts[1:], 0)) * STEP - np.cumsum(counts)
+    best = int(np.argmax(saved))
+    return best + 1 if saved[best] > 0 else 0
+
+
+def _walked(inner: Cursor, left: Ints, counts: Ints, walk: Walk) -> tuple[Cursor, Ints]:
+    """The same of the first cursors, of which a walk tells where the items are, those of small blocks behind too."""
+    octets, starts, found = inner.block.octets.data, list[int](), np.zeros(len(left), np.int64)
+    inner.block.walked[inner.records[: len(left)]] = True
+    for n, many in enumerate(counts.tolist()):
+        before = len(starts)
+        inner.at[n] = item_starts(walk, octets, int(inner.at[n]), int(inner.ends[n]), many, starts)
+        found[n] = len(starts) - before
+    owners = np.repeat(np.arange(len(left)), found)
+    return Cursor(inner.block, np.array(starts, np.int64), inner.ends[owners], inner.records[owners]), left[owners]
+
+
+def _all_items(inner: Cursor, left: Ints, counts: Ints, stride: int, path: str) -> Iterator[tuple[Cursor, Ints]]:
+    """Cursors at all items of a block of each, of which the length tells where the next one is; theirs go behind."""
+    begins, behind = inner.at.copy(), np.cumsum(counts)
+    stops = inner.block.stops
+    # The bytes behind the records are stops too, so that one which is beyond all is beyond its record.
+    first, last = np.searchsorted(stops, begins), len(stops) - 1
+    if stride:
+        inner.at += counts * stride
+    else:
+        inner.at[:] = np.where(counts > 0, stops[np.minimum(first + counts - 1, last)] + 1, begins)
+        over = inner.at > inner.ends
+        if over.any():
+            inner.fail(over, "not_avro", path, f"the record ends in {path}")
+            inner.at[over] = inner.ends[over]
+    for start in range(0, int(behind[-1]), PIECE):
+        place = np.arange(start, min(start + PIECE, int(behind[-1])))
+        owners = np.searchsorted(behind, place, side="right")
+        number = place - (behind - counts)[owners]
+        if stride:
+            starts = begins[owners] + number * stride
+        else:
+            starts = np.where(number == 0, begins[owners], stops[np.minimum(first[owners] + number - 1, last)] + 1)
+        ends = inner.ends[owners]
+        yield Cursor(inner.block, np.minimum(starts, ends), ends, inner.records[owners]), left[owners]
+
+
+def _counts(cursor: Cursor, left: Ints, least: int, path: str) -> Ints:
+    """How many items the next block of each has."""
+    heads = cursor.some(left)
+    counts = heads.number(None, path)
+    sized = counts < 0
+    if sized.any():
+        odd = sized & (heads.number(sized, path) < 0)
+        if odd.any():
+            heads.fail(odd, "not_avro", path, f"{path}: the length of its items is less than nothing")
+        counts = np.where(sized, -counts, counts)
+    room = (heads.ends - heads.at) // least if least else heads.block.empties[heads.records]
+    wrong = (counts < 0) | (counts > room)
+    alive = heads.live(None)
+    if alive is not None:
+        wrong &= alive
+    if wrong.any():
+        heads.fail(wrong, "not_avro", path, f"{path}: it has more items than the record has room for")
+        alive = heads.live(None)
+    cursor.put(left, heads)
+    counts = counts if alive is None else np.where(alive, counts, 0)
+    if not least:
+        # No record has two of these cursors: items of no bytes come one by one.
+        heads.block.empties[heads.records] -= counts
+    return counts

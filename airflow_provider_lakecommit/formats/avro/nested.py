@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readers of records, lists, maps and unions.
+
+Contract: as of every :class:`~airflow_provider_lakecommit.formats.avro.scalars.Reader`. A record is read in the order
+in which it was written, whatever the order of the columns: what the table lacks is passed over and noted, what the
+record lacks is null. A required column without a value fails its record, unless what it is part of is missing as a
+whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_lakecommit.formats.avro.block import Bools, Cursor, Ints, bitmap
+from airflow_provider_lakecommit.formats.avro.items import each_item
+from airflow_provider_lakecommit.formats.avro.scalars import Reader
+from airflow_provider_lakecommit.formats.avro.skipped import branch_of, passed
+from airflow_provider_lakecommit.formats.avro.walk import entry_walk
+from airflow_provider_lakecommit.formats.avro.writer import WriterType
+
+__all__ = [
+    "Absent",
+    "Branches",
+    "DefaultValue",
+    "ListItems",
+    "MapItems",
+    "Members",
+    "Required",
+    "Struct",
+    "Unfit",
+    "UnknownField",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Required:
+    """A column, or a part of one, that must have a value."""
+
+    path: str
+    inner: Reader
+
+    @property
+    def target(self) -> pa.DataType:
+        return self.inner.target
+
+    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
+        values = self.inner.read(cursor, active)
+        _require(values, self.path, cursor, active)
+        return values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """A column that the records do not have, or that is always null there."""
+
+    target: pa.DataType
+
+    def read(self, cursor: Cursor, _active: Bools | None) -> pa.Array:
+        return pa.nulls(len(cursor), self.target)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultValue:
+    """A column that the records do not have, and that is the same value in all of them: the one of an array."""
+
+    target: pa.DataType
+    value: pa.Array
+
+    def read(self, cursor: Cursor, _active: Bools | None) -> pa.Array:
+        return self.value.take(pa.array(np.zeros(len(cursor), np.int64)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfit:
+    """A value that is none of the column: its record fails, unless it is null."""
+
+    path: str
+    target: pa.DataType
+    written: WriterType
+    why: str
+
+    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
+        there = passed(self.written, cursor, active, self.path)
+        bad = np.ones(len(cursor), np.bool_) if there is None else there
+        if bad.any():
+            cursor.fail(bad, "wrong_value", self.path, f"column {self.path}: {self.why}")
+        return pa.nulls(len(cursor), self.target)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownField:
+    """A field that the table lacks: passed over, and noted where it has a value; or its record fails."""
+
+    path: str
+    written: WriterType
+    strict: bool
+
+    def skip(self, cursor: Cursor, active: Bools | None) -> None:
+        there = passed(self.written, cursor, active, self.path)
+        found = np.ones(len(cursor), np.bool_) if there is None else there
+        if not found.any():
+            return
+        if self.strict:
+            cursor.fail(found, "unknown_field", self.path, f"the table lacks the field {self.path}")
+        else:
+            cursor.block.unknown.setdefault(self.path, []).append(cursor.records[found])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Struct:
+    """A record. ``steps`` are its fields in the order in which they are written: a reader with the place of its column,
+    or what is passed over; ``absent`` are the columns that it lacks, with their places.
+    """
+
+    target: pa.DataType
+    steps: tuple[tuple[int, Reader] | UnknownField, ...]
+    absent: tuple[tuple[int, Reader], ...]
+
+    def columns(self, cursor: Cursor, active: Bools | None) -> list[pa.Array]:
+        """The columns, one by one."""
+        made: dict[int, pa.Array] = {}
+        for step in self.steps:
+            if isinstance(step, UnknownField):
+                step.skip(cursor, active)
+            else:
+                made[step[0]] = step[1].read(cursor, active)
+        made |= {place: reader.read(cursor, active) for place, reader in self.absent}
+        return [made[place] for place in range(len(made))]
+
+    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
+        columns = self.columns(cursor, active)
+        alive = cursor.live(active)
+        mask = None if alive is None else pa.array(~alive)
+        return pa.StructArray.from_arrays(columns, fields=list(self.target), mask=mask)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListItems:
+    """An array as a list; ``written`` is the type of its items."""
+
+    path: str
+    target: pa.DataType
+    inner: Reader
+    written: WriterType
+
+    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
+        owners, found, of = [], [], self.written
+        for items, places in each_item(cursor, active, of.least, self.path, of.stride, of.walk):
+            found.append(self.inner.read(items, None))
+            owners.append(places)
+        offsets, values = _in_order(cursor, owners, found, self.inner.target)
+        return pa.ListArray.from_arrays(offsets, values, type=self.target, mask=_mask(cursor, active))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapItems:
+    """A map; ``written`` is the type of its values. A key that is there twice fails the record."""
+
+    path: str
+    target: pa.DataType
+    key: Reader
+    value: Reader
+    written: WriterType
+
+    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
+        owners, keys, values, of = [], [], [], self.written
+        walk = None if of.walk is None else entry_walk(of.walk)
+        for items, places in each_item(cursor, active, of.least + 1, self.path, walk=walk):
+            keys.append(self.key.read(items, None))
+            values.append(self.value.read(items, None))
+            owners.append(places)
+        offsets, all_keys = _in_order(cursor, owners, keys, self.key.target)
+        _, all_values = _in_order(cursor, owners, values, self.value.target)
+        self._check(cursor, np.sort(np.concatenate(owners)) if owners else np.zeros(0, np.int64), all_keys)
+        keys_there = all_keys.fill_null("") if all_keys.null_count else all_keys
+        return pa.MapArray.from_arrays(offsets, keys_there, all_values, type=self.target, mask=_mask(cursor, active))
+
+    def _check(self, cursor: Cursor, owners: Ints, keys: pa.Array) -> None:
+        codes = keys.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        places = owners * (len(keys) + 1) + codes + 1
+        numbers, counts = np.unique(places, return_counts=True)
+        twice = numbers[counts > 1] // (len(keys) + 1)
+        if len(twice):
+            bad = np.zeros(len(cursor), np.bool_)
+            bad[twice] = True
+            if (alive := cursor.live(None)) is not None:
+                bad &= alive
+            cursor.fail(bad, "wrong_value", self.path, f"column {self.path}: a key is there twice")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branches:
+    """A union whose types all become the one of the column; ``readers`` are in their order, ``None`` for null."""
+
+    path: str
+    target: pa.DataType
+    written: WriterType
+    readers: tuple[Reader | None, ...]
+
+    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
+        branches = branch_of(self.written, cursor, active, self.path)
+        found, chosen = list[pa.Array](), list[Bools]()
+        for n, reader in enumerate(self.readers):
+            here = branches == n
+            if reader is not None and here.any():
+                found.append(reader.read(cursor, here))
+                chosen.append(here)
+        if not found:
+            return pa.nulls(len(cursor), self.target)
+        if len(found) == 1:
+            return found[0]
+        places = np.full(len(cursor), -1)
+        for n, here in enumerate(chosen):
+            places[here] = n * len(cursor) + np.flatnonzero(here)
+        return pa.concat_arrays(found).take(_places(places, places >= 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """A union of several types as a struct with one field for each, of which exactly one has a value. One that is
+    ``required`` is missing from all records that have another.
+    """
+
+    path: str
+    target: pa.DataType
+    written: WriterType
+    readers: tuple[tuple[int, Reader] | UnknownField | None, ...]
+    absent: tuple[tuple[int, Reader], ...]
+    required: tuple[tuple[int, str], ...] = ()
+
+    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
+        branches = branch_of(self.written, cursor, active, self.path)
+        made: dict[int, pa.Array] = {place: reader.read(cursor, active) for place, reader in self.absent}
+        there = np.zeros(len(cursor), np.bool_)
+        for n, reader in enumerate(self.readers):
+            here = branches == n
+            if isinstance(reader, UnknownField):
+                reader.skip(cursor, here)
+            elif reader is not None:
+                made[reader[0]] = reader[1].read(cursor, here)
+            if reader is not None:
+                there |= here
+        for place, path in self.required:
+            _require(made[place], path, cursor, there)
+        columns = [made[place] for place in range(len(made))]
+        return pa.StructArray.from_arrays(columns, fields=list(self.target), mask=pa.array(~there))
+
+
+def _require(values: pa.Array, path: str, cursor: Cursor, active: Bools | None) -> None:
+    """Fail the records that have none."""
+    if not values.null_count:
+        return
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    if (alive := cursor.live(active)) is not None:
+        missing &= alive
+    if missing.any():
+        cursor.fail(missing, "missing_required", path, f"required column {path} is missing or null")
+
+
+def _mask(cursor: Cursor, active: Bools | None) -> pa.Array | None:
+    alive = cursor.live(active)
+    return None if alive is None else pa.array(~alive)
+
+
+def _places(places: Ints, there: Bools | None) -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), len(places), [bitmap(there), pa.py_buffer(places)])
+
+
+def _in_order(
+    cursor: Cursor, owners: Sequence[Ints], found: Sequence[pa.Array], kind: pa.DataType
+) -> tuple[pa.Array, pa.Array]:
+    """Offsets of each cursor's items, and all items in that order."""
+    if not found:
+        return pa.array(np.zeros(len(cursor) + 1, np.int32)), pa.nulls(0, kind)
+    whose = np.concatenate(owners)
+    counts = np.bincount(whose, minlength=len(cursor))
+    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    values = pa.concat_arrays(found) if len(found) > 1 else found[0]
+    if (whose[1:] < whose[:-1]).any():
+        values = values.take(pa.array(np.argsort(whose, kind="stable")))
+    return pa.array(offsets), values

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schema by which an author wants records to be read: older names of fields, and values for fields not yet there.
+
+Contract: pure. Of Avro's reader schema two things are taken, as its specification says under "Schema Resolution": the
+aliases of a field are names that a writer may have given it, and its default is the value where a writer has no such
+field. Types are the table's. The schema is stated by the landing and so part of its spec: what is registered later
+changes nothing that is read again.
+
+Failure story: a schema that cannot be read, has no field of the table, or has a default that its column does not hold,
+is a :class:`~airflow_provider_lakecommit.exceptions.TableError` before anything is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from typing import Any
+
+from fastavro import schemaless_writer
+from fastavro.validation import validate
+
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType, writer_type
+from airflow_provider_lakecommit.formats.decoder import Refusal
+
+__all__ = ["ReaderSchema", "WrongDefaultError", "encoded"]
+
+
+class WrongDefaultError(ValueError):
+    """A default is no value of its field's type."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSchema:
+    """A record as it is asked for; ``whole`` is None where nothing is asked. What types that name each other come to,
+    each written out, has no end that memory would hold: only what is asked of it is looked at, and each pair of types
+    once.
+    """
+
+    whole: WriterType | None = None
+
+    @classmethod
+    def of(cls, text: str) -> ReaderSchema:
+        """What a landing states; nothing is asked by an empty text.
+
+        :raises TableError: it is no Avro schema, or holds itself
+        """
+        if not text:
+            return cls()
+        try:
+            return cls(writer_type(text))
+        except Refusal as refusal:
+            raise TableError(f"decoding.reader_schema: {refusal.reason}") from None
+
+    def field(self, path: str) -> WriterField | None:
+        """The field that is asked for as the column of a path."""
+        at: WriterType | WriterField | None = self.whole
+        for name in path.split("."):
+            at = None if at is None else _inner(at.type if isinstance(at, WriterField) else at, name)
+        return at if isinstance(at, WriterField) else None
+
+    def named(self, written: WriterType) -> WriterType:
+        """The type with the names by which its fields are asked for."""
+        return written if self.whole is None else _Renaming().named(written, self.whole)
+
+
+def _inner(asked: WriterType, name: str) -> WriterType | WriterField | None:
+    """What is within a type by that name of a column."""
+    match asked.kind:
+        case "record":
+            return next((each for each in asked.fields if each.name == name), None)
+        case "array" | "map":
+            return asked.parts[0] if name == ("element" if asked.kind == "array" else "value") else None
+        case "union":
+            several = [part for part in asked.parts if part.kind != "null"]
+            if len(several) == 1:
+                return _inner(several[0], name)
+            return next((part for part in several if part.name == name), None)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Renaming:
+    """``done`` are the types that have their names already, by what was written and what is asked for."""
+
+    done: dict[tuple[int, int], WriterType] = field(default_factory=dict)
+
+    def named(self, written: WriterType, asked: WriterType) -> WriterType:
+        key = id(written), id(asked)
+        if key not in self.done:
+            self.done[key] = self._named(written, asked)
+        return self.done[key]
+
+    def _named(self, written: WriterType, asked: WriterType) -> WriterType:
+        if written.kind == "union":
+            return replace(written, parts=tuple(self.named(part, _branch(asked, part)) for part in written.parts))
+        if asked.kind == "union":
+            return self.named(written, _branch(asked, written))
+        if written.kind != asked.kind or written.kind not in ("record", "array", "map"):
+            return written
+        if written.kind != "record":
+            return replace(written, parts=(self.named(written.parts[0], asked.parts[0]),))
+        names = _names(written.fields, asked.fields)
+        types = {each.name: each.type for each in asked.fields}
+        return replace(
+            written,
+            fields=tuple(
+                replace(each, name=name, type=self.named(each.type, types[name]) if name in types else each.type)
+                for each, name in zip(written.fields, names, strict=True)
+            ),
+        )
+
+
+def _branch(asked: WriterType, written: WriterType) -> WriterType:
+    """What of the type that is asked for is for one that was written: of its kind, and its name if several are."""
+    parts = [part for part in (asked.parts if asked.kind == "union" else (asked,)) if part.kind == written.kind]
+    return next((part for part in parts if part.name == written.name), parts[0] if len(parts) == 1 else written)
+
+
+def _names(written: Sequence[WriterField], asked: Sequence[WriterField]) -> list[str]:
+    """What each field is asked for as: its own name, else that of the first field that has it as an alias."""
+    there, asked_for = {each.name for each in written}, {each.name for each in asked}
+    new: dict[str, str] = {}
+    for each in asked:
+        if each.name not in there:
+            old = next((a for a in each.aliases if a in there - asked_for and a not in new), None)
+            new |= {} if old is None else {old: each.name}
+    return [new.get(each.name, each.name) for each in written]
+
+
+def encoded(asked: WriterType, default: Any) -> bytes:
+    """A default, as schemas state it in JSON, in Avro's binary encoding.
+
+    :raises WrongDefaultError: it is no value of the type
+    """
+    if asked.kind == "union":
+        return _first(asked, default)
+    if asked.kind == "record" and isinstance(default, Mapping):
+        return b"".join(_field(each, default) for each in asked.fields)
+    if asked.kind == "array" and isinstance(default, list):
+        return _block([encoded(asked.parts[0], each) for each in default])
+    if asked.kind == "map" and isinstance(default, Mapping):
+        return _block([_written("string", key) + encoded(asked.parts[0], each) for key, each in default.items()])
+    return _scalar(asked, default)
+
+
+def _scalar(asked: WriterType, default: Any) -> bytes:
+    stated: dict[str, Any] = {
+        "enum": {"type": "enum", "name": "E", "symbols": list(asked.symbols)},
+        "fixed": {"type": "fixed", "name": "F", "size": asked.size},
+    }
+    try:
+        # Octets are stated as the characters of their numbers.
+        octets = asked.kind in ("bytes", "fixed") and isinstance(default, str)
+        value = default.encode("latin-1") if octets else default
+        kind = stated.get(asked.kind, asked.kind)
+        if asked.kind not in ("record", "array", "map") and validate(value, kind, raise_errors=False):
+            return _written(kind, value)
+    except (ValueError, OverflowError):
+        pass
+    raise _no_value(default, f"no {asked}")
+
+
+def _first(asked: WriterType, default: Any) -> bytes:
+    """In the first type of a union that has the value."""
+    for n, part in enumerate(asked.parts):
+        try:
+            return _written("int", n) + encoded(part, default)
+        except WrongDefaultError:
+            continue
+    raise _no_value(default, f"none of {asked}")
+
+
+def _field(each: WriterField, default: Mapping[str, Any]) -> bytes:
+    if each.name in default:
+        return encoded(each.type, default[each.name])
+    if each.default is None:
+        raise WrongDefaultError(f"it has no {each.name}")
+    return encoded(each.type, json.loads(each.default))
+
+
+def _block(items: Sequence[bytes]) -> bytes:
+    return (_written("long", len(items)) + b"".join(items) if items else b"") + _written("long", 0)
+
+
+def _written(kind: Any, value: Any) -> bytes:
+    out = BytesIO()
+    schemaless_writer(out, kind, value)
+    return out.getvalue()
+
+
+def _no_value(default: Any, of: str) -> WrongDefaultError:
+    return WrongDefaultError(f"{json.dumps(default)[:100]} is {of}")

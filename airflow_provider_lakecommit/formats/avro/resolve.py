@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the types that records were written with to the columns of a table: which reader reads what.
+
+Contract: pure. Fields find their columns by name, exactly as it is written, or by one of their aliases. What becomes
+what is in :func:`_scalar`: as Avro's own rules allow where nothing can be lost, and what a table has beyond Avro. A
+value that a column cannot hold exactly fails its record. A rule of ``timestamps`` is for numbers and texts without a
+logical type; one that contradicts a logical type is an error by name. Before all that comes what a reader schema says
+of older names and absent values (:mod:`~airflow_provider_lakecommit.formats.avro.reader_schema`).
+
+Failure story: a field that cannot become its column fails the records in which it is not null, by name, not all of the
+topic. A schema of which the table has no field at all is refused: most likely it is of another topic.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.avro.block import OctetBlock
+from airflow_provider_lakecommit.formats.avro.convert import (
+    MOST_DIGITS,
+    Convert,
+    decimal_of,
+    exact_number,
+    text,
+    whole_numbers,
+)
+from airflow_provider_lakecommit.formats.avro.nested import (
+    Absent,
+    Branches,
+    DefaultValue,
+    ListItems,
+    MapItems,
+    Members,
+    Required,
+    Struct,
+    Unfit,
+    UnknownField,
+)
+from airflow_provider_lakecommit.formats.avro.reader_schema import ReaderSchema, WrongDefaultError, encoded
+from airflow_provider_lakecommit.formats.avro.scalars import Reader, Scalar, raw_of
+from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType
+from airflow_provider_lakecommit.formats.connect_times import unread
+from airflow_provider_lakecommit.formats.decoder import Refusal
+from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_reading
+from airflow_provider_lakecommit.formats.rules import ColumnRules
+from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
+
+__all__ = ["Resolver", "chosen_columns"]
+
+_WITH_ZONE = (TimestamptzType, TimestamptzNanoType)
+_WITHOUT_ZONE = (TimestampType, TimestampNanoType)
+_TIMESTAMPS = {
+    f"{local}timestamp-{unit}": (f"epoch_{unit}", kinds)
+    for local, kinds in (("", _WITH_ZONE), ("local-", _WITHOUT_ZONE))
+    for unit in ("millis", "micros", "nanos")
+}
+_RULES: Mapping[str, tuple[str, tuple[type[IcebergType], ...]]] = {
+    **_TIMESTAMPS,
+    "date": ("epoch_days", (DateType,)),
+    "time-millis": ("millis_of_day", (TimeType,)),
+    "time-micros": ("micros_of_day", (TimeType,)),
+}
+"""By which rule a logical type is read, and which columns it is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How a primitive value becomes one of the table."""
+
+    convert: Convert | None = None
+
+
+_PLAIN: tuple[tuple[tuple[str, ...], tuple[type[IcebergType], ...], _Plan], ...] = (
+    (("boolean",), (BooleanType,), _Plan()),
+    (("int", "long"), (LongType,), _Plan()),
+    (("int", "long"), (IntegerType, DecimalType), _Plan(whole_numbers)),
+    (("int", "long"), (FloatType, DoubleType), _Plan(exact_number)),
+    (("float",), (FloatType,), _Plan()),
+    (("float",), (DoubleType,), _Plan(lambda values, target: values.cast(target))),
+    (("double",), (DoubleType,), _Plan()),
+    (("enum",), (StringType,), _Plan()),
+)
+"""What becomes what without a logical type; a column that holds less than a type takes the values that it holds."""
+
+
+class Resolver:
+    """Makes readers for one table.
+
+    :param skip: top-level columns that are filled from elsewhere
+    :raises TableError: a rule does not fit the table
+    """
+
+    def __init__(self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> None:
+        self._rules = ColumnRules.of(schema, options)
+        self._strict = options.unknown_fields == "dead_letter"
+        self._fields = tuple(f for f in schema.fields if f.name not in skip)
+        if not self._fields:
+            self._rules.wrong.append("the table has no column to fill from the records; add one")
+        self._asked, self._defaults = ReaderSchema.of(options.reader_schema), dict[str, DefaultValue]()
+        if options.reader_schema:
+            self._rules.wrong.extend(self._wrong_with_reader_schema(Schema(*self._fields)))
+        if self._rules.wrong:
+            raise TableError("; ".join(self._rules.wrong))
+        self.target = pa.schema([arrow_field(f) for f in self._fields])
+
+    def _wrong_with_reader_schema(self, schema: Schema) -> Iterator[str]:
+        asked = {path: each for path in schema.column_names if (each := self._asked.field(path)) is not None}
+        if not asked:
+            yield "decoding.reader_schema: the table has none of its fields"
+        for path, each in asked.items():
+            try:
+                if each.default is not None:
+                    self._defaults[path] = self._default(schema.find_field(path), each, path)
+            except WrongDefaultError as e:
+                yield f"decoding.reader_schema: the default of {path}: {e}"
+
+    def _default(self, column: NestedField, asked: WriterField, path: str) -> DefaultValue:
+        """What a column has where records lack it, read as if it had been written by the reader's schema."""
+        block = OctetBlock.of([encoded(asked.type, json.loads(asked.default or ""))], 0)
+        reader = self._type(asked.type, column, path)
+        value = reader.read(block.cursor(), None)
+        for refused in block.failed.values():
+            raise WrongDefaultError(refused.reason)
+        return DefaultValue(target=reader.target, value=value)
+
+    def records(self, written: WriterType) -> Struct:
+        """What reads records of a schema into the table.
+
+        :raises Refusal: they are none of this table
+        """
+        if written.kind != "record":
+            raise Refusal("wrong_schema", None, f"the schema is {written}, not a record: it has no fields for columns")
+        written = self._asked.named(written)
+        made = self._struct(written, self._fields, pa.struct(list(self.target)), "")
+        if not any(not isinstance(step, UnknownField) for step in made.steps):
+            has = ", ".join(f.name for f in written.fields[:10])
+            why = f"the schema of record {written.name} has no field of the table (it has {has})"
+            raise Refusal("wrong_schema", None, why)
+        return made
+
+    def _struct(self, written: WriterType, fields: Iterable[NestedField], target: pa.DataType, at: str) -> Struct:
+        columns = {f.name: (place, f) for place, f in enumerate(fields)}
+        chosen = chosen_columns(written.fields, columns)
+        steps: list[tuple[int, Reader] | UnknownField] = []
+        for each in written.fields:
+            name = chosen.get(each.name)
+            if name is None:
+                steps.append(UnknownField(path=f"{at}{each.name}", written=each.type, strict=self._strict))
+            else:
+                place, column = columns[name]
+                steps.append((place, self._column(each.type, column, f"{at}{name}")))
+        found = set(chosen.values())
+        absent = tuple((place, self._absent(f, f"{at}{n}")) for n, (place, f) in columns.items() if n not in found)
+        return Struct(target=target, steps=tuple(steps), absent=absent)
+
+    def _absent(self, column: NestedField, path: str) -> Reader:
+        nothing = self._defaults.get(path) or Absent(target=arrow_field(column).type)
+        return Required(path=path, inner=nothing) if column.required else nothing
+
+    def _column(self, written: WriterType, column: NestedField, path: str) -> Reader:
+        reader = self._type(written, column, path)
+        return Required(path=path, inner=reader) if column.required else reader
+
+    def _type(self, written: WriterType, column: NestedField, path: str) -> Reader:
+        kind, target = column.field_type, arrow_field(column).type
+        if written.kind == "null":
+            return Absent(target=target)
+        if written.kind == "union":
+            return self._union(written, column, path)
+        if written.kind == "record" and isinstance(kind, StructType):
+            return self._struct(written, kind.fields, target, f"{path}.")
+        if written.kind == "array" and isinstance(kind, ListType):
+            inner = written.parts[0]
+            element = self._column(inner, kind.element_field, f"{path}.element")
+            return ListItems(path=path, target=target, inner=element, written=inner)
+        if written.kind == "map" and isinstance(kind, MapType):
+            inner = written.parts[0]
+            return MapItems(
+                path=path,
+                target=target,
+                key=self._column(_STRING, kind.key_field, f"{path}.key"),
+                value=self._column(inner, kind.value_field, f"{path}.value"),
+                written=inner,
+            )
+        return self._scalar(written, column, path, target)
+
+    def _scalar(self, written: WriterType, column: NestedField, path: str, target: pa.DataType) -> Reader:
+        try:
+            plan = self._plan(written, column)
+        except _UnfitError as e:
+            return Unfit(path=path, target=target, written=written, why=str(e))
+        raw = raw_of(
+            written.kind,
+            size=written.size,
+            symbols=written.symbols,
+            decimal_scale=written.scale if written.logical == "decimal" else None,
+        )
+        return Scalar(path=path, target=target, raw=raw, convert=plan.convert)
+
+    def _plan(self, written: WriterType, column: NestedField) -> _Plan:
+        kind = column.field_type
+        if isinstance(kind, TEMPORAL):
+            return self._temporal(written, column)
+        unfit = _UnfitError(f"the table has {kind}, the records have {written}")
+        if written.logical in _RULES or (written.logical == "decimal" and not isinstance(kind, DecimalType)):
+            raise unfit
+        if written.kind in ("bytes", "string", "fixed"):
+            return self._octets(written, column, unfit)
+        for kinds, columns, plan in _PLAIN:
+            if written.kind in kinds and isinstance(kind, columns):
+                return plan
+        raise unfit
+
+    def _octets(self, written: WriterType, column: NestedField, unfit: _UnfitError) -> _Plan:
+        kind = column.field_type
+        if isinstance(kind, DecimalType):
+            if written.logical != "decimal" or written.scale > MOST_DIGITS:
+                raise unfit
+            return _Plan(decimal_of(written.scale))
+        encoding = self._rules.encodings.get(column.field_id)
+        if written.kind == "string" and encoding is not None:
+            read = octet_reading(encoding).convert
+            return _Plan(None if read is None else lambda values, target: read(text(values, target), target))
+        if isinstance(kind, StringType) and written.kind != "fixed":
+            return _Plan(text)
+        if isinstance(kind, BinaryType):
+            return _Plan()
+        if isinstance(kind, UUIDType) and written.kind == "string":
+            parse = UUID_READING.convert
+            assert parse is not None
+            return _Plan(lambda values, target: parse(text(values, target), target))
+        size = 16 if isinstance(kind, UUIDType) else len(kind) if isinstance(kind, FixedType) else -1
+        if written.kind == "fixed" and written.size == size:
+            return _Plan(_fixed)
+        raise unfit
+
+    def _temporal(self, written: WriterType, column: NestedField) -> _Plan:
+        kind, stated = column.field_type, self._rules.times.get(column.field_id)
+        unfit = _UnfitError(f"the table has {kind}, the records have {written}")
+        if written.logical is not None and written.logical in _RULES:
+            rule, kinds = _RULES[written.logical]
+            if stated is not None and stated != rule:
+                raise _UnfitError(f"`timestamps` says {stated}, the records say {written.logical}")
+            # Said by name, a time without a zone may be one of UTC.
+            if not isinstance(kind, kinds) and not (stated == rule and isinstance(kind, _WITHOUT_ZONE + _WITH_ZONE)):
+                remedy = f"; `timestamps` can say {rule}" if isinstance(kind, _WITHOUT_ZONE + _WITH_ZONE) else ""
+                raise _UnfitError(f"{unfit}{remedy}")
+            return _Plan(_timed(kind, rule))
+        if written.logical is not None:
+            raise unfit
+        if written.kind in ("int", "long"):
+            if (why := unread(written.meaning, stated)) is not None:
+                raise _UnfitError(f"{unfit} {why}")
+            return _Plan(_timed(kind, stated or ""))
+        if written.kind == "string" and (stated is None or stated == "iso8601" or "%" in stated):
+            read = time_reading(kind, stated or "iso8601").convert
+            assert read is not None
+            return _Plan(lambda values, target: read(text(values, target), target))
+        raise unfit
+
+    def _union(self, written: WriterType, column: NestedField, path: str) -> Reader:
+        target, kind = arrow_field(column).type, column.field_type
+        several = [part for part in written.parts if part.kind != "null"]
+        if len(several) > 1 and isinstance(kind, StructType):
+            names = {name for part in several for name in (part.name, part.shared)}
+            if names & {f.name for f in kind.fields}:
+                return self._members(written, kind, target, path)
+        readers = tuple(None if part.kind == "null" else self._type(part, column, path) for part in written.parts)
+        return Branches(path=path, target=target, written=written, readers=readers)
+
+    def _members(self, written: WriterType, kind: StructType, target: pa.DataType, path: str) -> Members:
+        columns = {f.name: (place, f) for place, f in enumerate(kind.fields)}
+        readers: list[tuple[int, Reader] | UnknownField | None] = []
+        own = {part.name for part in written.parts}
+        for part in written.parts:
+            # A short name that is the whole one of another type is that one's alone.
+            name = part.name if part.name in columns or part.shared in own else part.shared
+            place, field = columns.get(name, (0, None))
+            if part.kind == "null":
+                readers.append(None)
+            elif field is None:
+                readers.append(UnknownField(path=f"{path}.{part.name}", written=part, strict=self._strict))
+            elif name == part.name:
+                readers.append((place, self._type(part, field, f"{path}.{name}")))
+            else:
+                why = f"several types of the union are called {name}: name the field of this one {part.name}"
+                unfit = Unfit(path=f"{path}.{name}", target=arrow_field(field).type, written=part, why=why)
+                readers.append((place, unfit))
+        filled = {reader[0] for reader in readers if isinstance(reader, tuple)}
+        absent = tuple((p, Absent(target=arrow_field(f).type)) for p, f in columns.values() if p not in filled)
+        must = tuple((p, f"{path}.{n}") for n, (p, f) in columns.items() if f.required)
+        return Members(path=path, target=target, written=written, readers=tuple(readers), absent=absent, required=must)
+
+
+class _UnfitError(Exception):
+    """Why a value is none of a column."""
+
+
+_STRING = WriterType(kind="string", name="string", least=1)
+
+
+def chosen_columns(written: Iterable[WriterField], columns: Iterable[str]) -> dict[str, str]:
+    """Which field becomes which column: the one of its name, else the first that has its name as an alias."""
+    names = {f.name for f in written}
+    chosen = {name: name for name in columns if name in names}
+    for each in written:
+        free = (alias for alias in each.aliases if alias in columns and alias not in chosen.values())
+        if each.name not in chosen and (alias := next(free, None)) is not None:
+            chosen[each.name] = alias
+    return chosen
+
+
+def _timed(kind: IcebergType, rule: str) -> Convert:
+    reading = time_reading(kind, rule)
+    convert = reading.convert
+    assert convert is not None
+    return lambda values, target: convert(values.cast(reading.wire), target)
+
+
+def _fixed(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Bytes of the length that the type has."""
+    if isinstance(target, pa.BaseExtensionType):
+        return target.wrap_array(values.cast(target.storage_type))
+    return values.cast(target)

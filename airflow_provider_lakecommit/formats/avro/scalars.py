@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readers of single values: how one primitive type of Avro becomes one primitive type of a table.
+
+Contract: a :class:`Reader` gives, for each cursor, a value of the table's type, null where not active. What a value
+cannot be is a failure of its record alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_lakecommit.formats.avro.block import Bools, Cursor, Ints, bitmap
+from airflow_provider_lakecommit.formats.avro.convert import Convert, each_converted
+
+__all__ = ["Raw", "Reader", "Scalar", "raw_of"]
+
+Raw = Callable[[Cursor, Bools | None, str], pa.Array]
+"""Reads values as Avro has them."""
+_DECIMAL_OCTETS = 16
+_LOWEST = np.array([0x80, *bytes(_DECIMAL_OCTETS - 1)], np.uint8)
+_TOO_LONG = "a number with more than 38 digits"
+_INT = (-(2**31), 2**31)
+
+
+class Reader(Protocol):
+    """Reads the values of a column, or of a part of one."""
+
+    @property
+    def target(self) -> pa.DataType:
+        """Type of its arrays."""
+
+    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
+        """One value for each cursor, which is moved behind it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scalar:
+    """A primitive type. Without ``convert``, what is read is of the table's type."""
+
+    path: str
+    target: pa.DataType
+    raw: Raw
+    convert: Convert | None = None
+
+    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
+        values = self.raw(cursor, active, self.path)
+        if self.convert is None:
+            return values
+        made, wrong = each_converted(self.convert, values, self.target)
+        for place, why in wrong:
+            cursor.block.fail(cursor.records[[place]], "wrong_value", self.path, f"column {self.path}: {why}")
+        return made
+
+
+def raw_of(kind: str, *, size: int = 0, symbols: tuple[str, ...] = (), decimal_scale: int | None = None) -> Raw:
+    """How a primitive type is read, by Avro's word for it."""
+    if decimal_scale is not None:
+        return _decimals(size, decimal_scale)
+    if kind == "enum":
+        return _symbols(symbols)
+    if kind == "fixed":
+        return _fixed(size)
+    return _RAW[kind]
+
+
+def _numbers(cursor: Cursor, active: Bools | None, path: str) -> pa.Array:
+    values = cursor.number(active, path)
+    return _array(pa.int64(), values, cursor.live(active))
+
+
+def _ints(cursor: Cursor, active: Bools | None, path: str) -> pa.Array:
+    values = cursor.number(active, path)
+    wrong = (values < _INT[0]) | (values >= _INT[1])
+    if wrong.any():
+        cursor.fail(wrong, "not_avro", path, f"{path}: an int has more than 32 bits")
+    return _array(pa.int64(), values, cursor.live(active))
+
+
+def _booleans(cursor: Cursor, active: Bools | None, path: str) -> pa.Array:
+    octets = cursor.block.octets[cursor.fixed(1, active, path)]
+    alive = cursor.live(active)
+    wrong = octets > 1 if alive is None else (octets > 1) & alive
+    if wrong.any():
+        cursor.fail(wrong, "not_avro", path, f"{path}: a boolean is neither 0 nor 1")
+        alive = cursor.live(active)
+    return pa.Array.from_buffers(pa.bool_(), len(cursor), [bitmap(alive), bitmap(octets == 1)])
+
+
+def _floats(kind: str, size: int, target: pa.DataType) -> Raw:
+    def read(cursor: Cursor, active: Bools | None, path: str) -> pa.Array:
+        values = cursor.block.numbers(kind)[cursor.fixed(size, active, path)]
+        return _array(target, values, cursor.live(active))
+
+    return read
+
+
+def _binary(cursor: Cursor, active: Bools | None, path: str) -> pa.Array:
+    starts, lengths = cursor.spans(active, path)
+    return cursor.binary(starts, lengths, cursor.live(active))
+
+
+def _fixed(size: int) -> Raw:
+    def read(cursor: Cursor, active: Bools | None, path: str) -> pa.Array:
+        starts = cursor.fixed(size, active, path)
+        return cursor.binary(starts, np.full(len(cursor), size), cursor.live(active))
+
+    return read
+
+
+def _symbols(symbols: tuple[str, ...]) -> Raw:
+    known = pa.array(symbols, pa.string())
+
+    def read(cursor: Cursor, active: Bools | None, path: str) -> pa.Array:
+        places = cursor.number(active, path)
+        wrong = (places < 0) | (places >= len(symbols))
+        if wrong.any():
+            cursor.fail(wrong, "not_avro", path, f"{path}: an enum of {len(symbols)} symbols has no such one")
+            places = np.where(wrong, 0, places)
+        return known.take(_array(pa.int64(), places, cursor.live(active)))
+
+    return read
+
+
+def _decimals(size: int, scale: int) -> Raw:
+    """Big-endian bytes of a number, in a type that holds all that Arrow can."""
+
+    def read(cursor: Cursor, active: Bools | None, path: str) -> pa.Array:
+        if size:
+            starts, lengths = cursor.fixed(size, active, path), np.full(len(cursor), size)
+        else:
+            starts, lengths = cursor.spans(active, path)
+        alive = cursor.live(active)
+        if alive is not None:
+            lengths = np.where(alive, lengths, 0)
+        empty = (lengths == 0) if alive is None else (lengths == 0) & alive
+        if empty.any():
+            cursor.fail(empty, "not_avro", path, f"{path}: a decimal of no bytes")
+        _drop_sign_octets(cursor, starts, lengths, path)
+        octets = _big_endian(cursor, starts, lengths)
+        if (lengths == _DECIMAL_OCTETS).any():
+            # Of 39 digits, and Arrow does not see that: it has no number that is the same without its sign.
+            lowest = (octets == _LOWEST).all(axis=1)
+            lowest &= True if alive is None else alive
+            cursor.fail(lowest, "wrong_value", path, f"column {path}: {_TOO_LONG}")
+        buffers = [bitmap(cursor.live(active)), pa.py_buffer(octets[:, ::-1].copy())]
+        return pa.Array.from_buffers(pa.decimal128(38, scale), len(cursor), buffers)
+
+    return read
+
+
+def _big_endian(cursor: Cursor, starts: Ints, lengths: Ints) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
+    """The last bytes of each number, filled up on the left by its sign."""
+    ends = starts + np.minimum(lengths, _DECIMAL_OCTETS)
+    octets = cursor.block.words(_DECIMAL_OCTETS)[ends - _DECIMAL_OCTETS].view(np.uint8).reshape(-1, _DECIMAL_OCTETS)
+    signs = np.where(cursor.block.octets[starts] > 0x7F, np.uint8(0xFF), np.uint8(0))
+    outside = np.arange(_DECIMAL_OCTETS) < (_DECIMAL_OCTETS - lengths)[:, None]
+    return np.where(outside, signs[:, None], octets)
+
+
+def _drop_sign_octets(cursor: Cursor, starts: Ints, lengths: Ints, path: str) -> None:
+    """Of numbers with more bytes than a decimal can have, those that only repeat the sign."""
+    octets, far = cursor.block.octets, np.flatnonzero(lengths > _DECIMAL_OCTETS)
+    for length in np.unique(lengths[far]).tolist():
+        places, extra = far[lengths[far] == length], length - _DECIMAL_OCTETS
+        signs = np.where(octets[starts[places] + extra] > 0x7F, np.uint8(0xFF), np.uint8(0))
+        own = cursor.block.words(extra)[starts[places]].view(np.uint8).reshape(-1, extra)
+        if (wrong := (own != signs[:, None]).any(axis=1)).any():
+            bad = np.zeros(len(cursor), np.bool_)
+            bad[places[wrong]] = True
+            cursor.fail(bad, "wrong_value", path, f"column {path}: {_TOO_LONG}")
+        starts[places], lengths[places] = starts[places] + extra, _DECIMAL_OCTETS
+
+
+def _array(kind: pa.DataType, values: np.ndarray[tuple[int], np.dtype[np.generic]], active: Bools | None) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [bitmap(active), pa.py_buffer(np.ascontiguousarray(values))])
+
+
+_RAW: dict[str, Raw] = {
+    "boolean": _booleans,
+    "int": _ints,
+    "long": _numbers,
+    "float": _floats("<f4", 4, pa.float32()),
+    "double": _floats("<f8", 8, pa.float64()),
+    "bytes": _binary,
+    "string": _binary,
+}

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schema that records were written with, as a tree.
+
+Contract: pure. :func:`writer_type` takes what a registry or a landing states, and gives a tree in which names are
+replaced by what they name (:mod:`~airflow_provider_lakecommit.formats.avro.names`), each named type once, however often
+it is used. ``least`` is how many bytes a value has at least: a count of items that cannot be in what is left of a
+record is told from one that can. Types of a union have names of their own: where two have the same one, they are called
+by their whole names, with ``_`` for each point. What says nothing of how values are written (defaults, documentation,
+names that Avro would not allow, logical types that are not valid) is no reason to refuse a schema.
+
+Failure story: a text that is no Avro schema, a type that holds itself, and types within types beyond :data:`DEEPEST`
+are a :class:`~airflow_provider_lakecommit.formats.decoder.Refusal` that names it: a table has no recursive types, and
+no schema of a registry is trusted to have been checked by it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeGuard
+
+from airflow_provider_lakecommit.formats.avro.names import PRIMITIVES, Names, SchemaError, full_name
+from airflow_provider_lakecommit.formats.avro.walk import Walk, walk_over
+from airflow_provider_lakecommit.formats.decoder import Refusal
+
+__all__ = ["DEEPEST", "WriterField", "WriterType", "writer_type"]
+
+DEEPEST = 100
+"""Types within types: readers call each other, and Python's stack has an end."""
+_LEAST = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
+_MOST_OCTETS = (1 << 31) - 1
+"""Of a value of fixed size, and from which on it does not matter how many more a value has at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterType:
+    """One type. ``kind`` is Avro's word for it; ``name`` is that of a record, enum or fixed, without its namespace,
+    ``full`` with it.
+
+    ``logical`` is its logical type, if it is one that Avro knows and that stands where it may. ``parts`` are the
+    branches of a union, the items of an array, the values of a map. ``shared`` is the short name of a type of a union
+    that it has in common with another one. ``meaning`` is what Kafka Connect calls the values of a number that has no
+    logical type. ``depth`` is how many types are within types. By ``walk`` one gets behind a value.
+    """
+
+    kind: str
+    name: str
+    logical: str | None = None
+    precision: int = 0
+    scale: int = 0
+    size: int = 0
+    symbols: tuple[str, ...] = ()
+    fields: tuple[WriterField, ...] = ()
+    parts: tuple[WriterType, ...] = ()
+    least: int = 0
+    shared: str = ""
+    full: str = ""
+    meaning: str = ""
+    depth: int = field(init=False, repr=False, compare=False)
+    walk: Walk | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        inner = (*self.parts, *(each.type for each in self.fields))
+        empty = self.kind == "array" and self.parts[0].least == 0
+        walk = None if empty else walk_over(self.kind, self.size, [each.walk for each in inner])
+        object.__setattr__(self, "walk", walk)
+        object.__setattr__(self, "depth", 1 + max((each.depth for each in inner), default=0))
+
+    @property
+    def nullable(self) -> bool:
+        """May a value be null?"""
+        return self.kind == "null" or (self.kind == "union" and any(p.kind == "null" for p in self.parts))
+
+    @property
+    def stride(self) -> int | None:
+        """Bytes of each value, if all have as many; 0 of numbers, which end by themselves; ``None`` of all else."""
+        if self.kind in ("int", "long", "enum"):
+            return 0
+        return self.least if self.kind in ("boolean", "float", "double", "fixed") and self.least else None
+
+    def __str__(self) -> str:
+        if self.kind == "union":
+            return f"a union of {', '.join(map(str, self.parts))}"
+        shown = self.kind if self.name == self.kind else f"{self.kind} {self.name}"
+        if self.logical == "decimal":
+            return f"{shown} (decimal({self.precision}, {self.scale}))"
+        return f"{shown} ({self.logical})" if self.logical else shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterField:
+    """A field of a record; ``default`` is JSON."""
+
+    name: str
+    type: WriterType
+    aliases: tuple[str, ...] = ()
+    default: str | None = None
+
+
+def writer_type(text: str, imported: Sequence[str] = ()) -> WriterType:
+    """The tree of a schema.
+
+    :param imported: texts of the schemas that it names, each before what names it
+    :raises Refusal: it is no Avro schema, or cannot be read into a table
+    """
+    names = Names()
+    try:
+        for each in imported:
+            names.define(json.loads(each))
+        stated = _loaded(text)
+        names.define(stated)
+        return _Tree(names).type(stated, "", ())
+    except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
+        said = str(e) if isinstance(e, SchemaError) else f"{type(e).__name__}: {e}"
+        raise _refused(f"is no Avro schema: {said[:200]}") from None
+
+
+def _loaded(text: str) -> Any:
+    """Some registries give the name of a primitive type without its quotes."""
+    return text if text in PRIMITIVES else json.loads(text)
+
+
+@dataclass(slots=True)
+class _Tree:
+    """Makes the tree. ``made`` are the named types that it has already, by their whole names."""
+
+    names: Names
+    made: dict[str, WriterType] = field(default_factory=dict)
+
+    def type(self, stated: Any, space: str, above: tuple[str, ...]) -> WriterType:
+        """
+        :param space: the namespace around it
+        :param above: what it is within, by name or kind
+        """
+        made = self._type(stated, space, above)
+        if len(above) + made.depth > DEEPEST + 1:
+            raise _too_deep()
+        return made
+
+    def _type(self, stated: Any, space: str, above: tuple[str, ...]) -> WriterType:
+        if len(above) > DEEPEST:
+            raise _too_deep()
+        if isinstance(stated, list):
+            return self._union(stated, space, above)
+        kind = stated["type"] if isinstance(stated, Mapping) else stated
+        match kind:
+            case "record" | "error" | "enum" | "fixed" if kind is not stated:
+                return self._named(kind, stated, space, above)
+            case "array" | "map" if kind is not stated:
+                inner = self.type(stated["items" if kind == "array" else "values"], space, (*above, kind))
+                return WriterType(kind=kind, name=kind, parts=(inner,), least=1)
+            case str() if kind in PRIMITIVES:
+                return _scalar(kind, stated if isinstance(stated, Mapping) else {})
+        return self._by_name(kind, space, above)
+
+    def _by_name(self, name: Any, space: str, above: tuple[str, ...]) -> WriterType:
+        stated, around = self.names.found(name, space)
+        full = full_name(stated, around)
+        if full in self.made and full not in above:
+            return self.made[full]
+        return self._named(stated["type"], stated, around, above)
+
+    def _named(self, kind: str, stated: Mapping[str, Any], space: str, above: tuple[str, ...]) -> WriterType:
+        full = full_name(stated, space)
+        if full in above:
+            raise _refused(f"has the type {full}, which holds itself: tables have no recursive types")
+        if kind in ("record", "error"):
+            inner = full.rpartition(".")[0]
+            fields = tuple(self._field(each, inner, (*above, full)) for each in stated["fields"])
+            if twice := [name for name, n in Counter(f.name for f in fields).items() if n > 1]:
+                raise SchemaError(f"type {full} has the field {twice[0]} twice")
+            least = min(sum(f.type.least for f in fields), _MOST_OCTETS)
+            made = WriterType(kind="record", name=_short(full), full=full, fields=fields, least=least)
+        else:
+            made = replace(_scalar(kind, stated), name=_short(full), full=full)
+        # A type may be written out again where it is used again, and is the same one then.
+        if self.made.setdefault(full, made) != made:
+            raise SchemaError(f"type {full} is there twice, and not the same")
+        return self.made[full]
+
+    def _union(self, stated: list[Any], space: str, above: tuple[str, ...]) -> WriterType:
+        parts = [self.type(each, space, (*above, "union")) for each in stated]
+        count = Counter(part.name for part in parts)
+        for n, part in enumerate(parts):
+            if count[part.name] > 1:
+                parts[n] = replace(part, name=(part.full or part.name).replace(".", "_"), shared=part.name)
+        if twice := [name for name, n in Counter(part.name for part in parts).items() if n > 1]:
+            raise _refused(f"has a union with {twice[0]} in it twice")
+        return WriterType(
+            kind="union", name="union", parts=tuple(parts), least=1 + min((p.least for p in parts), default=0)
+        )
+
+    def _field(self, stated: Mapping[str, Any], space: str, above: tuple[str, ...]) -> WriterField:
+        if not isinstance(stated["name"], str):
+            raise _refused(f"has a field of which the name is {stated['name']!r}, not a text")
+        aliases = tuple(alias for alias in stated.get("aliases", ()) if isinstance(alias, str))
+        default = json.dumps(stated["default"]) if "default" in stated else None
+        kind = self.type(stated["type"], space, above)
+        return WriterField(name=stated["name"], type=kind, aliases=aliases, default=default)
+
+
+def _scalar(kind: str, stated: Mapping[str, Any]) -> WriterType:
+    size = _size(stated["size"]) if kind == "fixed" else 0
+    logical = _logical(kind, size, stated)
+    exact = logical == "decimal"
+    return WriterType(
+        kind=kind,
+        name=kind,
+        logical=logical,
+        precision=int(stated["precision"]) if exact else 0,
+        scale=int(stated.get("scale", 0)) if exact else 0,
+        size=size,
+        symbols=_symbols(stated["symbols"]) if kind == "enum" else (),
+        meaning=str(stated.get("connect.name", "")) if kind in ("int", "long") and logical is None else "",
+        least=1 if kind == "enum" else size if kind == "fixed" else _LEAST[kind],
+    )
+
+
+_INSTANTS = tuple(f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos"))
+_STANDS_AT = {
+    "decimal": ("bytes", "fixed"),
+    "date": ("int",),
+    "time-millis": ("int",),
+    "time-micros": ("long",),
+    "uuid": ("string", "fixed"),
+    **dict.fromkeys(_INSTANTS, ("long",)),
+}
+
+
+def _logical(kind: str, size: int, stated: Mapping[str, Any]) -> str | None:
+    """The logical type; one that is not known, or not valid, is passed over, as Avro's specification says."""
+    logical = stated.get("logicalType")
+    if not isinstance(logical, str) or kind not in _STANDS_AT.get(logical, ()):
+        return None
+    if logical == "uuid" and kind == "fixed" and size != 16:
+        return None
+    if logical == "decimal":
+        precision, scale = stated.get("precision"), stated.get("scale", 0)
+        if not _whole(precision) or not _whole(scale) or not 0 <= scale <= precision > 0:
+            return None
+        if kind == "fixed" and precision > math.floor(math.log10(2) * (8 * size - 1)):
+            return None
+    return logical
+
+
+def _whole(stated: Any) -> TypeGuard[int]:
+    return isinstance(stated, int) and not isinstance(stated, bool)
+
+
+def _size(stated: Any) -> int:
+    if not isinstance(stated, int) or not 0 <= stated <= _MOST_OCTETS:
+        raise _refused(f"has a value of a fixed size of {stated!r} bytes")
+    return stated
+
+
+def _symbols(stated: Any) -> tuple[str, ...]:
+    symbols = tuple(stated)
+    if isinstance(stated, str) or not all(isinstance(each, str) for each in symbols):
+        raise SchemaError("an enum has symbols that are no texts")
+    return symbols
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _too_deep() -> Refusal:
+    return _refused(f"has types within types, more than {DEEPEST} deep")
+
+
+def _refused(why: str) -> Refusal:
+    return Refusal("wrong_schema", None, f"the schema {why}")

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be changed in a table so that it takes what its records have: the decision, as a table of types.
+
+Contract: pure. :func:`evolution` holds the columns that are wanted against those of a table and sorts what differs into
+*changes* (an optional column more, a wider type), what does *not fit* (no change that Iceberg allows makes the table
+take it), and what is *left out* with its reason. Ids of wanted columns mean nothing; columns are told by their names,
+as records name them.
+
+Invariants: nothing is dropped, renamed, made required or narrower; ids of columns that are there stay; a key of a map
+stays as it is. What a person dropped or renamed is not brought back: a path that an older schema of the table has and
+the current one has not is left out. More new columns at once than :attr:`Limits.columns` are most likely names that are
+data, so that none of them is added; those of schemas have :data:`OF_SCHEMAS`.
+
+============================ ================================ ==========================================
+the table has                wanted is                        that is
+============================ ================================ ==========================================
+nothing of that name         a type with at least one leaf    added, optional at every level
+the same type, or a wider    anything that it holds           nothing to do
+``int``                      ``long``                         widened, where the mode allows it
+``float``                    ``double``                       widened, where the mode allows it
+``decimal(p, s)``            digits before the point beyond   widened to them, up to 38 digits in all
+a struct, list or map        one of the same kind             looked at within, but for a map's key
+anything                     anything else                    does not fit
+============================ ================================ ==========================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, field
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+    UnknownType,
+)
+
+from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unreadable
+from airflow_provider_lakecommit.formats.evolution.names import TakenNames, unusable
+from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
+
+__all__ = [
+    "OF_SCHEMAS",
+    "UNLIMITED",
+    "Added",
+    "Change",
+    "Evolution",
+    "LeftOut",
+    "Limits",
+    "TableSide",
+    "Widened",
+    "evolution",
+    "holds",
+]
+
+MAX_DIGITS = 38
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """An optional column more, with all that is in it. The ids in ``kind`` mean nothing."""
+
+    path: Path
+    kind: IcebergType
+
+    def __str__(self) -> str:
+        return f"add {dotted(self.path)} {plain(self.kind)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Widened:
+    """A type that takes all that the one before takes, and more."""
+
+    path: Path
+    before: PrimitiveType
+    after: PrimitiveType
+
+    def __str__(self) -> str:
+        return f"widen {dotted(self.path)} from {self.before} to {self.after}"
+
+
+Change = Added | Widened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A field of the records that is not added, and why."""
+
+    column: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.column} is not added: {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Most columns that one window adds, most that a table may come to have by it, both with those within others; most
+    names that lead to a column.
+    """
+
+    columns: int = 100
+    table: int = 2_000
+    depth: int = 10
+
+
+OF_SCHEMAS = Limits(columns=Limits().table)
+"""Of columns whose names a schema has: they are no data, however many they are."""
+UNLIMITED = Limits(columns=1 << 30, table=1 << 30, depth=1 << 30)
+"""Where nothing is changed yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSide:
+    """What a table says beside its columns: its format version, the ids that its partitioning, order or identifier
+    rest on, the paths that it had once, and the names of its partition fields, of this and earlier specs.
+    """
+
+    version: int = 2
+    bound: frozenset[int] = frozenset()
+    gone: frozenset[Path] = frozenset()
+    parts: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evolution:
+    """What is to be done, and what is not."""
+
+    changes: tuple[Change, ...] = ()
+    misfits: tuple[Misfit | Unreadable, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def evolution(
+    schema: Schema,
+    wanted: StructType,
+    *,
+    widen: bool,
+    side: TableSide | None = None,
+    skip: Set[str] = frozenset(),
+    limits: Limits | None = None,
+) -> Evolution:
+    """The changes after which the table takes what is wanted, as far as there are any.
+
+    :param widen: may types be widened?
+    :param skip: top-level columns that are filled from elsewhere
+    """
+    look = _Look(widen=widen, side=side or TableSide(), limits=limits or Limits())
+    look.struct(schema.as_struct(), [f for f in wanted.fields if f.name not in skip], ())
+    return look.within_limits(len(schema.field_ids))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Look:
+    """Walks both sides at once."""
+
+    widen: bool
+    side: TableSide
+    limits: Limits
+    changes: list[Change] = field(default_factory=list)
+    misfits: list[Misfit] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def struct(self, own: StructType, wanted: Iterable[NestedField], path: Path) -> None:
+        by_name = {f.name: f for f in own.fields}
+        taken = TakenNames()
+        for name in by_name:
+            taken.add(name)
+        for one in wanted:
+            at = (*path, one.name)
+            if one.name in by_name:
+                self._type(by_name[one.name], one.field_type, at)
+            elif (kind := self._addable(one, at, taken)) is not None:
+                taken.add(one.name)
+                self.changes.append(Added(path=at, kind=kind))
+
+    def _type(self, own: NestedField, wanted: IcebergType, path: Path) -> None:
+        kind = own.field_type
+        if isinstance(kind, StructType) and isinstance(wanted, StructType):
+            self.struct(kind, wanted.fields, path)
+        elif isinstance(kind, ListType) and isinstance(wanted, ListType):
+            self._type(kind.element_field, wanted.element_type, (*path, "element"))
+        elif isinstance(kind, MapType) and isinstance(wanted, MapType):
+            if not holds(kind.key_type, wanted.key_type):
+                self._misfit((*path, "key"), kind.key_type, wanted.key_type, "keys of a map cannot be changed")
+            self._type(kind.value_field, wanted.value_type, (*path, "value"))
+        elif not holds(kind, wanted):
+            self._wider(own, wanted, path)
+
+    def _wider(self, own: NestedField, wanted: IcebergType, path: Path) -> None:
+        kind, wide = own.field_type, _widened(own.field_type, wanted)
+        if wide is None or not isinstance(kind, PrimitiveType):
+            self._misfit(path, kind, wanted, "")
+        elif not self.widen:
+            self._misfit(path, kind, wanted, f'evolve="widen" would make it {wide}')
+        elif own.field_id in self.side.bound:
+            why = f"the partitioning, order or identifier of the table rests on it: make it {wide} by hand"
+            self._misfit(path, kind, wanted, why)
+        else:
+            self.changes.append(Widened(path=path, before=kind, after=wide))
+
+    def _misfit(self, path: Path, own: IcebergType, wanted: IcebergType, why: str) -> None:
+        self.misfits.append(Misfit(column=dotted(path), in_table=plain(own), in_records=plain(wanted), why=why))
+
+    def _leave(self, path: Path, why: str) -> None:
+        self.left_out.append(LeftOut(column=dotted(path), why=why))
+
+    def _addable(self, one: NestedField, path: Path, taken: TakenNames) -> IcebergType | None:
+        """The type of a new column without what of it cannot be added; ``None`` if nothing of it can."""
+        if (why := unusable(one.name, top=len(path) == 1)) is not None:
+            self._leave(path, why)
+        elif ".".join(path).casefold() in self.side.parts:
+            # Java's library loads no such table.
+            self._leave(path, "a partition field of the table has that name; add it by hand under another one")
+        elif (why := taken.clash(one.name)) is not None:
+            self._leave(path, why)
+        elif path in self.side.gone:
+            self._leave(path, "the table had it and it was dropped or renamed; add it by hand if it is to come back")
+        elif len(path) > self.limits.depth:
+            self._leave(path, f"it lies deeper than {self.limits.depth} names")
+        else:
+            return self._kind(one.field_type, path)
+        return None
+
+    def _kind(self, kind: IcebergType, path: Path) -> IcebergType | None:
+        if isinstance(kind, StructType):
+            taken = TakenNames()
+            fields = []
+            for one in kind.fields:
+                inner = self._addable(one, (*path, one.name), taken)
+                if inner is not None:
+                    taken.add(one.name)
+                    fields.append(NestedField(one.field_id, one.name, inner, required=False, doc=one.doc))
+            return StructType(*fields) if fields else None
+        if isinstance(kind, ListType):
+            element = self._kind(kind.element_type, (*path, "element"))
+            return None if element is None else ListType(kind.element_id, element, element_required=False)
+        if isinstance(kind, MapType):
+            if not isinstance(kind.key_type, PrimitiveType):
+                self._leave(path, f"a map with keys of type {plain(kind.key_type)}")
+                return None
+            value = self._kind(kind.value_type, (*path, "value"))
+            return None if value is None else MapType(kind.key_id, kind.key_type, kind.value_id, value, False)
+        if isinstance(kind, UnknownType):
+            self._leave(path, "nothing tells its type")
+        elif (needs := kind.minimum_format_version()) > self.side.version:
+            self._leave(path, f"type {kind} needs format version {needs}, the table has {self.side.version}")
+        else:
+            return kind
+        return None
+
+    def within_limits(self, columns: int) -> Evolution:
+        """What was found, without new columns where there are too many of them."""
+        added = [c for c in self.changes if isinstance(c, Added)]
+        many, most = sum(_size(c.kind) for c in added), self.limits
+        if many > most.columns or (many and columns + many > most.table):
+            limit = f"{most.columns} in one window" if many > most.columns else f"{most.table} in the table"
+            why = f"{many} new columns would be more than {limit}: are the names data? If not, add them by hand"
+            self.left_out += [LeftOut(column=dotted(c.path), why=why) for c in added]
+            self.changes = [c for c in self.changes if not isinstance(c, Added)]
+        return Evolution(changes=tuple(self.changes), misfits=tuple(self.misfits), left_out=tuple(self.left_out))
+
+
+def _size(kind: IcebergType) -> int:
+    """A column with all that is in it."""
+    if isinstance(kind, StructType):
+        return 1 + sum(_size(f.field_type) for f in kind.fields)
+    if isinstance(kind, ListType):
+        return 1 + _size(kind.element_type)
+    return 2 + _size(kind.value_type) if isinstance(kind, MapType) else 1
+
+
+def holds(own: IcebergType, wanted: IcebergType) -> bool:
+    """Does a column take all values of a type as it is?"""
+    match own, wanted:
+        case _, UnknownType():
+            return True
+        case (LongType(), IntegerType()) | (DoubleType(), FloatType()):
+            return True
+        case DecimalType(), DecimalType():
+            return wanted.scale <= own.scale and _whole(wanted) <= _whole(own)
+        case _:
+            return plain(own) == plain(wanted)
+
+
+def _widened(own: IcebergType, wanted: IcebergType) -> PrimitiveType | None:
+    """The type that takes both, if Iceberg lets the column become it."""
+    match own, wanted:
+        case IntegerType(), LongType():
+            return LongType()
+        case FloatType(), DoubleType():
+            return DoubleType()
+        case DecimalType(), DecimalType() if wanted.scale <= own.scale and _whole(wanted) + own.scale <= MAX_DIGITS:
+            return DecimalType(_whole(wanted) + own.scale, own.scale)
+        case _:
+            return None
+
+
+def _whole(kind: DecimalType) -> int:
+    """Digits before the point."""
+    return kind.precision - kind.scale

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns by the newest version of a subject.
+
+Contract: a topic's subject is ``TOPIC-value``, unless ``create`` states another one. The newest version is asked for
+each time it is needed, and never when records are read: these name their schemas themselves. What a format knows of
+columns is one entry of :data:`COLUMNS`. Columns of a table that is made by it are optional at every level: what writers
+have to write from this version on, records of earlier and later ones may lack.
+
+Failure story: a subject that is not there, or is of a format without an entry, is a
+:class:`~airflow_provider_lakecommit.exceptions.SpecError` that names it; a registry that is away is its own error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import StructType
+
+from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
+from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
+from airflow_provider_lakecommit.formats.evolution.changes import UNLIMITED, TableSide, evolution
+from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry, needed, registry_of
+from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, UnknownSchemaError
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+from airflow_provider_lakecommit.landing import Landing
+
+if TYPE_CHECKING:
+    # With Arrow, which a plan does without.
+    from airflow_provider_lakecommit.formats.infer import InferredColumn
+
+__all__ = ["COLUMNS", "asked_subjects", "check_registry", "create_of", "newest", "registered_columns", "subjects_of"]
+
+COLUMNS = {
+    "AVRO": "airflow_provider_lakecommit.formats.avro.infer:registered_columns",
+    "PROTOBUF": "airflow_provider_lakecommit.formats.protobuf.infer:registered_columns",
+}
+"""What makes columns of a schema, by its kind, ``module:name``; called with a schema, and with the ``message`` that the
+landing names, if it does. It gives them, or raises :class:`~airflow_provider_lakecommit.formats.decoder.Refusal`.
+"""
+
+
+_STATE = "state `create.schema` as a list"
+
+
+def subjects_of(landing: Landing, table: str | None = None) -> tuple[str, ...]:
+    """The subjects of a landing's records.
+
+    :param table: another one of its tables than the leading one
+    """
+    stated = (landing.create_of(table or landing.table) or {}).get("subject")
+    return (stated,) if stated else tuple(f"{topic}-value" for topic in landing.topic_names)
+
+
+def asked_subjects(landing: Landing) -> dict[str, str]:
+    """The subjects whose schemas records name as a rule, of their values and of their keys, each with the format that
+    it should be of; none, where no registry is needed.
+    """
+    found: dict[str, str] = {}
+    if landing.format in WITH_REGISTRY and not landing.decoding.schema:
+        found |= dict.fromkeys(subjects_of(landing), landing.format)
+    if (format := landing.columns.key.get("format")) in WITH_REGISTRY and not landing.columns.key.get("schema"):
+        found |= {f"{topic}-key": format for topic in landing.topic_names}
+    return found
+
+
+def check_registry(landing: Landing, kafka: Mapping[str, Any]) -> None:
+    """Whether the settings name a registry, where the records name schemas of one. It is asked for nothing, and files
+    of certificates may be elsewhere.
+
+    :raises SpecError: they name none, or its client does not take them
+    """
+    if formats := list(asked_subjects(landing).values()):
+        with suppress(RegistryError):
+            needed(registry_of(kafka), landing.name, formats[0])
+
+
+def newest(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
+    """The newest version of a subject.
+
+    :raises SpecError: there is no such subject
+    :raises RegistryError: the registry does not answer
+    """
+    try:
+        return registry.newest(subject)
+    except UnknownSchemaError as e:
+        raise SpecError(f"{e}; state the subject, if it has another name than its topic's") from None
+
+
+def registered_columns(schema: RegisteredSchema, subject: str, message: str = "") -> list[InferredColumn]:
+    """The columns that a schema comes to.
+
+    :param message: of the schema, where it has several
+    :raises SpecError: it comes to none
+    """
+    if schema.kind not in COLUMNS:
+        raise SpecError(f"subject {subject} is of type {schema.kind}, of which no columns can be made; state `create`")
+    from airflow_provider_lakecommit.formats.decoder import Refusal
+
+    module, _, name = COLUMNS[schema.kind].partition(":")
+    try:
+        named = {"message": message} if message else {}
+        found: list[InferredColumn] = getattr(import_module(module), name)(schema, **named)
+    except Refusal as refusal:
+        raise SpecError(f"subject {subject}: {refusal.reason}") from None
+    return found
+
+
+def create_of(
+    landing: Landing, table: str, kafka: Mapping[str, Any], log: Callable[[str], object]
+) -> Mapping[str, Any]:
+    """The section ``create`` of a table of a landing, its columns those of the registry's newest version if it says so.
+
+    :param log: told of fields that no column can hold
+    :raises SpecError: there is no such subject, topics of the landing have columns that differ, or a column cannot have
+        its field's name
+    :raises RegistryError: the registry does not answer
+    """
+    create = landing.create_of(table) or {}
+    if create.get("schema") != "registry":
+        return create
+    registry = needed(registry_of(kafka), landing.name, landing.format)
+    columns: dict[str, dict[str, Any]] = {}
+    for subject in subjects_of(landing, table):
+        for column in registered_columns(newest(registry, subject), subject, landing.decoding.message):
+            if column.type is None:
+                log(f"{table}: no column for field {column.name} of subject {subject}: {'; '.join(column.notes)}")
+                continue
+            made = _optional(column.to_dict())
+            if columns.setdefault(column.name, made) != made:
+                raise SpecError(
+                    f"landing {landing.name!r}: column {column.name} of subject {subject} is {made}, of another topic "
+                    f"{columns[column.name]}: {_STATE}, or `create.subject`"
+                )
+    made_of = {**{k: v for k, v in create.items() if k != "subject"}, "schema": list(columns.values())}
+    _check_names(landing, made_of)
+    return made_of
+
+
+def _optional(made: Any) -> Any:
+    """A column that no record need have, with all that is in it: older records may lack what the newest version has."""
+    if isinstance(made, Mapping):
+        return {key: _optional(part) for key, part in made.items() if key != "required"}
+    return [_optional(part) for part in made] if isinstance(made, list) else made
+
+
+def _check_names(landing: Landing, create: Mapping[str, Any]) -> None:
+    """Refuse what no landing would add to a table.
+
+    :raises SpecError: naming each
+    """
+    columns = create_from_spec({"schema": create["schema"]})[0].as_struct() if create["schema"] else StructType()
+    if wrong := evolution(Schema(), columns, widen=False, side=TableSide(version=3), limits=UNLIMITED).left_out:
+        raise SpecError(f"landing {landing.name!r}: {'; '.join(map(str, wrong))}: {_STATE}")

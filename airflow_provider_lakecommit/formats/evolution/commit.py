@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one commit by which a landing changes the schema of its data table.
+
+Contract: the new schema and a landing snapshot without files go in one request, which states all that a landing's
+append states (:mod:`~airflow_provider_lakecommit.committer.stage`) and the highest column id. So the change is in the
+table's history with its reason, the ledger is carried forward as it is, and of two that decide on one look, be it
+landings or other engines, one wins; the other looks again and decides on what is there by then.
+
+Failure story: that of every compare-and-swap: an unknown outcome is read back, and a change that landed is not made
+twice, since what is decided next is decided on a table that has it. A catalog that refuses to change schemas is
+a :class:`~airflow_provider_lakecommit.exceptions.CommitRefusedError`: nothing is changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AssertLastAssignedFieldId,
+    SetCurrentSchemaUpdate,
+    TableUpdate,
+)
+
+from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.committer.stage import Attempt, stage
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
+from airflow_provider_lakecommit.committer.swap import Change as Swap
+from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.formats.evolution.changes import Change
+from airflow_provider_lakecommit.formats.evolution.paths import shortened
+from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+
+__all__ = ["EvolveRequest", "evolve_table", "evolved_to_text"]
+
+MOST_TOLD = 4_000
+"""Characters of a summary's word on changes: it is for people, and each snapshot weighs on the metadata."""
+MOST_OF_ONE = 500
+"""Characters of one change, and of the reason."""
+COMMENT = 255
+"""Characters of a column's comment: catalogs that keep comments themselves (Glue, a Hive Metastore) take no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvolveRequest:
+    """Whose change it is, and why.
+
+    :param changes: what is to be changed in a table as it is now; nothing ends the call
+    :param reason: of the changes, for the table's history and the comments of new columns
+    :param decision: of the person who asked for it, if one did
+    """
+
+    table: str
+    landing: str
+    lane: str
+    branch: str
+    changes: Callable[[TableMetadata], tuple[Change, ...]]
+    reason: str
+    decision: Decision | None = None
+
+
+def evolve_table(tables: Tables, request: EvolveRequest, retry_policy: RetryPolicy | None = None) -> tuple[Change, ...]:
+    """Make the changes; returns those that this call made.
+
+    :raises CommitRefusedError: the catalog does not let it, nothing is changed
+    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
+    :raises CatalogError: the catalog or the storage cannot be reached; nothing was sent
+    """
+
+    def decide(loaded: Table) -> Swap[tuple[Change, ...]] | None:
+        state = read_ledger(loaded.metadata, request.branch)
+        changes = request.changes(loaded.metadata)
+        known = any(s.landing == request.landing for s in state.sections)
+        if not changes or not known or state.condition is Condition.ROLLED_BACK:
+            # What a rollback calls for comes first, or a table that was made anew; whoever plans looks again.
+            return None
+        schema_id = _new_schema(loaded.metadata, changes, request).schema_id
+        record = SnapshotRecord(
+            kind=SnapshotKind.CARRY,
+            branch=request.branch,
+            landing=request.landing,
+            lane=request.lane,
+            extra={EVOLVED: evolved_to_text(schema_id, changes, request.reason)},
+            decisions=() if request.decision is None else (request.decision,),
+        )
+        return ledger_change(request.table, state, record, state.sections, changes)
+
+    def staging(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
+        schema = _new_schema(table.metadata, request.changes(table.metadata), request)
+        return _with_schema(stage(table, branch, files, summary), table.metadata, schema)
+
+    swapped = compare_and_swap(tables, request.table, request.branch, decide, retry_policy, staging=staging)
+    return swapped.landed.why if swapped.landed else ()
+
+
+def evolved_to_text(schema_id: int, changes: Sequence[Change], reason: str) -> str:
+    """For the extra key :data:`~airflow_provider_lakecommit.committer.summary_extras.EVOLVED`: as many changes as there
+    is room for.
+    """
+    told = [shortened(str(c), MOST_OF_ONE) for c in changes]
+    shown = len(told)
+    while True:
+        some = [*told[:shown], *([f"and {len(told) - shown} more"] if shown < len(told) else [])]
+        text = json.dumps({"schema_id": schema_id, "changes": some, "reason": shortened(reason, MOST_OF_ONE)})
+        if len(text) <= MOST_TOLD or not shown:
+            return text
+        shown //= 2
+
+
+def _new_schema(metadata: TableMetadata, changes: Sequence[Change], request: EvolveRequest) -> Schema:
+    return evolved_schema(
+        metadata.schema(),
+        changes,
+        last_id=metadata.last_column_id,
+        schema_id=max(s.schema_id for s in metadata.schemas) + 1,
+        doc=shortened(request.reason, COMMENT),
+    )
+
+
+def _with_schema(bare: Attempt, metadata: TableMetadata, schema: Schema) -> Attempt:
+    """The same attempt, with the schema set before the snapshot is added."""
+    known = next((s for s in metadata.schemas if s == schema), None)
+    # A catalog that finds the schema among the table's own gives it no new id.
+    schema_id = schema.schema_id if known is None else known.schema_id
+    first: tuple[TableUpdate, ...] = (SetCurrentSchemaUpdate.model_validate({"schema-id": schema_id}),)
+    if known is None:
+        first = (AddSchemaUpdate.model_validate({"schema": schema}), *first)
+    snapshot = bare.snapshot.model_copy(update={"schema_id": schema_id})
+    added = AddSnapshotUpdate(snapshot=snapshot)
+    updates = tuple(added if isinstance(u, AddSnapshotUpdate) else u for u in bare.updates)
+    last = AssertLastAssignedFieldId.model_validate({"last-assigned-field-id": metadata.last_column_id})
+    return replace(bare, snapshot=snapshot, requirements=(*bare.requirements, last), updates=(*first, *updates))

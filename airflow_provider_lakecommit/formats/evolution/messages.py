@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wanted columns by the Protobuf messages that a window's records are.
+
+Contract: that of :mod:`~airflow_provider_lakecommit.formats.evolution.named_schemas`; a record names a message by the
+id of its schema and its path in it. A new column has the type that `infer-schema` gives it. For a column that the table
+has it is the table's, or the wider one of whole numbers and of numbers with a fraction; what does not fit is what the
+decoder says of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+
+from google.protobuf.descriptor import Descriptor
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+)
+
+from airflow_provider_lakecommit.formats.evolution.changes import LeftOut
+from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, lacking
+from airflow_provider_lakecommit.formats.evolution.named_schemas import NamedSchemasSource
+from airflow_provider_lakecommit.formats.evolution.paths import plain
+from airflow_provider_lakecommit.formats.protobuf.descriptors import (
+    DescriptorError,
+    file_of,
+    message_at,
+    message_named,
+    registered_file,
+)
+from airflow_provider_lakecommit.formats.protobuf.fields import MessageColumns
+from airflow_provider_lakecommit.formats.protobuf.infer import message_columns
+from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_of
+from airflow_provider_lakecommit.formats.registry.framing import Framed
+from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
+from airflow_provider_lakecommit.formats.rules import ColumnRules
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+
+__all__ = ["MessagesSource"]
+
+_COLUMN = re.compile(r"column (?P<path>\S+) (?P<what>.*)", re.DOTALL)
+
+
+class MessagesSource(NamedSchemasSource[Descriptor]):
+    """The :class:`~airflow_provider_lakecommit.formats.evolution.wanted.WantedSource` of Protobuf."""
+
+    def _stated(self) -> tuple[str, list[Descriptor]]:
+        stated = message_named(file_of(self._options.schema), self._options.message)
+        return f"the message {stated.full_name} that the landing states", [stated]
+
+    def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterator[Descriptor]:
+        file = registered_file(found)
+        paths, _ = paths_of([values[place] for place in group.places], group.start)
+        for path in dict.fromkeys(path for path, _ in paths):
+            # A path that leads nowhere is that of a record.
+            with suppress(DescriptorError):
+                message = message_at(file, path, self._options.message)
+                if not self._options.message or message.full_name == self._options.message:
+                    yield message
+
+    def _wants(
+        self, schema: Schema, written: Descriptor, new: Collection[str] = ()
+    ) -> tuple[StructType, list[LeftOut]]:
+        columns = message_columns(written)
+        typed = [c.to_dict() for c in columns if c.type is not None]
+        inferred = create_from_spec({"schema": typed})[0].as_struct() if typed else StructType()
+        left_out = [LeftOut(column=c.name, why="; ".join(c.notes)) for c in columns if c.type is None]
+        return _struct(schema.as_struct(), inferred), left_out
+
+    def _unfit(self, schema: Schema, written: Descriptor) -> Iterator[Misfit]:
+        yield from lacking(schema.as_struct(), self._wants(schema, written)[0])
+        _, _, wrong = MessageColumns.of(written, schema.fields, ColumnRules.of(schema, self._rules(schema)))
+        for text in wrong:
+            if (found := _COLUMN.match(text)) is not None:
+                kind = plain(schema.find_type(found["path"].rstrip(":")))
+                yield Misfit(
+                    column=found["path"].rstrip(":"), in_table=kind, in_records="another field", why=found["what"]
+                )
+
+
+def _struct(own: StructType, inferred: StructType) -> StructType:
+    names = {f.name: f.field_type for f in own.fields}
+    kinds = ((f, _kind(names[f.name], f.field_type) if f.name in names else f.field_type) for f in inferred.fields)
+    return StructType(*(NestedField(f.field_id, f.name, kind, required=False) for f, kind in kinds))
+
+
+def _kind(own: IcebergType, inferred: IcebergType) -> IcebergType:
+    match own, inferred:
+        case StructType(), StructType():
+            return _struct(own, inferred)
+        case ListType(), ListType():
+            return ListType(1, _kind(own.element_type, inferred.element_type), False)
+        case MapType(), MapType():
+            return MapType(1, own.key_type, 2, _kind(own.value_type, inferred.value_type), False)
+        case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
+            return inferred
+        case IntegerType(), DecimalType():
+            # Of `uint64`: the widest that an int can become takes all but numbers from 2^63 on.
+            return LongType()
+        case _:
+            return own

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of records no change of their table makes fit.
+
+Contract: pure; for people. Such records are for the dead letters, or stop their landing before they are planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyiceberg.types import StructType
+
+from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
+
+__all__ = ["Misfit", "Unreadable", "lacking", "without_value"]
+
+_REQUIRED = "make it optional by hand if it may be"
+"""What to do about a required column for which records have no value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """Values that the table does not take, and no change may make it take."""
+
+    column: str
+    in_table: str
+    in_records: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        why = f" ({self.why})" if self.why else ""
+        return f"column {self.column} is {self.in_table} in the table and {self.in_records} in the records{why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A schema of which no record becomes a row, whatever the table."""
+
+    schema: str
+    why: str
+    column: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.schema}: {self.why}"
+
+
+def without_value(column: str, kind: str, how: str) -> Misfit:
+    """Of a required column, for which records have no value."""
+    return Misfit(column=column, in_table=f"required {kind}", in_records=how, why=_REQUIRED)
+
+
+def lacking(own: StructType, wanted: StructType, above: Path = ()) -> Iterator[Misfit]:
+    """Required columns that are not wanted at all: whoever writes so has no value for them."""
+    there = {f.name: f.field_type for f in wanted.fields}
+    for one in own.fields:
+        path, kind = (*above, one.name), one.field_type
+        if one.name not in there:
+            if one.required:
+                yield without_value(dotted(path), plain(kind), "missing")
+        elif isinstance(kind, StructType) and isinstance(inner := there[one.name], StructType):
+            yield from lacking(kind, inner, path)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wanted columns by the schemas that a window's records name in a registry: what all formats of such records share.
+
+Contract: the schemas are those of the sampled records, each once, or the one that the landing states; what is
+registered and no record names changes no table. What a schema wants and what of it does not fit is the format's.
+Several are :mod:`~airflow_provider_lakecommit.formats.evolution.combined`.
+
+Failure story: a schema that the registry does not have is for the tasks to reject; so is one of which no record becomes
+a row, which is told as what does not fit. A registry that does not answer is an error, and the plan is made again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+from confluent_kafka import Message
+from pyiceberg.schema import Schema
+from pyiceberg.types import StructType
+
+from airflow_provider_lakecommit.core.formats import WITH_REGISTRY, FormatOptions
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.formats.decoder import Refusal
+from airflow_provider_lakecommit.formats.evolution.changes import LeftOut
+from airflow_provider_lakecommit.formats.evolution.combined import combined
+from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unreadable
+from airflow_provider_lakecommit.formats.evolution.records import framed_value, sampled
+from airflow_provider_lakecommit.formats.evolution.wanted import MOST_NAMED, RecordSample, Wanted
+from airflow_provider_lakecommit.formats.registry.client import needed, registry_of
+from airflow_provider_lakecommit.formats.registry.framing import Framed, framed
+from airflow_provider_lakecommit.formats.registry.many import Learned, learned
+from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, UnknownSchemaError, told
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["NamedSchemasSource"]
+
+T = TypeVar("T")
+
+
+class NamedSchemasSource(ABC, Generic[T]):
+    """The :class:`~airflow_provider_lakecommit.formats.evolution.wanted.WantedSource` of a format whose records name
+    schemas, each of which comes to some ``T``.
+    """
+
+    def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
+        self._landing, self._kafka = landing, kafka
+        self._options = landing.format_options
+
+    def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
+        """None is looked at where the landing states a schema, but for the table that each is for."""
+        if self._options.schema:
+            if self._landing.routing is None:
+                return RecordSample(ranges=ranges)
+            return sampled(self._kafka, ranges, seen, Message.value)
+        return sampled(self._kafka, ranges, seen, framed_value)
+
+    def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
+        """By their schemas.
+
+        :raises RegistryError: it does not answer
+        :raises SpecError: the settings name none
+        """
+        if self._options.schema:
+            told_by, stated = self._stated()
+            return combined(schema, stated, (), self._wants, self._unfit, told_by)
+        own, before = ([v for _, v in some if v is not None] for some in (sample.own, sample.before))
+        unreadable = list[Unreadable]()
+        named = [told(group.key) for group in framed(own + before).groups]
+        more = f" and {len(named) - MOST_NAMED} schemas more" if len(named) > MOST_NAMED else ""
+        names = ", ".join(named[:MOST_NAMED]) + more or "no schema"
+        written = self._schemas(own, unreadable)
+        of_before = self._schemas(before, [])
+        found = combined(schema, written, of_before, self._wants, self._unfit, f"{names} of {sample.told}")
+        return replace(found, misfits=(*unreadable, *found.misfits))
+
+    def _rules(self, schema: Schema) -> FormatOptions:
+        """Of several tables each takes the rules of the columns that it has."""
+        return self._options.of_columns({field.name for field in schema.fields})
+
+    def _schemas(self, values: Sequence[bytes], unreadable: list[Unreadable]) -> list[T]:
+        groups = framed(values).groups
+        registry = needed(registry_of(self._kafka), self._landing.name, self._landing.format)
+        found = learned(registry, (group.key for group in groups))
+        return list(dict.fromkeys(one for g in groups for one in self._of(g, found[g.key], values, unreadable)))
+
+    def _of(self, group: Framed, found: Learned, values: Sequence[bytes], unreadable: list[Unreadable]) -> Iterator[T]:
+        if isinstance(found, UnknownSchemaError):
+            return
+        try:
+            if found.kind != WITH_REGISTRY[self._landing.format]:
+                raise Refusal("wrong_schema", None, f"it is of type {found.kind}")
+            yield from self._named(found, group, values)
+        except Refusal as refusal:
+            unreadable.append(Unreadable(schema=told(group.key), why=refusal.reason))
+
+    @abstractmethod
+    def _stated(self) -> tuple[str, list[T]]:
+        """What the landing states, and how to call it."""
+
+    @abstractmethod
+    def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterable[T]:
+        """What records of a schema are.
+
+        :raises Refusal: it is none of records
+        """
+
+    @abstractmethod
+    def _wants(self, schema: Schema, written: T, new: Collection[str] = ()) -> tuple[StructType, list[LeftOut]]:
+        """The columns that one of them wants, and what of it cannot be one.
+
+        :param new: names of columns that the table lacks and others want
+        """
+
+    @abstractmethod
+    def _unfit(self, schema: Schema, written: T) -> Iterable[Misfit]:
+        """What of one of them does not fit."""

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that no table should have, though records may.
+
+Contract: pure. A name is usable if Iceberg, Spark and this package mean the same column by it. A point in it would make
+``a.b`` two columns; names that are no text for UTF-8, or that a reader cannot see, are nobody's column. Spark reads no
+table that has a column of the name of one of Iceberg's metadata columns.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.types import LongType, NestedField
+
+from airflow_provider_lakecommit.landing.table import RESERVED as METADATA
+
+__all__ = ["RESERVED", "TakenNames", "unusable"]
+
+LONGEST = 255
+_AS_IT_IS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+RESERVED = METADATA | {"_change_type", "_change_ordinal", "_commit_snapshot_id"}
+"""The metadata columns that Iceberg adds to each table when it is read, and to its changes."""
+
+
+class TakenNames:
+    """Names of the columns side by side, to tell which further ones would be taken for one of them: by an engine that
+    knows no case, or in a file, whose columns have letters, digits and ``_`` only.
+    """
+
+    def __init__(self) -> None:
+        self._as_read: dict[str, str] = {}
+        self._in_files: dict[str, str] = {}
+
+    def add(self, name: str) -> None:
+        self._as_read[name.casefold()] = name
+        self._in_files[_in_file(name)] = name
+
+    def clash(self, name: str) -> str | None:
+        """Why a name cannot stand beside these, or ``None``."""
+        if (like := self._as_read.get(name.casefold())) is not None:
+            return f"its name differs from that of column {like} in case only"
+        if (like := self._in_files.get(_in_file(name))) is not None:
+            return f"in a file its name is that of column {like}; add it by hand under another one"
+        return None
+
+
+@lru_cache(4_096)
+def _in_file(name: str) -> str:
+    if _AS_IT_IS.fullmatch(name):
+        return name
+    return sanitize_column_names(Schema(NestedField(1, name, LongType(), required=False))).fields[0].name
+
+
+def unusable(name: str, *, top: bool = True) -> str | None:
+    """Why a field cannot become a column, or ``None``.
+
+    :param top: is it to be a column of the table itself, not one within another?
+    """
+    if top and name.casefold() in RESERVED:
+        return "Iceberg has a metadata column of that name, so that Spark could not read the table"
+    if not name.strip():
+        return "its name is empty"
+    if name != name.strip():
+        return "its name begins or ends with a blank"
+    if "." in name:
+        return "its name has a point, which stands for a column within another"
+    if not name.isprintable():
+        return "its name has characters that cannot be printed"
+    return f"its name is longer than {LONGEST} characters" if len(name) > LONGEST else None

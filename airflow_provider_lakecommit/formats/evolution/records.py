@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wanted columns by a bounded sample of the records that are to be landed: for formats whose values tell their types.
+
+Contract: of the ranges that are planned, up to :data:`RECORDS` records are looked at, from the begin, the middle and
+the end of each partition; small windows are looked at whole; and the records in which tasks of earlier windows first
+met a field that the table lacks, or a value that a column did not take. What is too rare for that is ignored or
+dead-lettered by the task that meets it, as the landing says, and its place is reported: the next window looks there,
+and is not judged by it.
+
+Failure story: a sample that is cut short by time is a smaller sample; brokers that do not answer are an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Message
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.formats.evolution.envelopes import row_in
+from airflow_provider_lakecommit.formats.evolution.seen_types import SeenTypes, seen_types
+from airflow_provider_lakecommit.formats.evolution.wanted import RecordSample, Wanted
+from airflow_provider_lakecommit.formats.registry.framing import framed, with_header
+from airflow_provider_lakecommit.formats.sampled import sample_values
+from airflow_provider_lakecommit.kafka.record import headers_of
+from airflow_provider_lakecommit.kafka.sample import ValueOf, records_at, sample_of
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["RECORDS", "FramedRecordsSource", "RecordsSource", "framed_value", "sampled"]
+
+RECORDS = 3_000
+SECONDS = 15.0
+
+
+def sampled(kafka: Mapping[str, Any], ranges: Coverage, seen: Coverage, value_of: ValueOf) -> RecordSample:
+    """Records of the ranges, and the single records that were met before.
+
+    :raises SourceError: the records may not be read
+    :raises SourceUnavailableError: the brokers do not answer
+    """
+    own = sample_of(kafka, ranges, RECORDS, seconds=SECONDS, value_of=value_of)
+    before = records_at(kafka, seen - ranges, seconds=SECONDS, value_of=value_of)
+    return RecordSample(own=own, before=before, ranges=ranges, seen=seen)
+
+
+class RecordsSource:
+    """The :class:`~airflow_provider_lakecommit.formats.evolution.wanted.WantedSource` of plain JSON."""
+
+    def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
+        self._unwraps, self._kafka, self._options = landing.transform.unwrap is not None, kafka, landing.format_options
+
+    def value_of(self, message: Message) -> bytes | None:
+        """What of a record is sampled."""
+        return message.value()
+
+    def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
+        """All tell by what is in them."""
+        return sampled(self._kafka, ranges, seen, self.value_of)
+
+    def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
+        """By what is in them."""
+        found = self._types(schema, [*sample.own, *sample.before])
+        # What was met before has had its fate.
+        misfits = self._types(schema, sample.own).misfits if sample.before else found.misfits
+        return Wanted(
+            columns=found.columns, told_by=sample.told, left_out=tuple(found.left_out), misfits=tuple(misfits)
+        )
+
+    def json_of(self, value: bytes) -> bytes:
+        """What of a sampled value is its JSON."""
+        return value
+
+    def _types(self, schema: Schema, taken: Sequence[tuple[str, bytes | None]]) -> SeenTypes:
+        texts = ((place, None if value is None else self.json_of(value)) for place, value in taken)
+        found = sample_values(texts, row_in) if self._unwraps else sample_values(texts)
+        # Of several tables each takes the rules of the columns that it has.
+        return seen_types(schema, found, self._options.of_columns({field.name for field in schema.fields}))
+
+
+class FramedRecordsSource(RecordsSource):
+    """The same of JSON behind the id of its schema in a registry, which is not asked: what decides is what is there."""
+
+    def value_of(self, message: Message) -> bytes | None:
+        """With the id of its schema, by which it is routed as the tasks do."""
+        return framed_value(message)
+
+    def json_of(self, value: bytes) -> bytes:
+        """What is behind the id; a value without an id is no record."""
+        found = framed([value]).groups
+        return value[found[0].start :] if found else b""
+
+
+def framed_value(message: Message) -> bytes | None:
+    """The value with the id of its schema before it."""
+    value = message.value()
+    return None if value is None else with_header(value, headers_of(message))

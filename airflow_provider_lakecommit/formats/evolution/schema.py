@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A schema with changes made, and what of a table an evolution has to respect.
+
+Contract: pure. Columns keep their ids, names, order, comments and defaults; new ones come last in their struct, with
+ids above the highest that the table ever gave, so that no column is taken for one that was dropped. The comment of a
+new column says where it comes from: it lasts as long as the column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from airflow_provider_lakecommit.formats.evolution.changes import Added, Change, TableSide, Widened
+from airflow_provider_lakecommit.formats.evolution.paths import Path, paths_in
+
+__all__ = ["evolved_schema", "side_of"]
+
+
+def side_of(metadata: TableMetadata) -> TableSide:
+    """What an evolution of a table depends on beside its columns."""
+    schema = metadata.schema()
+    bound = {f.source_id for spec in metadata.partition_specs for f in spec.fields}
+    bound |= {f.source_id for order in metadata.sort_orders for f in order.fields} | set(schema.identifier_field_ids)
+    now = {path for path, _ in paths_in(schema.fields)}
+    once = {path for s in metadata.schemas for path, _ in paths_in(s.fields)}
+    parts = frozenset(f.name.casefold() for spec in metadata.partition_specs for f in spec.fields)
+    return TableSide(version=metadata.format_version, bound=frozenset(bound), gone=frozenset(once - now), parts=parts)
+
+
+def evolved_schema(schema: Schema, changes: Iterable[Change], *, last_id: int, schema_id: int, doc: str = "") -> Schema:
+    """The schema with these changes, which :func:`~airflow_provider_lakecommit.formats.evolution.changes.evolution`
+    found for it.
+
+    :param last_id: the highest id that any column of the table ever had
+    :param schema_id: of the new schema
+    :param doc: comment of new columns
+    """
+    by_parent: dict[Path, list[Added]] = {}
+    wider: dict[Path, Widened] = {}
+    for change in changes:
+        if isinstance(change, Added):
+            by_parent.setdefault(change.path[:-1], []).append(change)
+        else:
+            wider[change.path] = change
+    ids = count(last_id + 1)
+
+    def struct(kind: StructType, path: Path) -> StructType:
+        kept = [field(f, (*path, f.name)) for f in kind.fields]
+        new = [
+            NestedField(next(ids), a.path[-1], _numbered(a.kind, ids), required=False, doc=doc or None)
+            for a in by_parent.get(path, ())
+        ]
+        return StructType(*kept, *new)
+
+    def field(own: NestedField, path: Path) -> NestedField:
+        return own.model_copy(update={"field_type": inner(own.field_type, path)})
+
+    def inner(kind: IcebergType, path: Path) -> IcebergType:
+        if isinstance(kind, StructType):
+            return struct(kind, path)
+        if isinstance(kind, ListType):
+            element = inner(kind.element_type, (*path, "element"))
+            return ListType(kind.element_id, element, element_required=kind.element_required)
+        if isinstance(kind, MapType):
+            value = inner(kind.value_type, (*path, "value"))
+            return MapType(kind.key_id, kind.key_type, kind.value_id, value, value_required=kind.value_required)
+        return wider[path].after if path in wider else kind
+
+    fields = struct(schema.as_struct(), ()).fields
+    return Schema(*fields, schema_id=schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+
+def _numbered(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
+    """A new type, its fields numbered and optional."""
+    if isinstance(kind, StructType):
+        own = [next(ids) for _ in kind.fields]
+        return StructType(
+            *(
+                NestedField(i, f.name, _numbered(f.field_type, ids), required=False, doc=f.doc)
+                for i, f in zip(own, kind.fields, strict=True)
+            )
+        )
+    if isinstance(kind, ListType):
+        return ListType(next(ids), _numbered(kind.element_type, ids), element_required=False)
+    if isinstance(kind, MapType):
+        key, value = next(ids), next(ids)
+        return MapType(key, kind.key_type, value, _numbered(kind.value_type, ids), value_required=False)
+    return kind

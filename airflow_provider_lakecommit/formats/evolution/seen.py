@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A landing's format, its subjects and their schema ids, in a few lines for a person.
+
+Contract: nothing is decided by it, so that a registry that is away, or does not know a subject, is one of the lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
+from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
+from airflow_provider_lakecommit.formats.evolution.columns import asked_subjects
+from airflow_provider_lakecommit.formats.registry.client import needed, registry_of
+from airflow_provider_lakecommit.formats.registry.schemas import UnknownSchemaError
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["registry_lines"]
+
+MOST_IDS = 20
+
+
+def registry_lines(landing: Landing, kafka: Mapping[str, Any]) -> Iterator[str]:
+    """What is known of the schemas of a landing's records; nothing, where they have none."""
+    if landing.format in WITH_REGISTRY and landing.decoding.schema:
+        yield f"format {landing.format}, all records of the schema that the landing states"
+    subjects = asked_subjects(landing)
+    if not subjects:
+        return
+    format = next(iter(subjects.values()))
+    try:
+        registry = needed(registry_of(kafka), landing.name, format)
+    except (SpecError, RegistryError) as e:
+        yield f"format {format}: {e}"
+        return
+    yield f"format {', '.join(dict.fromkeys(subjects.values()))}, schemas of {registry.place}"
+    for subject in subjects:
+        try:
+            count, ids = registry.ids(subject, MOST_IDS)
+        except UnknownSchemaError:
+            yield f"subject {subject} is not there; records may name schemas of others"
+        except RegistryError as e:
+            yield f"subject {subject} is not known: {e}"
+        else:
+            shown = ", ".join([*(["…"] if count > len(ids) else []), *map(str, ids)])
+            yield f"subject {subject} has {count} versions, of schema ids {shown}"

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From sampled JSON values to wanted columns, relative to the table that they are to go into.
+
+Contract: pure. A field that the table lacks gets a type that holds every value that was seen, by the values alone:
+whole numbers are ``long``, numbers of which some have a fraction ``double``, texts ``string`` whatever they look like
+(the next one may look otherwise). A field whose values disagree is left out by name, one without a value is left out in
+silence until it has one. For a column that the table has, it is the table's type as long as the decoder takes the
+values, the wider one where only the width is lacking, else a misfit with counts and places.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import count
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    UnknownType,
+)
+
+from airflow_provider_lakecommit.core.formats import DEFAULTS, FormatOptions
+from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, LeftOut
+from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, without_value
+from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
+from airflow_provider_lakecommit.formats.infer import is_map_in_disguise
+from airflow_provider_lakecommit.formats.sampled import Node, Numbers, SampledValues
+from airflow_provider_lakecommit.formats.times import WHOLE_NUMBERS
+
+__all__ = ["SeenTypes", "seen_types"]
+
+_INT, _LONG = 2**31, 2**63
+_FLOAT = Decimal("3.4028235677973366e38")
+"""Numbers below it are floats of 32 bits when rounded."""
+_DOUBLE = Decimal("1.7976931348623158e308")
+_NUMBERS = {"int", "fraction"}
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
+_WORDS: Mapping[str, str] = {
+    "bool": "a boolean",
+    "int": "a whole number",
+    "fraction": "a number with a fraction",
+    "text": "a text",
+    "object": "an object",
+    "array": "a list",
+}
+
+
+@dataclass(slots=True)
+class SeenTypes:
+    """Wanted columns, and what cannot be one."""
+
+    columns: StructType
+    left_out: list[LeftOut]
+    misfits: list[Misfit]
+
+
+def seen_types(schema: Schema, found: SampledValues, options: FormatOptions = DEFAULTS) -> SeenTypes:
+    """What the sample wants of a table with this schema.
+
+    :param options: by which the records are decoded
+    """
+    look = _Look(options)
+    columns = look.fields(schema.as_struct(), found.root, ())
+    return SeenTypes(StructType(*columns), look.left_out, look.misfits)
+
+
+@dataclass(slots=True)
+class _Look:
+    options: FormatOptions
+    left_out: list[LeftOut] = field(default_factory=list)
+    misfits: list[Misfit] = field(default_factory=list)
+    _ids: count[int] = field(default_factory=lambda: count(1))
+
+    def fields(self, own: StructType, node: Node, path: Path) -> list[NestedField]:
+        """The wanted fields of objects for which the table has a struct."""
+        by_name = {f.name: f.field_type for f in own.fields}
+        out = []
+        for name, inner in node.fields.items():
+            at = (*path, name)
+            kind = self.own(by_name[name], inner, at) if name in by_name else self.new(inner, at)
+            if kind is not None:
+                out.append(NestedField(next(self._ids), name, kind, required=False))
+        for one in own.fields:
+            if one.required and (lack := _lack(node, node.fields.get(one.name))):
+                told = dotted((*path, one.name)), plain(one.field_type), f"missing or null in {lack}"
+                self.misfits.append(without_value(*told))
+        return out
+
+    def own(self, kind: IcebergType, node: Node, path: Path) -> IcebergType | None:
+        """What a column of the table should be."""
+        if isinstance(kind, StructType):
+            self._check(kind, node, path, {"object"})
+            return StructType(*self.fields(kind, node, path))
+        if isinstance(kind, ListType):
+            self._check(kind, node, path, {"array"})
+            element = None if node.elements is None else self.own(kind.element_type, node.elements, (*path, "element"))
+            return ListType(next(self._ids), element or kind.element_type, element_required=False)
+        if isinstance(kind, MapType):
+            self._check(kind, node, path, {"object"})
+            value = self.own(kind.value_type, Node.union(node.fields.values()), (*path, "value"))
+            key, of = next(self._ids), next(self._ids)
+            return MapType(key, kind.key_type, of, value or kind.value_type, value_required=False)
+        self._check(kind, node, path, _taken_by(kind, self.options.timestamps.get(".".join(path), "")))
+        return self._number(kind, node, path)
+
+    def new(self, node: Node, path: Path) -> IcebergType | None:
+        """The type of a field that the table lacks; ``None`` if no value tells it."""
+        kinds = set(node.kinds)
+        if not kinds:
+            return None
+        if len(kinds) > 1 and kinds != _NUMBERS:
+            self._leave(path, f"its values disagree: {_told(node, kinds)}")
+            return None
+        match max(kinds):
+            case "bool":
+                return BooleanType()
+            case "text":
+                return StringType()
+            case "object":
+                return self._struct(node, path)
+            case "array":
+                inner = None if node.elements is None else self.new(node.elements, (*path, "element"))
+                return None if inner is None else ListType(next(self._ids), inner, element_required=False)
+            case _:
+                return self._new_number(node, path, kinds)
+
+    def _struct(self, node: Node, path: Path) -> IcebergType | None:
+        if is_map_in_disguise(node):
+            names = len(node.fields)
+            self._leave(path, f"{names} names in {node.kinds['object']} objects look like a map: add it by hand")
+            return None
+        inner = self.fields(StructType(), node, path)
+        return StructType(*inner) if inner else None
+
+    def _new_number(self, node: Node, path: Path, kinds: set[str]) -> IcebergType | None:
+        low, high = _bounds(node)
+        if kinds == {"int"}:
+            if -_LONG <= low <= high < _LONG:
+                return LongType()
+            self._leave(path, "some whole numbers are beyond a long")
+            return None
+        if not -_DOUBLE <= low <= high <= _DOUBLE:
+            self._leave(path, "some numbers are beyond a double")
+            return None
+        if node.numbers.beyond_double:
+            self._leave(path, "a double would round some of its numbers; add a decimal by hand")
+            return None
+        return DoubleType()
+
+    def _leave(self, path: Path, why: str) -> None:
+        self.left_out.append(LeftOut(column=dotted(path), why=why))
+
+    def _check(self, kind: IcebergType, node: Node, path: Path, taken: set[str]) -> None:
+        if strange := set(node.kinds) - taken:
+            self._misfit(kind, path, _told(node, strange))
+
+    def _misfit(self, kind: IcebergType, path: Path, what: str) -> None:
+        self.misfits.append(Misfit(column=dotted(path), in_table=plain(kind), in_records=what))
+
+    def _number(self, kind: IcebergType, node: Node, path: Path) -> IcebergType:
+        low, high = _bounds(node)
+        match kind:
+            case IntegerType() if not -_INT <= low <= high < _INT and -_LONG <= low <= high < _LONG:
+                return LongType()
+            case IntegerType() | LongType() if not -_LONG <= low <= high < _LONG:
+                self._misfit(kind, path, "a whole number beyond a long")
+            case FloatType() | DoubleType() if not -_DOUBLE <= low <= high <= _DOUBLE:
+                self._misfit(kind, path, "a number beyond a double")
+            case FloatType() if not -_FLOAT < low <= high < _FLOAT:
+                return DoubleType()
+            case DecimalType():
+                return self._decimal(kind, node, path)
+        return kind
+
+    def _decimal(self, kind: DecimalType, node: Node, path: Path) -> IcebergType:
+        """The digits of texts count as those of numbers do: that is how JSON keeps exact ones."""
+        unscaled = ".".join(path) in self.options.encodings
+        exact = [_unscaled(text, kind.scale) if unscaled else _exact(text) for text in node.texts]
+        if none := exact.count(None):
+            self._misfit(kind, path, f"a text that is no number in {none}")
+        found = Numbers()
+        found.take(node.numbers)
+        for number in filter(None, exact):
+            found.add(number)
+        # Zeros behind the last digit that counts need room while a number is read.
+        digits = max(found.whole + kind.scale, found.digits)
+        if found.exact > kind.scale:
+            self._misfit(kind, path, f"a number with {found.exact} digits behind the point")
+        elif found.whole + kind.scale > MAX_DIGITS:
+            self._misfit(kind, path, f"a number with {found.whole} digits before the point")
+        elif digits > MAX_DIGITS:
+            self._misfit(kind, path, f"a number that is written with {found.digits} digits")
+        elif digits > kind.precision:
+            return DecimalType(digits, kind.scale)
+        return kind
+
+
+def _exact(text: str) -> Decimal | None:
+    return Decimal(text) if _DECIMAL.fullmatch(text) else None
+
+
+def _unscaled(text: str, scale: int) -> Decimal | None:
+    """The number of digits that are kept as base64 of a whole number's bytes."""
+    try:
+        whole = Decimal(int.from_bytes(b64decode(text, validate=True), signed=True))
+    except ValueError:
+        return None
+    return Decimal((whole.as_tuple().sign, whole.as_tuple().digits, -scale))
+
+
+def _taken_by(kind: IcebergType, rule: str) -> set[str]:
+    """The kinds of JSON values of which the decoder takes at least some for this type, times by their rule."""
+    match kind:
+        case BooleanType():
+            return {"bool"}
+        case IntegerType() | LongType():
+            return {"int"}
+        case FloatType() | DoubleType():
+            return _NUMBERS
+        case StringType():
+            return {"text"}
+        case UnknownType():
+            return {*_WORDS}
+        case DecimalType():
+            return _NUMBERS | {"text"}
+        case _:
+            return {"int"} if rule in WHOLE_NUMBERS else {"text"}
+
+
+def _lack(objects: Node, inner: Node | None) -> int:
+    """How many of these objects have no value there."""
+    had = 0 if inner is None else inner.seen - inner.nulls
+    return objects.kinds.get("object", 0) - had
+
+
+def _bounds(node: Node) -> tuple[Decimal, Decimal]:
+    return node.numbers.low or Decimal(0), node.numbers.high or Decimal(0)
+
+
+def _told(node: Node, kinds: Iterable[str]) -> str:
+    """Kinds of values with their counts, the most frequent first, and where they are."""
+    most = sorted(kinds, key=lambda kind: (-node.kinds[kind], kind))
+    return ", ".join(f"{_WORDS[kind]} in {node.kinds[kind]} ({', '.join(node.places[kind])})" for kind in most)

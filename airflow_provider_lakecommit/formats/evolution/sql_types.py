@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wanted columns by the types that a landing's SQL gives, whatever its records are.
+
+Contract: pure. A column that the table lacks is wanted in the type of Iceberg that holds all of what the SQL's type
+holds; one of a type that has none is left out, with what to do. A column that the table has is wanted as it is, or,
+where types may be widened, in the wider type that the SQL gives. What the table does not take of it is told by whoever
+runs the SQL.
+
+======================================= ==================================================
+the SQL gives                           a new column is
+======================================= ==================================================
+``tinyint`` to ``integer``              ``int``
+``uinteger``, ``bigint``                ``long``
+``ubigint``                             ``decimal(20, 0)``
+``hugeint``, ``uhugeint``               ``decimal(38, 0)``
+``float``, ``double``, ``boolean``      the same
+``decimal(p, s)``                       the same
+``varchar``, ``blob``, ``uuid``         ``string``, ``binary``, ``uuid``
+``date``, ``time``                      the same
+``timestamp`` of any unit               ``timestamp``
+``timestamptz``                         ``timestamptz``
+``struct``, list, ``map``               one of these
+======================================= ==================================================
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.types as kinds
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, OF_SCHEMAS, LeftOut
+from airflow_provider_lakecommit.formats.evolution.wanted import Wanted
+
+__all__ = ["wanted_of_sql"]
+
+_BOOLEAN, _UUID = pa.bool8(), pa.uuid()
+"""As what the engine gives them, where it is to keep types."""
+_SCALARS: tuple[tuple[pa.DataType, PrimitiveType], ...] = (
+    *((kind, IntegerType()) for kind in (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32())),
+    *((kind, LongType()) for kind in (pa.uint32(), pa.int64())),
+    (pa.uint64(), DecimalType(20, 0)),
+    (pa.float32(), FloatType()),
+    (pa.float64(), DoubleType()),
+    (_BOOLEAN, BooleanType()),
+    (pa.bool_(), BooleanType()),
+    (pa.string(), StringType()),
+    (pa.binary(), BinaryType()),
+    (_UUID, UUIDType()),
+    (pa.date32(), DateType()),
+    (pa.time64("us"), TimeType()),
+)
+
+
+def wanted_of_sql(schema: Schema, given: pa.Schema, *, widen: bool) -> Wanted:
+    """What SQL wants of a table.
+
+    :param given: the columns that it gives
+    :param widen: may types of the table be widened?
+    """
+    look = _Look(widen)
+    columns = look.struct(schema.as_struct(), list(given), "")
+    told_by = "the SQL of the landing"
+    return Wanted(columns=columns, told_by=told_by, left_out=tuple(look.left_out), limits=OF_SCHEMAS)
+
+
+class _Look:
+    """At what is given, one column after the other."""
+
+    def __init__(self, widen: bool) -> None:
+        self._widen = widen
+        self.left_out: list[LeftOut] = []
+
+    def struct(self, own: StructType, given: list[pa.Field], above: str) -> StructType:
+        names, out = {f.name: f.field_type for f in own.fields}, dict[str, IcebergType]()
+        for field in given:
+            kind = names.get(field.name)
+            path = f"{above}{field.name}"
+            found = self._new(field.type, path) if kind is None else self._own(kind, field.type, path)
+            if found is not None:
+                out.setdefault(field.name, found)
+        return StructType(
+            *(NestedField(n, name, kind, required=False) for n, (name, kind) in enumerate(out.items(), 1))
+        )
+
+    def _own(self, kind: IcebergType, given: pa.DataType, path: str) -> IcebergType:
+        if isinstance(kind, StructType) and kinds.is_struct(given):
+            return self.struct(kind, list(given), f"{path}.")
+        if isinstance(kind, ListType) and kinds.is_list(given):
+            return ListType(1, self._own(kind.element_type, given.value_type, f"{path}.element"), False)
+        if isinstance(kind, MapType) and kinds.is_map(given):
+            return MapType(1, kind.key_type, 2, self._own(kind.value_type, given.item_type, f"{path}.value"), False)
+        return _wider(kind, given) if self._widen else kind
+
+    def _new(self, given: pa.DataType, path: str) -> IcebergType | None:
+        if kinds.is_struct(given):
+            inner = self.struct(StructType(), list(given), f"{path}.")
+            if len({f.name for f in given}) < given.num_fields:
+                self.left_out.append(LeftOut(column=path, why="its fields have no names: give each one of its own"))
+            # Without all of its fields it would not be what the SQL gives.
+            return inner if len(inner.fields) == given.num_fields else None
+        if kinds.is_list(given):
+            element = self._new(given.value_type, f"{path}.element")
+            return None if element is None else ListType(1, element, element_required=False)
+        if kinds.is_map(given):
+            key, value = self._new(given.key_type, f"{path}.key"), self._new(given.item_type, f"{path}.value")
+            return None if key is None or value is None else MapType(1, key, 2, value, value_required=False)
+        if (found := _scalar(given)) is None:
+            self.left_out.append(LeftOut(column=path, why=f"no column is of type {given}: cast it to what is meant"))
+        return found
+
+
+def _scalar(given: pa.DataType) -> PrimitiveType | None:
+    if isinstance(given, pa.OpaqueType):
+        return DecimalType(MAX_DIGITS, 0) if given.type_name in ("hugeint", "uhugeint") else None
+    if kinds.is_decimal128(given):
+        return DecimalType(given.precision, given.scale)
+    if kinds.is_timestamp(given):
+        return TimestampType() if given.tz is None else TimestamptzType()
+    return next((kind for arrow, kind in _SCALARS if arrow == given), None)
+
+
+def _wider(kind: IcebergType, given: pa.DataType) -> IcebergType:
+    """The type of a column, or the wider one that values are given in."""
+    found = _scalar(given)
+    match kind, found:
+        case IntegerType(), LongType():
+            return LongType()
+        case FloatType(), DoubleType():
+            return DoubleType()
+        case DecimalType(), DecimalType():
+            whole = max(kind.precision - kind.scale, found.precision - found.scale)
+            # Digits behind the point that the column lacks are judged by their values.
+            return DecimalType(min(whole + kind.scale, MAX_DIGITS), kind.scale)
+        case _:
+            return kind

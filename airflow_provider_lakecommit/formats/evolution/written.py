@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wanted columns by the Avro schemas that a window's records were written with.
+
+Contract: that of :mod:`~airflow_provider_lakecommit.formats.evolution.named_schemas`. Fields are told apart as the
+decoder tells them: by name, else by an alias. What of a schema does not fit is what the decoder's own resolution
+refuses, once everything is as wide as it can be. Of envelopes that the landing unwraps, the schemas of their rows
+count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+)
+
+from airflow_provider_lakecommit.formats.avro.infer import avro_columns
+from airflow_provider_lakecommit.formats.avro.nested import Absent, Required, Unfit
+from airflow_provider_lakecommit.formats.avro.reader_schema import ReaderSchema
+from airflow_provider_lakecommit.formats.avro.resolve import Resolver, chosen_columns
+from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType, writer_type
+from airflow_provider_lakecommit.formats.decoder import Refusal
+from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, LeftOut
+from airflow_provider_lakecommit.formats.evolution.envelopes import rows_of
+from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, without_value
+from airflow_provider_lakecommit.formats.evolution.named_schemas import NamedSchemasSource
+from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
+from airflow_provider_lakecommit.formats.registry.framing import Framed
+from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["WrittenSource"]
+
+WHOLE_DIGITS = {"int": 10, "long": 19}
+"""The most digits of a number of such a type."""
+
+
+class WrittenSource(NamedSchemasSource[WriterType]):
+    """The :class:`~airflow_provider_lakecommit.formats.evolution.wanted.WantedSource` of Avro.
+
+    :raises TableError: the reader's schema is none
+    """
+
+    def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
+        super().__init__(landing, kafka)
+        self._asked = ReaderSchema.of(self._options.reader_schema)
+
+    def _stated(self) -> tuple[str, list[WriterType]]:
+        return "the schema that the landing states", list(self._rows(writer_type(self._options.schema)))
+
+    def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterator[WriterType]:
+        yield from self._rows(writer_type(found.text, [inner.text for _, inner in found.imported()]))
+
+    def _rows(self, written: WriterType) -> Iterator[WriterType]:
+        if written.kind != "record":
+            raise Refusal("wrong_schema", None, f"it is {written}, not a record")
+        named = self._asked.named(written)
+        yield from (named,) if self._landing.transform.unwrap is None else rows_of(named)
+
+    def _wants(
+        self, schema: Schema, written: WriterType, new: Collection[str] = ()
+    ) -> tuple[StructType, list[LeftOut]]:
+        look = _Look()
+        return StructType(*look.fields(schema.as_struct(), written, (), new)), look.left_out
+
+    def _unfit(self, schema: Schema, written: WriterType) -> Iterator[Misfit]:
+        # One that envelopes are read by is none of their rows.
+        rules = self._rules(schema)
+        options = rules if self._landing.transform.unwrap is None else replace(rules, reader_schema="")
+        try:
+            readers = Resolver(schema, options).records(written)
+        except Refusal:
+            return
+        for one in _unfit_in(readers):
+            kind = plain(schema.find_type(one.path))
+            if isinstance(one, Unfit):
+                yield Misfit(column=one.path, in_table=kind, in_records=str(one.written), why=one.why)
+            else:
+                yield without_value(one.path, kind, "missing")
+
+
+@dataclass(slots=True)
+class _Look:
+    """What one schema wants of a table; types that only differ in width are wanted as they are written, others as the
+    table has them.
+    """
+
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def fields(self, own: StructType, written: WriterType, path: Path, new: Collection[str] = ()) -> list[NestedField]:
+        names = {f.name: f.field_type for f in own.fields}
+        chosen = chosen_columns(written.fields, (*names, *new))
+        out: dict[str, IcebergType] = {}
+        for one in written.fields:
+            name = chosen.get(one.name, one.name)
+            kind = self.own(names[name], one.type, (*path, name)) if name in names else self.new(one, (*path, name))
+            if kind is not None:
+                out[name] = kind
+        return [NestedField(n, name, kind, required=False) for n, (name, kind) in enumerate(out.items(), 1)]
+
+    def own(self, kind: IcebergType, written: WriterType, path: Path) -> IcebergType:
+        match kind, written.kind:
+            case _, "union":
+                return self._union(kind, written, path)
+            case StructType(), "record":
+                return StructType(*self.fields(kind, written, path))
+            case ListType(), "array":
+                return ListType(1, self.own(kind.element_type, written.parts[0], (*path, "element")), False)
+            case MapType(), "map":
+                value = self.own(kind.value_type, written.parts[0], (*path, "value"))
+                return MapType(1, kind.key_type, 2, value, False)
+            case IntegerType(), "long" if written.logical is None:
+                return LongType()
+            case FloatType(), "double" | "int" | "long" if written.logical is None:
+                return DoubleType()
+            case DecimalType(), "int" | "long" if written.logical is None:
+                digits = max(WHOLE_DIGITS[written.kind] + kind.scale, kind.precision)
+                return DecimalType(digits, kind.scale) if digits <= MAX_DIGITS else kind
+            case DecimalType(), _ if written.logical == "decimal":
+                # Digits behind the point that the column lacks are no matter of width, and may all be zeros.
+                scale = min(written.scale, kind.scale)
+                return DecimalType(max(written.precision - written.scale, kind.precision - kind.scale) + scale, scale)
+            case _:
+                return kind
+
+    def _union(self, kind: IcebergType, written: WriterType, path: Path) -> IcebergType:
+        """The struct of a union's types, if it is one; else what all of these want of the column."""
+        parts = [part for part in written.parts if part.kind != "null"]
+        members = tuple(WriterField(name=part.name, type=part) for part in parts)
+        if (
+            len(parts) > 1
+            and isinstance(kind, StructType)
+            and {f.name for f in kind.fields} & {m.name for m in members}
+        ):
+            whole = WriterType(kind="record", name=written.name, fields=members)
+            return StructType(*self.fields(kind, whole, path))
+        for part in parts:
+            found = self.own(kind, part, path)
+            kind = _joined(kind, found) if isinstance(kind, StructType) and isinstance(found, StructType) else found
+        return kind
+
+    def new(self, one: WriterField, path: Path) -> IcebergType | None:
+        (column,) = avro_columns(WriterType(kind="record", name="", fields=(one,)))
+        if column.type is None:
+            self.left_out.append(LeftOut(column=dotted(path), why="; ".join(column.notes)))
+            return None
+        return create_from_spec({"schema": [column.to_dict()]})[0].fields[0].field_type
+
+
+def _joined(own: StructType, found: StructType) -> StructType:
+    """A struct with what one type of a union wants of it, and all that it had."""
+    return StructType(*{f.name: f for f in (*own.fields, *found.fields)}.values())
+
+
+def _unfit_in(reader: Any) -> Iterator[Unfit | Required]:
+    """All that is read nowhere, in readers of readers, and what is required and never there."""
+    if isinstance(reader, Unfit) or (isinstance(reader, Required) and isinstance(reader.inner, Absent)):
+        yield reader
+    elif isinstance(reader, tuple):
+        for part in reader:
+            yield from _unfit_in(part)
+    elif is_dataclass(reader) and not isinstance(reader, WriterType):
+        for part in fields(reader):
+            yield from _unfit_in(getattr(reader, part.name))

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``.proto`` text to descriptors, by ``protoc`` itself, in a process of its own.
+
+Contract: :func:`compiled` gives the files of a text, those first that others import. ``google/protobuf``,
+``google/type`` and Confluent's own files need not be given. What it says of a text is the compiler's own words and
+names no folder of this machine, so that it is the same each time.
+
+Failure story: a text that does not compile, and an import whose name is none of a file, is a :class:`DescriptorError`:
+it is the schema's fault, and perhaps a record's that names it. That the compiler is not there is a
+:class:`~airflow_provider_lakecommit.exceptions.TableError`; that it could not be run, was killed, or did not end in
+time, a :class:`~airflow_provider_lakecommit.exceptions.CompilerError`: neither is ever a record's fault.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+
+from google.protobuf import descriptor_pb2
+from google.protobuf.message import DecodeError
+
+from airflow_provider_lakecommit.exceptions import CompilerError, TableError
+from airflow_provider_lakecommit.formats.protobuf.known_files import CONFLUENT, confluent_files
+from airflow_provider_lakecommit.formats.protobuf.map_entries import as_entries, compilable
+
+__all__ = ["MOST_TEXT", "DescriptorError", "Imported", "compiled", "file_in", "in_base64"]
+
+Imported = tuple[tuple[str, str], ...]
+MOST_TEXT = 300
+"""Characters of what the compiler says that are told."""
+_ROOT = "lakecommit_root.proto"
+_GIVEN = "given.descriptors"
+_MADE = "made.descriptors"
+_COMPILE_SECONDS = 60
+_OF_NAMES = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
+"""Errors of a file system by which a name is no name of a file beside the others."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
+_VERDICT = re.compile(r"\S:\d+:\d+: (?!warning)|^lakecommit_root\.proto: ", re.MULTILINE)
+"""In a line that says what is wrong with a text."""
+
+
+class DescriptorError(Exception):
+    """A schema that cannot be used."""
+
+
+def in_base64(text: str) -> bytes | None:
+    """What a text holds in base64, if it may be that."""
+    if not _BASE64.fullmatch(text):
+        return None
+    try:
+        return base64.b64decode(text)
+    except ValueError:
+        return None
+
+
+def file_in(text: str, name: str = "") -> descriptor_pb2.FileDescriptorProto | None:
+    """The file that a text is in serialized form, as some clients register it and some registries give it back.
+
+    :param name: by which it is imported, if it is
+    """
+    try:
+        file = descriptor_pb2.FileDescriptorProto.FromString(in_base64(text) or b"")
+    except DecodeError:
+        return None
+    if not file.name or not (file.message_type or file.enum_type or file.dependency):
+        return None
+    file.name = name or file.name
+    return file
+
+
+def compiled(text: str, imported: Imported) -> list[descriptor_pb2.FileDescriptorProto]:
+    """The files of a text, the text's own last.
+
+    :param imported: name and text of each file that it imports, which may be :func:`file_in` a text, too
+    :raises DescriptorError: it does not compile
+    :raises CompilerError: the compiler cannot be run now
+    :raises TableError: there is none
+    """
+    known = _known_places()
+    try:
+        with tempfile.TemporaryDirectory(prefix="lakecommit-proto-") as folder:
+            serialized = {name: file_in(inner, name) for name, inner in imported}
+            texts = [(name, inner) for name, inner in (*imported, (_ROOT, text)) if not serialized.get(name)]
+            for name, inner in texts:
+                _put(folder, name, inner)
+            given = _given(folder, [inner for _, inner in texts], [file for file in serialized.values() if file])
+            return _run(folder, [*given, *(f"-I{place}" for place in (".", *known))])
+    except OSError as e:
+        raise CompilerError(f"the compiler of Protobuf schemas could not be run: {e}; its task is tried again") from e
+
+
+def _put(folder: str, name: str, text: str) -> None:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
+        raise DescriptorError(f"the schema imports {name!r}, which is no name of a file")
+    try:
+        octets = compilable(text).encode()
+    except UnicodeEncodeError:
+        raise DescriptorError("the schema has characters that no text of UTF-8 has") from None
+    place = Path(folder, path)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(octets)
+    except OSError as e:
+        if e.errno not in _OF_NAMES:
+            raise
+        raise DescriptorError(f"the schema imports {name!r:.80}, which is no name of a file: {e.strerror}") from None
+
+
+def _given(folder: str, texts: Iterable[str], files: list[descriptor_pb2.FileDescriptorProto]) -> list[str]:
+    """Descriptors for what is there in that form, and for what is imported and nobody serves."""
+    if any(CONFLUENT in text for text in (*texts, *(name for file in files for name in file.dependency))):
+        files = [*map(descriptor_pb2.FileDescriptorProto.FromString, confluent_files()), *files]
+    if not files:
+        return []
+    # What it does not hold, the compiler looks for in its folders.
+    descriptors = descriptor_pb2.FileDescriptorSet(file=files)
+    Path(folder, _GIVEN).write_bytes(descriptors.SerializeToString())
+    return [f"--descriptor_set_in={_GIVEN}"]
+
+
+def _run(folder: str, options: Sequence[str]) -> list[descriptor_pb2.FileDescriptorProto]:
+    command = [sys.executable, "-m", "grpc_tools.protoc", *options, "--include_imports"]
+    command += [f"--descriptor_set_out={_MADE}", _ROOT]
+    # Where libraries were shipped beside the interpreter, only this process knows their folder.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=_COMPILE_SECONDS, env=environment, check=False, cwd=folder
+        )
+    except subprocess.TimeoutExpired:
+        raise CompilerError(
+            f"a Protobuf schema was not compiled in {_COMPILE_SECONDS} s: this machine has too much to do"
+        ) from None
+    if done.returncode:
+        raise _error(done.returncode, done.stderr.decode(errors="backslashreplace").replace(f"{folder}/", ""))
+    files = list(descriptor_pb2.FileDescriptorSet.FromString(Path(folder, _MADE).read_bytes()).file)
+    as_entries(files)
+    return files
+
+
+def _error(code: int, said: str) -> DescriptorError | CompilerError:
+    """Whose fault it is that a text was not compiled: its own only if the compiler says so."""
+    verdict = [line for line in said.splitlines() if _VERDICT.search(line)]
+    if code != 1 or not verdict:
+        last = " ".join(said.split())[-MOST_TEXT:]
+        return CompilerError(f"the compiler of Protobuf schemas ended with code {code} and no word about one: {last}")
+    text = " ".join(" ".join(verdict).replace(f"{_ROOT}:", "").split())
+    return DescriptorError(f"the schema does not compile: {text[:MOST_TEXT]}")
+
+
+def _known_places() -> list[str]:
+    """Where `google/protobuf` and `google/type` are."""
+    found = find_spec("grpc_tools")
+    if found is None or not found.submodule_search_locations:
+        raise TableError(
+            "a Protobuf schema as text needs the library grpcio-tools: install airflow-provider-lakecommit[protobuf], "
+            "on executors too"
+        )
+    types = find_spec("google.type")
+    places = [str(Path(place).parents[1]) for place in (types.submodule_search_locations or ())] if types else []
+    return [str(Path(found.submodule_search_locations[0], "_proto")), *places]

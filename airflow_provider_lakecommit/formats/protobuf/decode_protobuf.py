@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Protobuf messages to rows of the table, a block at a time, as Protobuf's own parser reads them.
+
+Contract: values name their schema and their message (a registry's framing), or all are the message that the landing
+states. Each message's values are parsed by columns, by `ptars`. Where that parser refuses a block, or some of its rows
+may be read otherwise by Protobuf's own
+(:meth:`~airflow_provider_lakecommit.formats.protobuf.fields.MessageColumns.ambiguous`), every value of the block is
+first read and written by that: what it refuses is a reject, and what it writes leaves no choice. So are all values of a
+message of which the rows do not tell (``undecided``). So the columnar parser, a library of Rust that may panic, decides
+nothing by itself. Values of :data:`LONG` bytes and more are always read by Protobuf's own first: it bounds the depth of
+what is nested, the columnar one does not.
+
+Unknown fields, those that the schema has and the table lacks, are counted, or reject the record. Fields that even the
+schema lacks are found only where they reject (``unknown_fields="dead_letter"``).
+
+Failure story: a schema whose fields do not fit the table's columns rejects its records by name (``wrong_schema``): a
+newer schema may be right again. A schema that the landing states is refused before a record is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.unknown_fields import UnknownFieldSet
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, put_back
+from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
+from airflow_provider_lakecommit.formats.protobuf.descriptors import (
+    DescriptorError,
+    file_of,
+    message_at,
+    message_named,
+    registered_file,
+)
+from airflow_provider_lakecommit.formats.protobuf.fields import MessageColumns, required_missing
+from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_of
+from airflow_provider_lakecommit.formats.protobuf.open_enums import read_alike
+from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, told
+from airflow_provider_lakecommit.formats.rules import ColumnRules
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
+
+__all__ = ["LONG", "ProtobufDecoder"]
+
+LONG = 16_384
+"""Bytes from which on a value may be nested deeper than a parser's stack."""
+Path = tuple[int, ...]
+
+
+class ProtobufDecoder(FramedDecoder[FileDescriptor]):
+    """Decoder of Protobuf, framed or of one stated message."""
+
+    kind = PROTOBUF
+
+    def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
+        if find_spec("ptars") is None:
+            raise TableError(
+                "format protobuf needs ptars: install airflow-provider-lakecommit[protobuf], on executors too"
+            )
+        self._columns = [f for f in schema.fields if f.name not in skip]
+        self._rules = ColumnRules.of(schema, options)
+        if self._rules.wrong:
+            raise TableError("; ".join(self._rules.wrong))
+        self._strict = options.unknown_fields == "dead_letter"
+        self._message = options.message
+        self._target = pa.schema([arrow_field(f) for f in self._columns])
+        self._parsers: dict[tuple[object, Path], _Parser | Refusal] = {}
+        self._stated: _Parser | None = None
+        if options.schema:
+            try:
+                self._stated = self._parser_of(message_named(file_of(options.schema), options.message))
+            except (DescriptorError, Refusal) as e:
+                raise TableError(f"`schema` cannot be read into the table: {e}") from None
+        return self._target
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """Every value becomes one row or one reject."""
+        if self._stated is not None:
+            return self._stated.decode(values)
+        parts, rejects = self._reader.parts(values)
+        pieces: list[tuple[Sequence[int], Decoded]] = []
+        for part in parts:
+            of_part = values if len(part.places) == len(values) else [values[i] for i in part.places]
+            found, wrong = paths_of(of_part, part.start)
+            rejects += [Reject.of(part.places[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
+            for (path, start), places in found.items():
+                one = len(places) == len(of_part)
+                at = part.places if one else [part.places[i] for i in places]
+                parser = self._parser(part.key, part.made, path)
+                if isinstance(parser, Refusal):
+                    rejects += [Reject.of(i, parser) for i in at]
+                else:
+                    own = of_part if one else [of_part[i] for i in places]
+                    pieces.append((at, parser.decode([value[start:] for value in own])))
+        return _joined(pieces, rejects, self._target, len(values))
+
+    def _made(self, schema: RegisteredSchema) -> FileDescriptor:
+        return registered_file(schema)
+
+    def _parser(self, key: Any, file: FileDescriptor, path: Path) -> _Parser | Refusal:
+        if (key, path) not in self._parsers:
+            try:
+                message = message_at(file, path, self._message)
+                if self._message and message.full_name != self._message:
+                    raise Refusal(
+                        "wrong_schema",
+                        None,
+                        f"{told(key)}: the record is a {message.full_name}; the landing reads {self._message}",
+                    )
+                self._parsers[key, path] = self._parser_of(message, f"{told(key)}, ")
+            except DescriptorError as e:
+                self._parsers[key, path] = Refusal("wrong_schema", None, f"{told(key)}: {e}")
+            except Refusal as refusal:
+                self._parsers[key, path] = refusal
+        return self._parsers[key, path]
+
+    def _parser_of(self, message: Descriptor, of: str = "") -> _Parser:
+        """:raises Refusal: the message does not fit the table"""
+        whose = f"{of}message {message.full_name}"
+        columns, file, wrong = MessageColumns.of(message, self._columns, self._rules)
+        if all(value.wire is None for value in columns.values) and not wrong:
+            wrong = ["it has none of the table's columns"]
+        if wrong:
+            raise Refusal("wrong_schema", None, f"{whose}: {'; '.join(wrong)}")
+        return _Parser(message, columns, file.handler(columns.wire), self._target, strict=self._strict, whose=whose)
+
+
+class _Parser:
+    """Values of one message."""
+
+    def __init__(
+        self, message: Descriptor, columns: MessageColumns, handler: Any, target: pa.Schema, *, strict: bool, whose: str
+    ) -> None:
+        self._columns, self._handler, self._target = columns, handler, target
+        self._kind: Any = GetMessageClass(read_alike(message, strict=strict))
+        self._strict, self._whose = strict, whose
+        self._own_first = strict or columns.undecided
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """Every value becomes one row or one reject."""
+        return halved(values, self._block)
+
+    def _block(self, values: Sequence[bytes]) -> Decoded:
+        rows = None if self._own_first or max(map(len, values), default=0) >= LONG else self._parsed(values)
+        if rows is not None and not self._columns.ambiguous(rows):
+            return self._decoded(rows)
+        written, bad = self._rewritten(values)
+        places = [i for i in range(len(values)) if i not in bad]
+        rows = self._parsed(written)
+        if rows is None:
+            raise Refusal("not_protobuf", None, f"{self._whose}: the value cannot be read by columns")
+        if self._columns.ambiguous(rows):
+            # Protobuf's own parser keeps such an entry aside, as it stands, and writes it again.
+            raise Refusal("not_protobuf", None, f"{self._whose}: a map has an entry that is not only a key and a value")
+        rejects = [Reject.of(i, why) for i, why in bad.items()]
+        return put_back(self._decoded(rows), places, rejects) if bad else self._decoded(rows)
+
+    def _parsed(self, values: Sequence[bytes]) -> pa.StructArray | None:
+        """The rows by the columnar parser; ``None`` if it takes not all of them."""
+        try:
+            batch = self._handler.list_to_record_batch(list(values))
+        except ValueError:
+            return None
+        except BaseException as e:
+            # A panic of Rust is no Exception of Python.
+            if type(e).__name__ != "PanicException":
+                raise
+            return None
+        return batch.to_struct_array() if len(batch.columns) else None
+
+    def _rewritten(self, values: Sequence[bytes]) -> tuple[list[bytes], dict[int, Refusal]]:
+        """The values as Protobuf itself writes what it has read of them, and those that it refuses."""
+        written, bad = list[bytes](), dict[int, Refusal]()
+        for i, value in enumerate(values):
+            try:
+                message = self._kind.FromString(value)
+            except DecodeError as e:
+                bad[i] = Refusal("not_protobuf", None, f"{self._whose}: {e}")
+                continue
+            if self._strict and (numbers := _unknown_numbers(message)):
+                bad[i] = Refusal(
+                    "unknown_field", None, f"{self._whose} lacks {numbers}, or it is a group or an extension"
+                )
+                continue
+            # What proto2 requires may be missing: whether a column may be null is the table's to say.
+            written.append(message.SerializePartialToString(deterministic=True))
+        return written, bad
+
+    def _decoded(self, rows: pa.StructArray) -> Decoded:
+        unknown = list(self._columns.unknown(rows))
+        bad = dict[int, Refusal]()
+        for found in unknown if self._strict else ():
+            refusal = Refusal("unknown_field", found.path, f"the table lacks the field {found.path}")
+            if not found.of_records:
+                raise refusal
+            for row in np.flatnonzero(found.has).tolist():
+                bad.setdefault(row, refusal)
+        arrays = self._columns.arrays(rows)
+        bad = required_missing(self._columns, arrays) | bad
+        records: list[int] | None = None
+        if bad:
+            records = [i for i in range(len(rows)) if i not in bad]
+            kept = pa.array(records, pa.int64())
+            arrays, rows = [a.take(kept) for a in arrays], rows.take(kept)
+            unknown = list(self._columns.unknown(rows))
+        return Decoded(
+            table=pa.Table.from_arrays(arrays, schema=self._target),
+            records=records,
+            rejects=tuple(Reject.of(i, bad[i]) for i in sorted(bad)),
+            ignored=Counter({found.path: int(found.has.sum()) for found in unknown}),
+        )
+
+
+def _unknown_numbers(message: Any) -> str:
+    """The fields that not even the schema has, at any level; those of the record itself by their numbers."""
+    size = len(message.SerializePartialToString())
+    numbers = sorted({each.field_number for each in UnknownFieldSet(message)})
+    message.DiscardUnknownFields()
+    if len(message.SerializePartialToString()) == size:
+        return ""
+    return f"the field {', '.join(map(str, numbers))}" if numbers else "a field of a message within it"
+
+
+def _joined(
+    pieces: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[Reject], target: pa.Schema, values: int
+) -> Decoded:
+    """The rows of all messages, in the order of their values."""
+    if len(pieces) == 1 and len(pieces[0][0]) == values and not rejects:
+        return pieces[0][1]
+    moved = [put_back(decoded, places, ()) for places, decoded in pieces]
+    records = [i for d in moved for i in (d.records or ())]
+    table = pa.concat_tables([d.table for d in moved]) if moved else pa.Table.from_batches([], schema=target)
+    if len(moved) > 1:
+        order = np.argsort(np.array(records, np.int64), kind="stable")
+        table, records = table.take(pa.array(order)), [records[i] for i in order]
+    ignored: Counter[str] = Counter()
+    for decoded in moved:
+        ignored.update(decoded.ignored)
+    found = [*rejects, *(r for d in moved for r in d.rejects)]
+    return Decoded(table=table, records=records, rejects=tuple(sorted(found, key=lambda r: r.index)), ignored=ignored)

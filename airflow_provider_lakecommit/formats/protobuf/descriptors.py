@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Protobuf schemas as descriptors, from what registries and landings hold: ``.proto`` text, or serialized descriptors.
+
+Contract: a text is compiled (:mod:`~airflow_provider_lakecommit.formats.protobuf.compiler`) with what it imports. A
+descriptor is a ``FileDescriptorSet`` (as ``protoc --include_imports
+--descriptor_set_out`` writes it) or a ``FileDescriptorProto``, in base64. Each schema has a pool of its own: two
+versions of a message never meet. What was compiled is kept for as long as the process lives, for at most
+:data:`MOST_KEPT` schemas.
+
+Failure story: what is no schema is a :class:`~airflow_provider_lakecommit.formats.protobuf.compiler.DescriptorError`.
+That it cannot be learned now whether it is one is another error, and kept nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from airflow_provider_lakecommit.formats.decoder import Refusal
+from airflow_provider_lakecommit.formats.protobuf.compiler import (
+    MOST_TEXT,
+    DescriptorError,
+    Imported,
+    compiled,
+    file_in,
+    in_base64,
+)
+from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, told
+
+__all__ = ["MOST_KEPT", "DescriptorError", "file_of", "message_at", "message_named", "registered_file"]
+
+MOST_KEPT = 256
+
+
+@lru_cache(MOST_KEPT)
+def file_of(text: str, imported: Imported = ()) -> FileDescriptor:
+    """The descriptor of a schema.
+
+    :param imported: name and text of each file that it imports, those first that others import
+    :raises DescriptorError: it is none, or what it imports is missing
+    """
+    files = _serialized(text, imported) or compiled(text, imported)
+    pool = DescriptorPool()
+    try:
+        for file in files:
+            pool.Add(file)
+        return pool.FindFileByName(files[-1].name)
+    except (TypeError, KeyError) as e:
+        raise DescriptorError(f"the schema cannot be used: {str(e)[:MOST_TEXT]}") from e
+
+
+def registered_file(schema: RegisteredSchema) -> FileDescriptor:
+    """The descriptor of a registry's schema, with what it imports.
+
+    :raises Refusal: it is none
+    """
+    try:
+        return file_of(schema.text, tuple((name, inner.text) for name, inner in schema.imported()))
+    except DescriptorError as e:
+        raise Refusal("wrong_schema", None, f"{told(schema.key)}: {e}") from None
+
+
+def message_named(file: FileDescriptor, name: str) -> Descriptor:
+    """The message of a file with that full name, or the first one if none is named.
+
+    :raises DescriptorError: there is none
+    """
+    found = {m.full_name: m for m in _messages(list(file.message_types_by_name.values()))}
+    if not found:
+        raise DescriptorError("the schema has no message")
+    if name and name not in found:
+        raise DescriptorError(f"the schema has no message {name!r} (it has {', '.join(found)})")
+    return found[name] if name else next(iter(found.values()))
+
+
+def message_at(file: FileDescriptor, path: Sequence[int], named: str = "") -> Descriptor:
+    """The message that a record names by its place in the file, from the outermost to the innermost.
+
+    Entries of maps stand among the messages within one, and not all clients count them. No record is an entry: where
+    counting leads to one, it is a path of those who do not.
+
+    :param named: the full name that is expected; it tells where either way leads to a message
+    :raises DescriptorError: there is none
+    """
+    ways = [_walked(file, path, entries=entries) for entries in (True, False)]
+    found = [m for m in ways if m is not None and not m.GetOptions().map_entry]
+    if not found:
+        raise DescriptorError(f"the schema has no message at {'.'.join(map(str, path))}")
+    return next((m for m in found if m.full_name == named), found[0])
+
+
+def _walked(file: FileDescriptor, path: Sequence[int], *, entries: bool) -> Descriptor | None:
+    messages, found = list(file.message_types_by_name.values()), None
+    for index in path:
+        if not 0 <= index < len(messages):
+            return None
+        found = messages[index]
+        messages = [m for m in found.nested_types if entries or not m.GetOptions().map_entry]
+    return found
+
+
+def _messages(of: Sequence[Descriptor]) -> list[Descriptor]:
+    return [m for each in of for m in (each, *_messages(list(each.nested_types)))]
+
+
+def _serialized(text: str, imported: Imported) -> list[descriptor_pb2.FileDescriptorProto]:
+    """The files of a serialized schema, those first that others import; empty if it is none."""
+    if (octets := in_base64(text)) is None:
+        return []
+    if (one := file_in(text)) is not None:
+        files = [file for name, inner in imported if (file := file_in(inner, name)) is not None]
+        if len(files) < len(imported):
+            return [*compiled(_importing(one.dependency), imported)[:-1], one]
+        return [*_known([one, *files]), *files, one]
+    try:
+        files = list(descriptor_pb2.FileDescriptorSet.FromString(octets).file)
+    except DecodeError:
+        return []
+    return [*_known(files), *files]
+
+
+def _known(files: Sequence[descriptor_pb2.FileDescriptorProto]) -> list[descriptor_pb2.FileDescriptorProto]:
+    """What the files import of `google/protobuf`, unless they bring it."""
+    wanted = {name for f in files for name in f.dependency} - {f.name for f in files}
+    return _known_files(tuple(sorted(wanted))) if wanted else []
+
+
+@lru_cache(MOST_KEPT)
+def _known_files(names: tuple[str, ...]) -> list[descriptor_pb2.FileDescriptorProto]:
+    return compiled(_importing(names), ())[:-1]
+
+
+def _importing(names: Iterable[str]) -> str:
+    return 'syntax = "proto3";\n' + "".join(f'import "{name}";\n' for name in names)

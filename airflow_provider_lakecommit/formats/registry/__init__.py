@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schema registry: its client, and the framing of registered records."""

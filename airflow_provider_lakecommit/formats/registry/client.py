@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A schema registry, as decoders and plans ask it.
+
+Contract: what a registry says of a key is kept for as long as the process lives, for at most :data:`MOST_KEPT` schemas.
+It should never change, and is asked for again after :data:`ASKED_AGAIN` seconds: a registry that was restored from a
+backup may give an id anew. That there is no such schema is kept nowhere, and accepted after some time
+(:class:`~airflow_provider_lakecommit.formats.registry.unknown_wait.UnknownWait`). Which version is the newest is kept
+nowhere either. One :class:`SchemaRegistry` per settings and process.
+
+Failure story: only an answer in the registry's own words that it has no such schema (404 with 40403, or 40401 and
+40402 of a reference) is an :class:`UnknownSchemaError`, for which a record can be blamed. So is a UUID where the
+registry answers other questions and serves none by UUID: any bytes can look like one. All else, a registry that is
+away, slow, refuses the credentials, answers with anything that no registry answers with, or has another schema for a
+key than before, is a :class:`~airflow_provider_lakecommit.exceptions.RegistryError`: what was to be read is read again
+later, then by the newer schema. What was known stays known where the registry cannot tell.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
+from airflow_provider_lakecommit.formats.registry.connection import UNKNOWN, UNSERVED, Connection
+from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, SchemaKey, UnknownSchemaError, told
+from airflow_provider_lakecommit.formats.registry.unknown_wait import UnknownWait
+from airflow_provider_lakecommit.landing.registry import UNKNOWN_WAIT, registry_settings, unknown_wait
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+
+__all__ = ["ASKED_AGAIN", "MOST_KEPT", "SchemaRegistry", "needed", "registry_of"]
+
+MOST_KEPT = 1000
+ASKED_AGAIN = 600.0
+"""Seconds for which an answer is not asked for again."""
+DEEPEST = 32
+"""References of references; registries refuse cycles, and an answer that holds one is no answer."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    schema: RegisteredSchema
+    at: float
+
+
+class SchemaRegistry:
+    """One registry. Several threads may ask it.
+
+    :param settings: of the client, without a prefix
+    :raises SpecError: the client does not take them
+    :raises RegistryError: a file that they name cannot be read here
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._unknown_wait = UnknownWait(unknown_wait(settings))
+        self._connection = Connection({key: value for key, value in settings.items() if key != UNKNOWN_WAIT})
+        self._kept: OrderedDict[SchemaKey, _Kept] = OrderedDict()
+        self._imported: dict[tuple[str, Any], RegisteredSchema] = {}
+        self._without_uuids = float("-inf")
+        self._lock = threading.Lock()
+
+    @property
+    def place(self) -> str:
+        """Where it is, for a message."""
+        return self._connection.shown
+
+    def schema(self, key: SchemaKey) -> RegisteredSchema:
+        """The schema of that key, with all that it imports.
+
+        :raises UnknownSchemaError: the registry has no such schema, or not all that it imports
+        :raises RegistryError: it does not answer, or not as a registry does, or not as before
+        """
+        with self._lock:
+            if (kept := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+        if kept is None:
+            return self._keep(key, self._unknown_wait.asked(key, partial(self._whole, key)))
+        if time.monotonic() - kept.at < ASKED_AGAIN:
+            return kept.schema
+        return self._again(key, kept.schema)
+
+    def newest(self, subject: str) -> RegisteredSchema:
+        """The newest version of a subject, as of now.
+
+        :raises UnknownSchemaError: there is no such subject
+        :raises RegistryError: see :meth:`schema`
+        """
+
+        def ask(client: SchemaRegistryClient) -> Any:
+            # The client keeps what was newest for as long as it lives.
+            client.clear_latest_caches()  # type: ignore[no-untyped-call]
+            return client.get_latest_version(subject)
+
+        found = self._connection.asked(f"subject {subject}", ask)
+        return self._complete(_number(found.schema_id), found.schema, ())
+
+    def ids(self, subject: str, most: int) -> tuple[int, tuple[int, ...]]:
+        """How many versions a subject has, and the schema ids of at most so many, the newest, in their order.
+
+        :raises UnknownSchemaError: there is no such subject
+        :raises RegistryError: see :meth:`schema`
+        """
+        what = f"subject {subject}"
+        versions = self._connection.asked(what, lambda client: list(client.get_versions(subject)))
+        found = [
+            self._connection.asked(what, partial(_version, subject=subject, version=version))
+            for version in versions[-most:]
+        ]
+        return len(versions), tuple(_number(each.schema_id) for each in found)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._connection.close()
+
+    def _keep(self, key: SchemaKey, found: RegisteredSchema) -> RegisteredSchema:
+        with self._lock:
+            self._kept[key] = _Kept(schema=found, at=time.monotonic())
+            self._kept.move_to_end(key)
+            full = len(self._kept) > MOST_KEPT
+            if full:
+                self._kept.popitem(last=False)
+                self._imported = {}
+        if full:
+            self._connection.forget()
+        return found
+
+    def _again(self, key: SchemaKey, before: RegisteredSchema) -> RegisteredSchema:
+        self._connection.forget()
+        with self._lock:
+            self._imported = {}
+        try:
+            found = self._whole(key)
+        except (UnknownSchemaError, RegistryError) as e:
+            _LOG.info("%s is read by what was learned before: %s", told(key), e)
+            return self._keep(key, before)
+        self._keep(key, found)
+        if _meaning(found) == _meaning(before):
+            return found
+        raise RegistryError(
+            f"the registry {self.place} has another schema for {told(key)} than it had before, and records of one "
+            "would be misread by the other: was it restored, or are its addresses those of different registries? The "
+            "next attempt reads by what it gives now"
+        )
+
+    def _whole(self, key: SchemaKey) -> RegisteredSchema:
+        ask = partial(self._by_uuid, key) if isinstance(key, UUID) else lambda client: client.get_schema(key)
+        return self._complete(key, self._connection.asked(told(key), ask), ())
+
+    def _by_uuid(self, key: UUID, client: SchemaRegistryClient) -> Schema:
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        unserved = SchemaRegistryError(404, UNSERVED, "it serves no schema by its UUID")
+        if time.monotonic() - self._without_uuids < ASKED_AGAIN:
+            raise unserved
+        try:
+            # By the client's cache, an answer for a subject stands for all.
+            return client.get_schema_by_guid(str(key))
+        except SchemaRegistryError as e:
+            if e.http_status_code != 404 or e.error_code in UNKNOWN:
+                raise
+        if not isinstance(client.get_schema_types(), list):
+            raise ValueError("its types of schemas are no list")
+        self._without_uuids = time.monotonic()
+        raise unserved
+
+    def _complete(self, key: SchemaKey, schema: Schema, above: tuple[str, ...]) -> RegisteredSchema:
+        """With what it imports."""
+        kind = schema.schema_type or "AVRO"
+        if not isinstance(schema.schema_str, str) or not isinstance(kind, str):
+            raise self._odd(told(key), "it has no text, or its type is none")
+        references = tuple(
+            (str(reference.name), self._referred(key, reference, above)) for reference in schema.references or ()
+        )
+        return RegisteredSchema(key=key, kind=kind.upper(), text=schema.schema_str, references=references)
+
+    def _referred(self, key: SchemaKey, reference: Any, above: tuple[str, ...]) -> RegisteredSchema:
+        name, subject, version = reference.name, reference.subject, reference.version
+        if name is None or subject is None or version is None or len(above) > DEEPEST:
+            raise self._odd(told(key), "what it imports is not named, or imports itself")
+        if (known := self._imported.get((subject, version))) is not None:
+            return known
+        what = f"subject {subject}, version {version}, which {told(key)} imports as {name}"
+        # What was deleted softly is still what records were written by.
+        found = self._connection.asked(what, partial(_version, subject=subject, version=version, deleted=True))
+        whole = self._complete(_number(found.schema_id), found.schema, (*above, name))
+        self._imported[subject, version] = whole
+        return whole
+
+    def _odd(self, what: str, why: str) -> RegistryError:
+        # The client keeps even that.
+        self._connection.forget()
+        return RegistryError(f"the registry {self.place} gave a schema for {what} that cannot be used: {why}")
+
+
+_registries: dict[tuple[int, str], SchemaRegistry] = {}
+_making = threading.Lock()
+
+
+def registry_of(kafka: Mapping[str, Any]) -> SchemaRegistry | None:
+    """The registry that settings of a landing name, one per process; ``None`` if they name none.
+
+    :param kafka: with the registry's settings among them
+    :raises SpecError: the client does not take them
+    :raises RegistryError: a file that they name cannot be read here
+    """
+    settings = registry_settings(kafka)
+    if not settings:
+        return None
+    # A process that was forked must not share connections with its parent.
+    key = os.getpid(), repr(sorted(settings.items(), key=lambda item: item[0]))
+    with _making:
+        if key not in _registries:
+            _registries[key] = SchemaRegistry(settings)
+        return _registries[key]
+
+
+def needed(registry: SchemaRegistry | None, landing: str, format: str) -> SchemaRegistry:
+    """The registry of a landing whose format has one.
+
+    :raises SpecError: its settings name none
+    """
+    if registry is None:
+        raise SpecError(
+            f"landing {landing!r}: records of format {format} name their schema in a registry, and none is given: add "
+            "a section `registry` with its `url` to the spec, or `connections.registry` to the landing"
+        )
+    return registry
+
+
+def _meaning(schema: RegisteredSchema) -> list[tuple[str, str, str]]:
+    """What two schemas have in common that read the same records, however they are laid out."""
+    parts = (("", schema), *schema.imported())
+    return [(name, one.kind, _laid_out(one.text)) for name, one in parts]
+
+
+def _laid_out(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text))
+    except (ValueError, RecursionError):
+        return " ".join(text.split())
+
+
+def _version(client: SchemaRegistryClient, subject: str, version: Any, deleted: bool = False) -> Any:
+    return client.get_version(subject, version, deleted=deleted)
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise RegistryError(f"the registry gave {value!r:.80} as the id of a schema")
+    return value

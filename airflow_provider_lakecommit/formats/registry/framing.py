@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which schema a record's value names in its first bytes.
+
+Contract: the value of a framed record is a byte 0 and four bytes of a schema id, most significant first, then its
+payload; or, in the newer framing, a byte 1 and the sixteen bytes of a schema's UUID. Where that newer framing is in the
+header :data:`VALUE_HEADER` instead, :func:`with_header` puts it before the value, where it may stand as well; of a key
+the header is :data:`KEY_HEADER`, and of Protobuf it ends with the path of the message, as the framing does. What a
+value that is not framed looks like is said, as far as that can be told: a producer without a registry is the most
+frequent mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from airflow_provider_lakecommit.formats.registry.schemas import SchemaKey
+
+__all__ = ["KEY_HEADER", "VALUE_HEADER", "Framed", "FramedValues", "framed", "with_header"]
+
+VALUE_HEADER = "__value_schema_id"
+"""The header in which Confluent's clients send the schema of a value."""
+KEY_HEADER = "__key_schema_id"
+"""And of a key."""
+_ID, _GUID = b"\x00", b"\x01"
+_ID_LENGTH, _GUID_LENGTH = 5, 17
+_HIGHEST = 0x7F
+"""Of an id's first byte: its type is Java's ``int``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framed:
+    """Values of a block with the same schema: their places in it; the payload of each begins at ``start``."""
+
+    key: SchemaKey
+    start: int
+    places: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FramedValues:
+    """A block by schemas, in the order in which they come first; ``unframed`` are all other values, by place, and what
+    is wrong with each.
+    """
+
+    groups: tuple[Framed, ...]
+    unframed: dict[int, str]
+
+
+def framed(values: Sequence[bytes]) -> FramedValues:
+    """The schemas that the values of a block name."""
+    places: dict[bytes, list[int]] = {}
+    groups: dict[tuple[SchemaKey, int], list[int]] = {}
+    unframed: dict[int, str] = {}
+    heads = [value[:_ID_LENGTH] for value in values]
+    if len(set(heads)) == 1 and heads[0][:1] == _ID and _wrong(heads[0]) is None:
+        return FramedValues(groups=(_group(heads[0], range(len(values))),), unframed={})
+    for i, head in enumerate(heads):
+        if head[:1] == _GUID:
+            head = values[i][:_GUID_LENGTH]
+        places.setdefault(head, []).append(i)
+    for head, at in places.items():
+        if (wrong := _wrong(head)) is not None:
+            unframed |= dict.fromkeys(at, wrong)
+        else:
+            found = _group(head, at)
+            groups[found.key, found.start] = at
+    return FramedValues(
+        groups=tuple(Framed(key=key, start=start, places=at) for (key, start), at in groups.items()),
+        unframed=dict(sorted(unframed.items())),
+    )
+
+
+def with_header(value: bytes, headers: Iterable[tuple[str, bytes | None]] | None, header: str = VALUE_HEADER) -> bytes:
+    """A value behind the schema that its record has in a header, if it has one there. The last one counts."""
+    for name, content in reversed(list(headers or ())):
+        if name == header and content is not None:
+            return content + value
+    return value
+
+
+def _group(head: bytes, places: Sequence[int]) -> Framed:
+    key: SchemaKey = int.from_bytes(head[1:]) if head[:1] == _ID else UUID(bytes=head[1:])
+    return Framed(key=key, start=len(head), places=places)
+
+
+def _wrong(head: bytes) -> str | None:
+    """What is wrong with the first bytes of a value."""
+    if not head:
+        return "the value is empty: it names no schema"
+    if head[:1] not in (_ID, _GUID):
+        like = "; it looks like JSON" if head[:1] in b"{[" else ""
+        like = "; it looks like an Avro file" if head.startswith(b"Obj\x01") else like
+        return f"the value names no schema of a registry: it begins with byte {head[0]}, not with 0 or 1{like}"
+    if len(head) < (_ID_LENGTH if head[:1] == _ID else _GUID_LENGTH):
+        return f"the value ends within the schema's id, after {len(head)} bytes"
+    if head[:1] == _ID and head[1] > _HIGHEST:
+        # Registries answer that like an address that they do not have, of which no record is guilty.
+        return f"the value names schema id {int.from_bytes(head[1:])}, and no registry gives one above 2147483647"
+    return None

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asking again for a schema that a registry may not have yet.
+
+Contract: a registry that follows another one, or caches answers, denies for some seconds a schema that a producer has
+just registered. :class:`UnknownWait` asks again for so long, once for each key.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from airflow_provider_lakecommit.formats.registry.schemas import AbsentKindError, SchemaKey, UnknownSchemaError, told
+
+__all__ = ["UnknownWait"]
+
+MOST_WAITS, WITHIN = 6, 600.0
+"""As long as so many keys, one after the other, something unknown is waited for in so many seconds; what is met
+meanwhile is waited for at the same time.
+"""
+_SHORTEST, _LONGEST = 0.25, 1.0
+"""Seconds between two questions."""
+
+_LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class UnknownWait:
+    """Waits for what a registry may hear of, once for each key, and not more than :data:`MOST_WAITS` allows: a topic
+    may be full of keys that no registry has ever had. Several threads may ask.
+
+    :param seconds: how long it waits at most for a key; 0 is not at all
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._waited: set[SchemaKey] = set()
+        self._since, self._left, self._end = float("-inf"), 0.0, 0.0
+        self._lock = threading.Lock()
+
+    def asked(self, key: SchemaKey, ask: Callable[[], T]) -> T:
+        """The answer.
+
+        :raises UnknownSchemaError: there was none within that time; else whatever *ask* raises
+        """
+        try:
+            return ask()
+        except AbsentKindError:
+            raise
+        except UnknownSchemaError as e:
+            if not (end := self._until(key)):
+                raise
+            unknown = e
+        began, pause = time.monotonic(), _SHORTEST
+        _LOG.warning(
+            "%s; it is asked again for %.3g s, in case it has not heard of that yet", unknown, max(0.0, end - began)
+        )
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(pause, left))
+            pause = min(pause * 2, _LONGEST)
+            try:
+                found = ask()
+            except UnknownSchemaError as e:
+                unknown = e
+                continue
+            _LOG.warning("the registry has heard of %s after %.2g s", told(key), time.monotonic() - began)
+            return found
+        raise unknown
+
+    def _until(self, key: SchemaKey) -> float:
+        """When a wait for that ends; 0 if there is none."""
+        now = time.monotonic()
+        with self._lock:
+            if self._seconds <= 0 or key in self._waited:
+                return 0.0
+            if now - self._since >= WITHIN:
+                self._since, self._left = now, MOST_WAITS * self._seconds
+            already = max(now, self._end)
+            more = min(now + self._seconds - already, self._left)
+            if already + more <= now:
+                return 0.0
+            self._waited.add(key)
+            self._left -= more
+            self._end = already + more
+            return self._end

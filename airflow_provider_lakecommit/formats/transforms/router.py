@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each record to the table that a field of its value, or the name of its schema, names.
+
+Contract: the field of all values of a block is read at once, by the landing's own format, as if it were the only column
+of a table; then each table's decoder is given its values. A value that cannot be read at all is a reject by the
+format's reason. One without the field, with something else than text in it, or with a text that no table is named for,
+goes where ``other`` of the :class:`~airflow_provider_lakecommit.core.routing.Route` says. Records keep their order
+within each table.
+
+Failure story: nothing is dropped: a record for a table that is not there is a reject of kind ``missing_table``, one
+that no table is named for, unless ``other`` is a table, a reject of kind ``not_routed``; whether such rejects become
+dead letters or block their range is decided where slices are judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from itertools import count
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, NestedField, StringType, StructType
+
+from airflow_provider_lakecommit.core.routing import NOT_ROUTED, Route
+from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, put_back
+from airflow_provider_lakecommit.formats.transforms.block import Block
+
+__all__ = ["MISSING_TABLE", "Router", "field_schema"]
+
+MISSING_TABLE = "missing_table"
+"""The kind of rejects whose table is not there."""
+WRONG_KIND = "wrong_value"
+"""The kind of rejects of a format that has read a value, and found something else in the field than text."""
+MOST_SHOWN = 60
+"""Characters of a text that is shown."""
+
+
+class Router:
+    """Decodes blocks for several tables.
+
+    :param field: decodes the values into :func:`field_schema` of the paths
+    :param decoders: of the tables that are there
+    :param paths: where the field may be, of which the first one counts that is there; by default as the route says
+    """
+
+    def __init__(
+        self, route: Route, field: Decoder, decoders: Mapping[str, Decoder], paths: Sequence[str] = ()
+    ) -> None:
+        self._route, self._field, self._decoders = route, field, dict(decoders)
+        self._paths = tuple(paths) or (route.field,)
+        self._column = route.field or None
+
+    def decode(self, values: Sequence[bytes]) -> Block:
+        """What becomes of these values."""
+        wanted, rejects = self._dealt(values)
+        tables: dict[str, Decoded] = {}
+        filtered, ignored = list[int](), Counter[str]()
+        for table, mine in wanted.items():
+            if (decoder := self._decoders.get(table)) is None:
+                why = f"table {table}, which the record is for, is not there"
+                rejects += [_refused(int(i), MISSING_TABLE, self._column, why) for i in mine]
+                continue
+            decoded = _decoded(decoder, values, mine)
+            rejects += decoded.rejects
+            filtered += decoded.filtered
+            ignored.update(decoded.ignored)
+            tables[table] = Decoded(table=decoded.table, records=decoded.records)
+        return Block(
+            tables=tables,
+            rejects=tuple(sorted(rejects, key=lambda r: r.index)),
+            filtered=sorted(filtered),
+            ignored=ignored,
+        )
+
+    def tables_of(self, values: Sequence[bytes]) -> dict[str, list[int]]:
+        """By table the places of the values that are for it, whether or not it is there."""
+        return {table: mine.tolist() for table, mine in self._dealt(values)[0].items()}
+
+    def close(self) -> None:
+        """Give back what the decoders hold."""
+        with ExitStack() as stack:
+            for decoder in (self._field, *self._decoders.values()):
+                stack.callback(decoder.close)
+
+    def _dealt(self, values: Sequence[bytes]) -> tuple[dict[str, np.ndarray], list[Reject]]:
+        """By table the places of its values; and those that are for none."""
+        found = self._field.decode(values)
+        # The values that have rows in `found`, and by table the places of those among them.
+        places = np.asarray(range(len(values)) if found.records is None else found.records, np.int64)
+        rejects = [r for r in found.rejects if r.kind != WRONG_KIND]
+        other = {r.index: r.reason for r in found.rejects if r.kind == WRONG_KIND}
+        wanted, unnamed = self._wanted(found, places)
+        no_text = f"{self._route.told} is no text"
+        reasons = {i: f"{no_text}: {why}" for i, why in other.items()} | unnamed
+        if reasons:
+            if (table := self._route.other_table) is not None:
+                mine = np.fromiter(reasons, np.int64, len(reasons))
+                wanted[table] = np.sort(np.concatenate([wanted.get(table, mine[:0]), mine]))
+            else:
+                rejects += [_refused(i, NOT_ROUTED, self._column, why) for i, why in reasons.items()]
+        return wanted, rejects
+
+    def _wanted(self, found: Decoded, places: np.ndarray) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+        """By table the places of its values; and why others are for none, by place."""
+        route, columns = self._route, [_at(found.table, path) for path in self._paths]
+        texts = (pc.coalesce(*columns) if len(columns) > 1 else columns[0]).combine_chunks().dictionary_encode()
+        codes = np.asarray(pc.fill_null(texts.indices, -1))
+        # By text the number of its table; and why it has none. The last is for values without a text.
+        names, numbers, whys = dict[str, int](), list[int](), list[str]()
+        for text in [*texts.dictionary.to_pylist(), None]:
+            table = None if text is None else route.tables.get(text)
+            numbers.append(-1 if table is None else names.setdefault(table, len(names)))
+            whys.append("" if table else self._unnamed(text))
+        of_value = np.asarray(numbers)[codes]
+        without = of_value == -1
+        unnamed = {
+            place: whys[code] for place, code in zip(places[without].tolist(), codes[without].tolist(), strict=True)
+        }
+        return {table: places[of_value == number] for table, number in names.items()}, unnamed
+
+    def _unnamed(self, text: str | None) -> str:
+        route = self._route
+        if text is None:
+            has = "the schema of the record has no name" if route.by_schema else f"the value has no field {route.field}"
+            return f"{has}, by which it is routed"
+        shown = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+        return f"{route.told} is {shown!r}, for which `route` names no table"
+
+
+def _decoded(decoder: Decoder, values: Sequence[bytes], places: np.ndarray) -> Decoded:
+    """Some of the values, with their places among all."""
+    if len(places) == len(values):
+        decoded = decoder.decode(values)
+        every = range(len(values)) if decoded.records is None else decoded.records
+        return Decoded(
+            table=decoded.table,
+            records=every,
+            rejects=decoded.rejects,
+            filtered=decoded.filtered,
+            ignored=decoded.ignored,
+        )
+    mine = places.tolist()
+    return put_back(decoder.decode([values[i] for i in mine]), mine, ())
+
+
+def _refused(place: int, kind: str, column: str | None, reason: str) -> Reject:
+    return Reject(index=place, kind=kind, column=column, reason=reason.encode(errors="backslashreplace").decode())
+
+
+def field_schema(paths: Sequence[str]) -> Schema:
+    """A table with the text alone that a record is routed by, at each path where it may be."""
+    numbers, fields = count(1), list[NestedField]()
+    for path in paths:
+        kind: IcebergType = StringType()
+        for name in reversed(path.split(".")):
+            field = NestedField(next(numbers), name, kind)
+            kind = StructType(field)
+        fields.append(field)
+    return Schema(*fields)
+
+
+def _at(table: pa.Table, path: str) -> pa.ChunkedArray:
+    first, *within = path.split(".")
+    column = table.column(first)
+    for name in within:
+        column = pc.struct_field(column, name)
+    return column

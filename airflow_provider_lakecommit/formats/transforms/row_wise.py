@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQL that is of one record each: what a transform may say, and the query that is run for it.
+
+Contract: :func:`row_wise` takes ``select … from record where …`` apart by DuckDB's own parser, and lets pass only what
+makes of each record, by itself, no row, a row or several: expressions of known functions that give the same answer
+whenever they are asked, and ``unnest`` in the select list. What it gives back is that query with the record's place in
+front, and guarded (:mod:`~airflow_provider_lakecommit.formats.transforms.guarded`). The place itself is not to be had:
+it is another one when the record is read again, so ``*`` leaves it out, and a record as one value, which would hold it,
+is refused.
+
+Failure story: everything else is a :class:`~airflow_provider_lakecommit.exceptions.TableError` that names the part: a
+syntax error, a join, an aggregate, a window, ``distinct``, ``order by``, ``limit``, a subquery, ``random()`` or
+``now()``; and what is nested deeper than can be looked at wherever it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import duckdb
+
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.transforms.guarded import PLACE, RAISES, guard
+from airflow_provider_lakecommit.formats.transforms.suspects import suspects
+
+__all__ = ["RowWise", "row_wise"]
+
+RECORD = "record"
+"""The one table that a query reads."""
+_PLAIN = frozenset(
+    {
+        "COLUMN_REF",
+        "CONSTANT",
+        "FUNCTION",
+        "COMPARISON",
+        "CONJUNCTION",
+        "OPERATOR",
+        "CASE",
+        "CAST",
+        "BETWEEN",
+        "COLLATE",
+    }
+    | {"STAR", "LAMBDA", "LAMBDA_REF"}
+)
+_MODIFIERS = {"DISTINCT_MODIFIER": "distinct", "ORDER_MODIFIER": "order by"}
+_CLAUSES = {
+    "group_expressions": "group by",
+    "group_sets": "group by",
+    "having": "having",
+    "qualify": "qualify",
+    "sample": "a sample",
+}
+_WITHOUT_PARENTHESES = frozenset(
+    {"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"}
+    | {"current_user", "session_user", "user", "current_role", "current_catalog", "current_schema", "current_database"}
+)
+"""What is a function though it looks like a column."""
+_OF_NOW = frozenset({"current_localtime", "current_localtimestamp"})
+"""Functions of this moment that DuckDB's list says to give the same answer always; ``age`` is one of one argument."""
+_OF_THE_ENGINE = frozenset({"current_setting", "getvariable", "vector_type", "version"})
+"""Functions whose answer is the engine's, not the record's."""
+_OF_A_LIST = frozenset({"aggregate", "array_aggr", "array_aggregate", "list_aggr", "list_aggregate"})
+"""Functions that take the name of an aggregate for their list."""
+_DRAWS = "reservoir_quantile"
+"""An aggregate that draws some of many values by chance."""
+EXPLODES = "unnest"
+MOST_LEVELS = 150
+"""How deep expressions may be within each other. Python's own limit, less what any caller may have used of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowWise:
+    """The queries of a transform: ``sql`` gives its rows, with the place of their record in front, ``suspects`` the
+    places of records in which it probably fails (:mod:`~airflow_provider_lakecommit.formats.transforms.suspects`).
+    """
+
+    sql: str
+    suspects: str
+
+
+def row_wise(
+    connection: duckdb.DuckDBPyConnection, sql: str, columns: Collection[str], functions: Collection[str] = ()
+) -> RowWise:
+    """The queries that are run for a transform.
+
+    :param columns: of ``record``
+    :param functions: further ones that the connection has
+    :raises TableError: naming the part that may not be there
+    """
+    if PLACE in {name.lower() for name in columns}:
+        raise TableError(f"transform.record_schema: the name {PLACE} is taken")
+    told = _tree(connection, sql)
+    node = told["statements"][0]["node"]
+    for part in _wrong_parts(node):
+        raise TableError(f"transform: {part}: a transform is of one record each, `select … from record where …`")
+    found = _Walk(connection, columns, functions, node["from_table"]["alias"])
+    for expression in node["select_list"]:
+        found.check(expression, explodes=True)
+    found.check(node["where_clause"])
+    guard([node["select_list"], node["where_clause"]], {"", RECORD, node["from_table"]["alias"].lower()})
+    place = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [PLACE]}
+    rows = {**node, "select_list": [place, *node["select_list"]]}
+    made = _text(connection, told, rows)
+    suspects(node)
+    return RowWise(sql=made, suspects=_text(connection, told, node))
+
+
+def _text(connection: duckdb.DuckDBPyConnection, told: Mapping[str, Any], node: Mapping[str, Any]) -> str:
+    """A statement with another node."""
+    tree = {**told, "statements": [{**told["statements"][0], "node": node}]}
+    return str(connection.execute("select json_deserialize_sql(?::json)", [json.dumps(tree)]).fetchall()[0][0])
+
+
+def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
+    """One statement as a tree.
+
+    :raises TableError: it is none, or more, or deeper than :data:`MOST_LEVELS`
+    """
+    text = connection.execute("select json_serialize_sql(?)", [sql]).fetchall()[0][0]
+    try:
+        told: dict[str, Any] = json.loads(text)
+        levels = max(level for _, level in _nodes(told))
+    except RecursionError:
+        levels = MOST_LEVELS + 1
+    if levels > MOST_LEVELS:
+        raise TableError(
+            f"transform: expressions are more than {MOST_LEVELS} levels deep: `a || b || …`, `a + b + …` and "
+            "`else case` go one deeper each time; `concat(a, b, …)`, `list_sum([a, b, …])` and further `when` do not"
+        )
+    if told["error"]:
+        raise TableError(f"transform: {told['error_message']}")
+    if len(told["statements"]) != 1:
+        raise TableError(f"transform: it is {len(told['statements'])} statements, and not one")
+    return told
+
+
+def _nodes(tree: Any) -> Iterator[tuple[dict[str, Any], int]]:
+    """Each node, before those within it, and how many expressions it is within. Trees may be deep: no recursion."""
+    pending: list[tuple[Any, int]] = [(tree, 0)]
+    while pending:
+        node, level = pending.pop()
+        if isinstance(node, list):
+            pending += ((each, level) for each in reversed(node))
+        elif isinstance(node, dict):
+            yield node, level
+            level += "class" in node
+            pending += ((each, level) for each in reversed(node.values()))
+
+
+def _wrong_parts(node: Mapping[str, Any]) -> Iterator[str]:
+    """What of a statement, beside its expressions, may not be there."""
+    if node["type"] != "SELECT_NODE":
+        yield f"it is no plain select ({str(node.get('setop_type', node['type'])).lower().replace('_', ' ')})"
+        return
+    yield from (_MODIFIERS.get(m["type"], "limit") for m in node["modifiers"])
+    if node["cte_map"]["map"]:
+        yield "with"
+    yield from (what for key, what in _CLAUSES.items() if node[key])
+    if node["aggregate_handling"] != "STANDARD_HANDLING":
+        yield "group by all"
+    source = node["from_table"]
+    if source["type"] != "BASE_TABLE" or source["table_name"].lower() != RECORD or source["schema_name"]:
+        named = {"JOIN": "a join", "SUBQUERY": "a subquery", "EMPTY": "no `from record`"}
+        yield (
+            f"from {source.get('table_name')}"
+            if source["type"] == "BASE_TABLE"
+            else named.get(source["type"], source["type"].lower().replace("_", " "))
+        )
+    elif source["sample"] is not None or source["at_clause"] is not None:
+        yield "a sample"
+    elif source["column_name_alias"]:
+        yield "new names for the columns of record"
+
+
+class _Walk:
+    """Looks at expressions, with what the connection knows of functions."""
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        columns: Collection[str],
+        functions: Collection[str],
+        alias: str,
+    ) -> None:
+        self._connection = connection
+        self._record = {RECORD, alias.lower()}
+        self._columns = {name.lower() for name in columns}
+        self._own = {name.lower() for name in functions}
+        self._macros: dict[str, str | None] = {}
+
+    @cached_property
+    def _known(self) -> dict[str, list[tuple[str, str, str | None]]]:
+        """By name the kind, the stability and what it is made of: the list is as dear for one name as for all."""
+        found: dict[str, list[tuple[str, str, str | None]]] = {}
+        for name, *rest in self._connection.execute(
+            "select distinct function_name, function_type, stability, macro_definition from duckdb_functions()"
+        ).fetchall():
+            found.setdefault(name, []).append((rest[0], rest[1], rest[2]))
+        return found
+
+    def check(self, expression: Any, *, explodes: bool = False) -> None:
+        """:param explodes: may it have ``unnest``?"""
+        for node, _ in _nodes(expression):
+            kind = node.get("class")
+            if kind is not None and (what := self._wrong(kind, node, explodes)) is not None:
+                raise TableError(
+                    f"transform: {what}: a transform is of one record each, and gives the same at any time"
+                )
+
+    def _wrong(self, kind: str, expression: Mapping[str, Any], explodes: bool) -> str | None:
+        if kind == "COLUMN_REF":
+            return self._wrong_name([name.lower() for name in expression["column_names"]])
+        if kind == "STAR":
+            return _wrong_star(expression["expr"])
+        if kind == "CONSTANT":
+            return _wrong_constant(expression["value"])
+        if kind == "FUNCTION":
+            return self._wrong_function(expression, explodes)
+        if kind == "WINDOW":
+            return f"{expression.get('function_name') or expression['type'].lower()} over a window"
+        return None if kind in _PLAIN else f"a {kind.lower().replace('_', ' ')}"
+
+    def _wrong_name(self, names: list[str]) -> str | None:
+        """What is wrong with what is read like a column."""
+        if PLACE in names:
+            return f"{PLACE}, which is where the record happens to be"
+        (first, *more) = names
+        if more or first in self._columns:
+            return None
+        if first in self._record:
+            return f"{first} as one value: name its columns"
+        return first if first in _WITHOUT_PARENTHESES else None
+
+    def _wrong_function(self, expression: Mapping[str, Any], explodes: bool) -> str | None:
+        name = str(expression["function_name"]).lower()
+        if name == EXPLODES:
+            return None if explodes else f"{EXPLODES} outside of the select list"
+        if expression["filter"] is not None or expression["distinct"] or expression["order_bys"]["orders"]:
+            return f"{name}, an aggregate"
+        if name in self._own or name == RAISES:
+            return None
+        if name in _OF_THE_ENGINE:
+            return f"{name}, which is of the engine"
+        if name in _OF_NOW or (name == "age" and len(expression["children"]) == 1):
+            return f"{name}, which gives another answer each time"
+        if name in _OF_A_LIST and (what := _wrong_aggregate(expression["children"])):
+            return f"{name} of {what}"
+        return self._wrong_by_list(name)
+
+    def _wrong_by_list(self, name: str) -> str | None:
+        """What DuckDB's own list of functions says."""
+        known = self._known.get(name, [])
+        # In an expression a name that is also that of a table function is not of this one.
+        scalar = [each for each in known if each[0] in ("scalar", "macro")]
+        for function_type, stability, definition in scalar or known:
+            if function_type == "macro":
+                self._check_macro(name, definition)
+            elif function_type == "aggregate":
+                return f"{name}, an aggregate"
+            elif function_type != "scalar":
+                return f"{name}, a {function_type} function"
+            elif stability != "CONSISTENT":
+                return f"{name}, which gives another answer each time"
+        return None
+
+    def _check_macro(self, name: str, definition: str | None) -> None:
+        """What a macro is made of, once for each."""
+        if name in self._macros or definition is None:
+            return
+        self._macros[name] = definition
+        told = json.loads(
+            self._connection.execute("select json_serialize_sql(?)", [f"select {definition}"]).fetchall()[0][0]
+        )
+        if told["error"]:
+            raise TableError(f"transform: {name} is not known to be of one record each")
+        try:
+            self.check(told["statements"][0]["node"]["select_list"])
+        except TableError as e:
+            raise TableError(f"{e}; {name} is made of it") from e
+
+
+def _wrong_star(chosen: Mapping[str, Any] | None) -> str | None:
+    """What is wrong with the columns that are chosen of all: by a pattern, or by names, the place's might be there."""
+    if chosen is None:
+        return None
+    if chosen["class"] == "CONSTANT":
+        return "columns of a pattern, which `columns(c -> c like …)` says"
+    names = chosen.get("children", [chosen])
+    if names and names[0]["class"] == "STAR":
+        return None  # filtered by a lambda
+    if any(name["class"] != "CONSTANT" or str(name["value"].get("value")).lower() == PLACE for name in names):
+        return f"columns by names that are not written out, or {PLACE}"
+    return None
+
+
+def _wrong_constant(value: Mapping[str, Any]) -> str | None:
+    number = value.get("value")
+    if isinstance(number, float) and not math.isfinite(number):
+        return "a number too large for a double"
+    return None
+
+
+def _wrong_aggregate(arguments: list[dict[str, Any]]) -> str | None:
+    """What is wrong with the aggregate of a list, by its name."""
+    if len(arguments) < 2 or arguments[1]["class"] != "CONSTANT":
+        return "an aggregate that is not named by a text"
+    named = arguments[1]["value"].get("value")
+    return f"{named}, which draws values by chance" if str(named).lower() == _DRAWS else None

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In which records of a block SQL fails, told by one query for all of them.
+
+Contract: :func:`suspects` makes of the guarded tree of a transform a query for the places of the records in which the
+SQL probably fails: what it selects of a record is made within ``try(…)``, where the SQL's own condition holds. It may
+name too many or too few, and is one that cannot be run where there is ``unnest``: who asks it tries each of them alone,
+and then the rest.
+
+``try`` takes no function that is volatile for the engine, as ``error`` is: a cast that fails stands for it. Nor does it
+take ``unnest``, and a function of lists in its place would make each list anew for each of its elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+
+from airflow_provider_lakecommit.formats.transforms.guarded import GUARD, PLACE, RAISES, constant
+
+__all__ = ["add_suspecting", "suspects"]
+
+Node = dict[str, Any]
+_FAILS, _DIVISOR, _FAILED = "lakecommit_fails", "lakecommit_tried_divisor", "lakecommit_failed"
+"""Macros: what fails in every record; what fails for a divisor of zero; and whether something fails."""
+
+
+def add_suspecting(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make what the queries of :func:`suspects` need."""
+    # A cast of a column: one of a constant would be made, and fail, before there is a record.
+    connection.execute(f"create macro {_FAILS}(p) as case when cast(concat('!', p) as int) is null then null end")
+    connection.execute(f"create macro {_DIVISOR}(d, p) as case when d = 0 then {_FAILS}(p) else d end")
+    connection.execute(f"create macro {_FAILED}(wanted, made) as try(case when wanted then [made] else [] end) is null")
+
+
+def suspects(node: Node) -> None:
+    """Make the node of a transform, guarded and without the place, one that gives the places of suspects."""
+    _try([node["select_list"], node["where_clause"]])
+    row = _call("row", _name(PLACE), *(part for each in node["select_list"] for part in _fallible(each)))
+    wanted = node["where_clause"] or constant("BOOLEAN", True)
+    node["select_list"] = [_name(PLACE)]
+    node["where_clause"] = _call(_FAILED, wanted, row)
+
+
+def _try(tree: Any) -> None:
+    """Put what may stand within ``try`` for what may not."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending += node
+        elif isinstance(node, dict):
+            pending += node.values()
+            name = str(node.get("function_name")).lower()
+            if name == RAISES:
+                node.update(_call(_FAILS, _name(PLACE)))
+            elif name == GUARD:
+                node.update(_call(_DIVISOR, *node["children"], _name(PLACE)))
+
+
+def _fallible(expression: Node) -> Iterator[Node]:
+    """An expression of the select list; of ``*`` what replaces columns, for these alone cannot fail."""
+    if expression["class"] == "STAR" and not expression["columns"]:
+        yield from (replaced["value"] for replaced in expression["replace_list"])
+    else:
+        yield expression
+
+
+def _name(name: str) -> Node:
+    return {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [name]}
+
+
+def _call(name: str, *arguments: Node) -> Node:
+    return {
+        "class": "FUNCTION",
+        "type": "FUNCTION",
+        "alias": "",
+        "function_name": name,
+        "schema": "",
+        "children": list(arguments),
+        "filter": None,
+        "order_bys": {"type": "ORDER_MODIFIER", "orders": []},
+        "distinct": False,
+        "is_operator": False,
+        "export_state": False,
+        "catalog": "",
+    }

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records through SQL to rows: a decoder around that of the format.
+
+Contract: the format decodes values into the columns of ``record`` (`transform.record_schema`); the SQL, which is
+of one record each (:mod:`~airflow_provider_lakecommit.formats.transforms.row_wise`), makes rows of them, in the order
+of their records and of what it explodes; columns are the table's by name. A record of which no row comes is filtered. A
+block is transformed as a whole; where that fails, one more query names suspects
+(:mod:`~airflow_provider_lakecommit.formats.transforms.suspects`). Each of them is tried alone, and then the rest, where
+halving finds what still fails. Each such record is a reject of its own. Records with a row that lacks a required
+column, or has a value that its column cannot take, are rejects with all of their rows.
+
+DuckDB does the work within this process, on the Arrow data as they are (decision 0058): one thread, UTC, without files,
+network or extensions.
+
+Failure story: SQL that is not of one record each, a column that the table lacks or that can never be the table's type,
+a required column that nothing fills, a function that cannot be imported: all are a
+:class:`~airflow_provider_lakecommit.exceptions.TableError` before a record is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Refusal, Reject, halved, put_back
+from airflow_provider_lakecommit.formats.transforms.engine import columns_of, engine, run, said
+from airflow_provider_lakecommit.formats.transforms.fit import fitted, misfit, refused_values
+from airflow_provider_lakecommit.formats.transforms.overflow import overflown
+from airflow_provider_lakecommit.formats.transforms.row_wise import row_wise
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
+from airflow_provider_lakecommit.landing.names import meant
+
+__all__ = ["FAILED", "TransformDecoder"]
+
+FAILED = "transform_failed"
+"""The kind of rejects in which the SQL itself failed."""
+_BROKEN = (duckdb.InternalError, duckdb.FatalException)
+"""Errors after which the engine answers nothing more. A value may bring them, by a function with a defect."""
+_OF_MEANS = duckdb.OperationalError
+"""Want of means: of many records at once, or of this machine. All other errors are of values: conversions, overflows,
+``error('…')``, functions that raise, a single record that needs more memory than the engine may have, and some that
+have no class of their own.
+"""
+
+
+class TransformDecoder:
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of a table whose rows SQL makes.
+
+    :param records: decodes values into the columns of ``record``; it is closed with this one
+    :param schema: of the table
+    :param skip: columns that are filled from elsewhere
+    :param functions: further ones of the SQL, by name, each as ``module.function``
+    """
+
+    def __init__(
+        self, records: Decoder, sql: str, schema: Schema, skip: Set[str], functions: Mapping[str, str]
+    ) -> None:
+        self._records = records
+        self._target = pa.schema([f for f in arrow_schema(schema) if f.name not in skip])
+        self._functions = functions
+        # What came from outside while one of them was at work.
+        self._stopped: list[BaseException] = []
+        self._connection = engine(functions, self._stopped)
+        try:
+            queries = row_wise(self._connection, sql, records.schema.names, functions)
+            self._sql, self._suspects = queries.sql, queries.suspects
+            self._columns = self._resolved()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the decoded tables."""
+        return self._target
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """Rows and rejects of these values."""
+        found = self._records.decode(values)
+        rows = found.table
+
+        def block(places: Sequence[int]) -> Decoded:
+            return self._block(_of(rows, places))
+
+        def failing(places: Sequence[int], _refusal: Refusal) -> Mapping[int, Refusal]:
+            return self._failing(_of(rows, places))
+
+        made = halved(range(rows.num_rows), block, alike=failing, most_alike=rows.num_rows)
+        if found.records is None:
+            return Decoded(
+                table=made.table,
+                records=made.records,
+                rejects=made.rejects,
+                filtered=made.filtered,
+                ignored=found.ignored,
+            )
+        moved = put_back(made, found.records, found.rejects)
+        return Decoded(
+            table=moved.table,
+            records=moved.records,
+            rejects=moved.rejects,
+            filtered=sorted([*moved.filtered, *found.filtered]),
+            ignored=found.ignored,
+        )
+
+    def close(self) -> None:
+        """Give back the engine."""
+        self._connection.close()
+        self._records.close()
+
+    def _resolved(self) -> Mapping[str, int]:
+        """Which of the columns that the SQL gives is which of the table's.
+
+        :raises TableError: naming each that is none, or cannot be
+        """
+        known = self._target.names
+        given: dict[str, int] = {}
+        wrong: list[str] = []
+        # Behind the place of the record.
+        for place, field in enumerate(columns_of(self._connection, self._sql, self._records.schema), 1):
+            if field.name in given:
+                wrong.append(f"it gives a column {field.name} twice")
+            elif field.name not in known:
+                near = meant(field.name, known) or "; name it by `as`, or leave it out"
+                wrong.append(f"it gives a column {field.name!r}, which the table lacks{near}")
+            elif misfit(field.type, self._target.field(field.name).type):
+                wanted = self._target.field(field.name).type
+                wrong.append(f"column {field.name} is {field.type}, in the table {wanted}: cast it to what is meant")
+            given[field.name] = place
+        wrong += [
+            f"it does not give {f.name}, which the table requires"
+            for f in self._target
+            if not f.nullable and f.name not in given
+        ]
+        if wrong:
+            raise TableError(f"transform: {'; '.join(wrong)}")
+        return given
+
+    def _failing(self, rows: pa.Table) -> dict[int, Refusal]:
+        """Records in which the SQL fails, by their places among some of a block in which it did."""
+        try:
+            suspects = self._asked(self._suspects, rows).column(0).to_pylist()
+        except Refusal:
+            return {}
+        found: dict[int, Refusal] = {}
+        for i in suspects:
+            try:
+                self._asked(self._sql, rows.slice(i, 1))
+            except Refusal as refusal:
+                found[i] = refusal
+        return found
+
+    def _asked(self, sql: str, rows: pa.Table) -> pa.Table:
+        """:raises Refusal: the SQL fails for one of the records, or for so many at once"""
+        try:
+            return self._answered(sql, rows)
+        finally:
+            if self._stopped:
+                raise self._stopped.pop()
+
+    def _answered(self, sql: str, rows: pa.Table) -> pa.Table:
+        try:
+            return run(self._connection, sql, rows)
+        except duckdb.InterruptException:
+            raise
+        except _BROKEN as e:
+            self._connection.close()
+            self._connection = engine(self._functions, self._stopped)
+            raise Refusal(FAILED, None, said(e)) from e
+        except _OF_MEANS as e:
+            if rows.num_rows > 1 or isinstance(e, duckdb.OutOfMemoryException):
+                raise Refusal(FAILED, None, said(e)) from e
+            raise
+        # A message may be cut off within a character.
+        except (duckdb.Error, UnicodeDecodeError) as e:
+            raise Refusal(FAILED, None, said(e)) from e
+
+    def _block(self, rows: pa.Table) -> Decoded:
+        made = self._asked(self._sql, rows)
+        places = made.column(0).to_numpy()
+        if len(places) > 1 and (np.diff(places) < 0).any():
+            order = np.argsort(places, kind="stable")
+            made, places = made.take(order), places[order]
+        refused = self._overflown(made, places, rows) | self._lacking(made, places)
+        made, places = _without(refused, made, places)
+        try:
+            arrays = self._fitted(made)
+        except Refusal:
+            unfit = self._unfit(made, places)
+            made, places = _without(unfit, made, places)
+            arrays = self._fitted(made)
+            refused |= unfit
+        there = np.zeros(rows.num_rows, bool)
+        there[places] = True
+        there[list(refused)] = True
+        return Decoded(
+            table=pa.Table.from_arrays(arrays, schema=self._target),
+            records=places.tolist(),
+            rejects=tuple(refused[i] for i in sorted(refused)),
+            filtered=np.flatnonzero(~there).tolist(),
+        )
+
+    def _fitted(self, made: pa.Table) -> list[pa.Array]:
+        """:raises Refusal: a value that its column cannot take"""
+        return [
+            fitted(_whole(made.column(self._columns[f.name])), f, f.name)
+            if f.name in self._columns
+            else pa.nulls(made.num_rows, f.type)
+            for f in self._target
+        ]
+
+    def _unfit(self, made: pa.Table, places: np.ndarray) -> dict[int, Reject]:
+        """The records with a value that its column cannot take, each with the first such column."""
+        found: dict[int, Reject] = {}
+        for field in (f for f in self._target if f.name in self._columns):
+            column = _whole(made.column(self._columns[field.name]))
+            for place, refusal in refused_values(column, field, places).items():
+                found.setdefault(place, Reject.of(place, refusal))
+        return found
+
+    def _overflown(self, made: pa.Table, places: np.ndarray, rows: pa.Table) -> dict[int, Reject]:
+        """The records that SQL alone made an infinite number of, each with the first such column."""
+        found: dict[int, Reject] = {}
+        for name, at in self._columns.items():
+            for i in overflown(made.column(at), places, rows):
+                why = f"column {name} is infinite or no number, and nothing in the record is: a number too large"
+                found.setdefault(i, Reject(index=i, kind=FAILED, column=name, reason=why))
+        return found
+
+    def _lacking(self, made: pa.Table, places: np.ndarray) -> dict[int, Reject]:
+        """The records with a row that lacks a required column, each with the first one that it lacks."""
+        found: dict[int, Reject] = {}
+        for field in self._target:
+            if not field.nullable:
+                column = made.column(self._columns[field.name])
+                for place in places[np.asarray(column.is_null())].tolist() if column.null_count else ():
+                    why = f"required column {field.name} is null"
+                    found.setdefault(place, Reject(index=place, kind="missing_required", column=field.name, reason=why))
+        return found
+
+
+def _of(rows: pa.Table, places: Sequence[int]) -> pa.Table:
+    """Some of the rows, at places side by side or not."""
+    if places and places[-1] - places[0] == len(places) - 1:
+        return rows.slice(places[0], len(places))
+    return rows.take(pa.array(places, pa.int64()))
+
+
+def _without(refused: Mapping[int, Reject], made: pa.Table, places: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+    """The rows of other records, and their places."""
+    if not refused:
+        return made, places
+    kept = ~np.isin(places, list(refused))
+    return made.filter(pa.array(kept)), places[kept]
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """In one piece that begins at its begin."""
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

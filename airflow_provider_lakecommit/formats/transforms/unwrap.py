@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Change envelopes, as Debezium writes them, to the rows that they are about.
+
+Contract: the format decodes the envelope as a table of its own, in which ``before`` and ``after`` are structs of the
+row's columns; so any format takes it that has structs. The row is ``after``, of a delete ``before``; further columns
+come from the envelope (:data:`~airflow_provider_lakecommit.landing.unwrap.COLUMNS`). JSON may be wrapped again in
+``schema`` and ``payload``, as Connect's converter does unless told otherwise. Each change is one row, in the order of
+its topic partition, which is that of the source for each key. Rules of times and encodings are those of the row's
+columns, and may not contradict the schema that JSON brings along. Of fields that the table lacks, those of rows are
+counted.
+
+Failure story: what is no change of a row is a reject that names it: a truncated table, a message of the log, a
+heartbeat, a schema change, a transaction's begin or end, a change without the image that it should have. A row that
+lacks a required column, as the image of a delete may, is a reject as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.types import IcebergType, NestedField, StringType, StructType, TimestampType, TimestamptzType
+
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, put_back
+from airflow_provider_lakecommit.formats.transforms.connect_schema import EnvelopeSchemas
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
+from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing.unwrap import DELETED, IMAGES, PAYLOAD
+
+__all__ = ["NO_CHANGE", "TRUNCATED", "UnwrapDecoder"]
+
+NO_CHANGE = "no_change"
+"""The kind of rejects that are no change of a row."""
+TRUNCATED = "truncated"
+"""The kind of rejects that say that all rows of a table are gone."""
+Make = Callable[[Schema, FormatOptions], Decoder]
+_BEFORE, _AFTER = "before", "after"
+_TELLING = ("op", "ddl", "status")
+"""Fields by which is told what a value is."""
+
+
+class UnwrapDecoder:
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of a table whose rows are in envelopes.
+
+    :param make: the format's decoder for a schema; those that it makes are closed with this one
+    :param schema: the columns that are filled from the records
+    :param columns: those of them that are filled from the envelope, with their paths; others are not looked at
+    :raises TableError: a column of the envelope has no type that it can have, or nothing is left for the row
+    """
+
+    def __init__(self, make: Make, schema: Schema, columns: Mapping[str, str], options: FormatOptions) -> None:
+        if options.unknown_fields != "ignore":
+            raise TableError(
+                "transform.unwrap: of fields within an envelope only `columns.unknown_fields: ignore` can be told"
+            )
+        self._target = arrow_schema(schema)
+        there = {f.name: f for f in schema.fields}
+        _check_rules(options, there)
+        self._taken = {name: path for name, path in columns.items() if name in there}
+        self._row = [f for f in schema.fields if f.name not in self._taken]
+        if not self._row:
+            raise TableError("unwrap: the table has no column of the row itself")
+        self._wraps = options.format == "json"
+        self._schemas = EnvelopeSchemas(self._row, options)
+        self._there, self._options, self._make = there, options, make
+        self._decoder = self._reading((_BEFORE, _AFTER))
+        self._of_after: Decoder | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the decoded tables."""
+        return self._target
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """A row of each change."""
+        wrong = list(self._schemas.wrong(values)) if self._wraps else []
+        if not wrong:
+            return self._decoded(values)
+        left = sorted(set(range(len(values))) - {reject.index for reject in wrong})
+        return put_back(self._decoded([values[i] for i in left]), left, wrong)
+
+    def _decoded(self, values: Sequence[bytes]) -> Decoded:
+        found = self._decoder.decode(values)
+        decoded = self._row_of_each(found, len(values))
+        again = [r.index for r in found.rejects if self._image_and_name(r.column or "")[0] == _BEFORE]
+        return self._by_after(decoded, values, again) if again else decoded
+
+    def _row_of_each(self, found: Decoded, values: int) -> Decoded:
+        made = self._unwrapped(found.table)
+        places = range(values) if found.records is None else found.records
+        rejects = [replace(reject, column=self._column_of(reject.column)) for reject in found.rejects]
+        return replace(put_back(made, places, rejects), ignored=self._ignored(found.ignored))
+
+    def _by_after(self, decoded: Decoded, values: Sequence[bytes], again: Sequence[int]) -> Decoded:
+        """With the rows of changes that were refused for what is in ``before``, where the row is ``after``: what a row
+        was is not to keep out what it became. What is no row by that either keeps its first reason, unless ``after`` is
+        refused too.
+        """
+        if self._of_after is None:
+            self._of_after = self._reading((_AFTER,))
+        found = self._row_of_each(self._of_after.decode([values[i] for i in again]), len(again))
+        found = put_back(found, again, ())
+        worse = {r.index: r for r in found.rejects if r.kind != NO_CHANGE}
+        places = [*(decoded.records if decoded.records is not None else ()), *(found.records or ())]
+        order = np.argsort(places)
+        rows = set(found.records or ())
+        return replace(
+            decoded,
+            table=pa.concat_tables([decoded.table, found.table]).take(pa.array(order)),
+            records=[places[i] for i in order],
+            rejects=tuple(worse.get(r.index, r) for r in decoded.rejects if r.index not in rows),
+            ignored=decoded.ignored + found.ignored,
+        )
+
+    def close(self) -> None:
+        """Give back what the format's decoders hold."""
+        for decoder in (self._decoder, self._of_after):
+            if decoder is not None:
+                decoder.close()
+
+    # -- what is read -------------------------------------------------------------------------------------------------
+
+    def _reading(self, images: Collection[str]) -> Decoder:
+        """The format's decoder of envelopes with these images."""
+        fields = [*self._envelope(self._there, images)]
+        if self._wraps:
+            fields.append(_optional(PAYLOAD, StructType(*fields)))
+        rules = {**self._units(self._there), **self._options.timestamps}
+        told = replace(
+            self._options,
+            timestamps=dict(self._moved(rules, images)),
+            encodings=dict(self._moved(self._options.encodings, images)),
+        )
+        return self._make(assign_fresh_schema_ids(Schema(*fields)), told)
+
+    def _envelope(self, there: Mapping[str, NestedField], images: Collection[str]) -> Iterator[NestedField]:
+        """The fields of an envelope."""
+        row = StructType(*(_optional(f.name, f.field_type) for f in self._row))
+        for image in images:
+            yield _optional(image, row)
+        tree: dict[str, IcebergType | dict[str, IcebergType]] = {name: StringType() for name in _TELLING}
+        for name, path in self._taken.items():
+            kind = there[name].field_type
+            root, _, inner = path.partition(".")
+            if path == DELETED:
+                if str(kind) != "boolean":
+                    raise TableError(
+                        f"unwrap: column {name} tells whether a row is gone: it must be boolean, not {kind}"
+                    )
+            elif not inner:
+                tree.setdefault(root, kind)
+                if root == "op" and not isinstance(kind, StringType):
+                    raise TableError(f"unwrap: column {name} is filled from op: it must be string, not {kind}")
+            else:
+                branch = tree.setdefault(root, {})
+                if not isinstance(branch, dict) or "." in inner or branch.setdefault(inner, kind) != kind:
+                    raise TableError(f"unwrap: columns: {path!r} cannot be read for column {name} beside the others")
+        for name, branch in tree.items():
+            if isinstance(branch, dict):
+                branch = StructType(*(_optional(inner, kind) for inner, kind in branch.items()))
+            yield _optional(name, branch)
+
+    def _moved(self, rules: Mapping[str, str], images: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Rules of the row's columns at each place where these are read, and those of the envelope's."""
+        for path, rule in rules.items():
+            name, dot, rest = path.partition(".")
+            at = [self._taken[name]] if name in self._taken else [f"{image}.{name}" for image in images]
+            for place in at:
+                yield f"{place}{dot}{rest}", rule
+                if self._wraps:
+                    yield f"{PAYLOAD}.{place}{dot}{rest}", rule
+
+    def _units(self, there: Mapping[str, NestedField]) -> dict[str, str]:
+        """How times of envelopes are written, by columns."""
+        found = {name: _UNITS.get(path.rpartition(".")[2]) for name, path in self._taken.items()}
+        times = (TimestampType, TimestamptzType)
+        return {n: unit for n, unit in found.items() if unit and isinstance(there[n].field_type, times)}
+
+    # -- what it means ------------------------------------------------------------------------------------------------
+
+    def _unwrapped(self, table: pa.Table) -> Decoded:
+        parts = {f.name: _whole(table.column(f.name)) for f in table.schema}
+        if self._wraps:
+            inner = parts.pop(PAYLOAD)
+            wrapped = inner.is_valid()
+            if pc.any(wrapped, min_count=0).as_py():
+                parts = {name: _chosen(wrapped, _within(inner, name), array) for name, array in parts.items()}
+        ops = parts["op"].to_pylist()
+        after = parts[_AFTER]
+        before = parts[_BEFORE] if _BEFORE in parts else pa.nulls(len(after), after.type)
+        gone = pc.fill_null(pc.equal(parts["op"], "d"), False)
+        image = _chosen(gone, before, after)
+        lacks_image = np.asarray(image.is_null())
+        rejects = {
+            i: _no_row(op, {name: parts[name][i].as_py() for name in ("ddl", "status")})
+            for i, op in enumerate(ops)
+            if op not in IMAGES or lacks_image[i]
+        }
+        columns = {f.name: _within(image, f.name) for f in self._row}
+        for name, path in self._taken.items():
+            columns[name] = gone if path == DELETED else _at(parts, path)
+        for field in self._target:
+            if not field.nullable:
+                for i in pc.indices_nonzero(columns[field.name].is_null()).to_pylist():
+                    why = f"required column {field.name} is missing or null"
+                    rejects.setdefault(i, Reject(index=i, kind="missing_required", column=field.name, reason=why))
+        arrays = [columns[f.name] for f in self._target]
+        kept = [i for i in range(table.num_rows) if i not in rejects]
+        made = pa.Table.from_arrays(
+            [a.cast(f.type) if a.type != f.type else a for a, f in zip(arrays, self._target, strict=True)],
+            schema=self._target,
+        )
+        if not rejects:
+            return Decoded(table=made)
+        told = tuple(replace(reject, index=i) for i, reject in sorted(rejects.items()))
+        return Decoded(table=made.take(pa.array(kept, pa.int64())), records=kept, rejects=told)
+
+    def _ignored(self, found: Counter[str]) -> Counter[str]:
+        """The fields of rows, by their names in these: each record has them once."""
+        out: Counter[str] = Counter()
+        for path, count in found.items():
+            image, name = self._image_and_name(path)
+            if image == _AFTER and name:
+                out[name] += count
+        return out
+
+    def _column_of(self, path: str | None) -> str | None:
+        """The table's column, of a value that was refused within an image."""
+        image, name = self._image_and_name(path or "")
+        return name if image in (_BEFORE, _AFTER) and name else path
+
+    def _image_and_name(self, path: str) -> tuple[str, str]:
+        image, _, name = path.removeprefix(f"{PAYLOAD}." if self._wraps else "").partition(".")
+        return image, name
+
+
+_UNITS = {"ts_ms": "epoch_millis", "ts_us": "epoch_micros", "ts_ns": "epoch_nanos"}
+
+
+def _no_row(op: str | None, told: Mapping[str, str | None]) -> Reject:
+    """Why a value gives no row."""
+    if op == "t":
+        return Reject(index=0, kind=TRUNCATED, column=None, reason="op t: all rows of the source's table were removed")
+    if op in IMAGES:
+        image = IMAGES[op]
+        hint = "; the source tells no row of a delete (in PostgreSQL: REPLICA IDENTITY)" if op == "d" else ""
+        return Reject(index=0, kind=NO_CHANGE, column=None, reason=f"op {op} has no `{image}`{hint}")
+    if op == "m":
+        what = "a message that was written to the source's log"
+    elif op is not None:
+        what = f"of an op {op[:20]!r} that is not known"
+    elif told["ddl"] is not None:
+        what = "a schema change"
+    elif told["status"] is not None:
+        what = "a transaction's begin or end"
+    else:
+        what = "no envelope: it has no `op` (a heartbeat has none, nor has a row that was unwrapped before)"
+    return Reject(index=0, kind=NO_CHANGE, column=None, reason=f"the value is {what}")
+
+
+def _check_rules(options: FormatOptions, there: Collection[str]) -> None:
+    """Before they are moved to where the columns are read.
+
+    :raises TableError: rules for columns that the table lacks
+    """
+    wrong = [
+        f"{key}: the table has no column {path!r} (its columns are {', '.join(there)}){meant(path, there)}"
+        for key, rules in {"timestamps": options.timestamps, "encodings": options.encodings}.items()
+        for path in rules
+        if path.partition(".")[0] not in there
+    ]
+    if wrong:
+        raise TableError("; ".join(wrong))
+
+
+def _optional(name: str, kind: IcebergType) -> NestedField:
+    # Numbered anew with all that it is in.
+    return NestedField(field_id=0, name=name, field_type=kind, required=False)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def _chosen(mask: pa.Array, these: pa.Array, others: pa.Array) -> pa.Array:
+    """Of two arrays, by place; of any type."""
+    places = np.arange(len(mask))
+    return pa.concat_arrays([these, others]).take(pa.array(np.where(np.asarray(mask), places, len(mask) + places)))
+
+
+def _within(array: pa.Array, name: str) -> pa.Array:
+    """A field of structs, null where these are."""
+    return pc.struct_field(array, [array.type.get_field_index(name)])
+
+
+def _at(parts: Mapping[str, pa.Array], path: str) -> pa.Array:
+    root, _, inner = path.partition(".")
+    return _within(parts[root], inner) if inner else parts[root]

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `[lakecommit]` section of this Airflow, as one typed value.
+
+Contract: read when a task runs, never when a DAG is parsed. Defaults and descriptions stand in
+:mod:`~airflow_provider_lakecommit.get_provider_info` and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["Settings"]
+
+SECTION = "lakecommit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What one Airflow deployment has decided for all its landings."""
+
+    deployment_id: str
+    control_topic: str
+    spark_grace: timedelta
+    location_providers: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls) -> Settings:
+        """The settings in force.
+
+        :raises SpecError: an option has a value that cannot be meant
+        """
+        from airflow.sdk.configuration import conf
+
+        deployment = conf.get(SECTION, "deployment_id").strip()
+        topic = conf.get(SECTION, "control_topic").strip()
+        grace = conf.getint(SECTION, "spark_grace_seconds")
+        providers = tuple(conf.get(SECTION, "location_providers").replace(",", " ").split())
+        if not deployment or not topic:
+            raise SpecError(
+                f"[{SECTION}] deployment_id and control_topic must not be empty: set them or leave them out"
+            )
+        if grace < 0:
+            raise SpecError(f"[{SECTION}] spark_grace_seconds = {grace}: a number of seconds from 0 on is needed")
+        return cls(
+            deployment_id=deployment,
+            control_topic=topic,
+            spark_grace=timedelta(seconds=grace),
+            location_providers=providers,
+        )
+
+    def complete(self, landing: Landing) -> Landing:
+        """The landing with this deployment's control topic where it names none, and with the location providers that
+        are allowed to all landings.
+        """
+        allowed = tuple(dict.fromkeys((*landing.connections.location_providers, *self.location_providers)))
+        topic = landing.connections.control_topic or self.control_topic
+        return landing.changed(connections={"control_topic": topic, "location_providers": allowed})

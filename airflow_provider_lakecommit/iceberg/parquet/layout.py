@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan's target says about the data files of its table: partitions, order, format, statistics, locations.
+
+Contract: a :class:`Layout` is complete once it is made, without a catalog. A target that wants what cannot be done is a
+:class:`~airflow_provider_lakecommit.exceptions.TableError` then, before a record is read. A target may name a class
+that says where files go; it is imported only if it is pyiceberg's own or the landing allows it, because who imports a
+module runs it, beside all secrets of the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from urllib.parse import urlsplit
+
+from pyiceberg.io import FileIO
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.table import TableProperties
+from pyiceberg.table.locations import LocationProvider, load_location_provider
+from pyiceberg.table.sorting import SortOrder
+from pyiceberg.types import StructType
+
+from airflow_provider_lakecommit.core.model import TableTarget
+from airflow_provider_lakecommit.core.places import PROVIDER, named_provider
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.iceberg.file_io import GuardedFileIO
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
+from airflow_provider_lakecommit.iceberg.parquet.parquet import FileFormat
+from airflow_provider_lakecommit.iceberg.parquet.partitions import Partitioning
+from airflow_provider_lakecommit.iceberg.parquet.sorting import Sorting
+from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics
+
+__all__ = ["Layout", "check_target", "file_io"]
+
+STREAM_BUFFER, STREAM_BYTES = "buffer-size", "65536"
+
+
+class Layout:
+    """All that a target says about its files.
+
+    :param providers: location providers that may be imported, beside pyiceberg's own
+    :raises TableError: it wants what cannot be done
+    """
+
+    def __init__(self, target: TableTarget, providers: Collection[str] = ()) -> None:
+        self.table = target.table
+        self.schema = Schema.model_validate_json(target.schema)
+        self.spec = PartitionSpec.model_validate_json(target.spec)
+        order = SortOrder.model_validate_json(target.sort_order) if target.sort_order else None
+        file_schema = _file_schema(target.table, self.schema)
+        self.arrow = arrow_schema(file_schema)
+        self.partitions = Partitioning(self.spec, self.schema)
+        self.sorting = Sorting(order, self.schema)
+        self.format = FileFormat(target.table, target.properties, self.schema, file_schema)
+        self.metrics = Metrics(self.schema, target.properties, self.sorting.columns)
+        self.locations = _locations(target, providers)
+
+
+def file_io(properties: Mapping[str, str]) -> FileIO:
+    """The storage of a table for a writer: with small buffers, because many files are open."""
+    return GuardedFileIO({STREAM_BUFFER: STREAM_BYTES, **properties})
+
+
+def check_target(target: TableTarget, providers: Collection[str] = ()) -> None:
+    """Whether files can be written for this table as it wants them.
+
+    :param providers: as for :class:`Layout`
+    :raises TableError: naming the property, the partition field or the column that stands against it
+    """
+    Layout(target, providers)
+
+
+def _file_schema(table: str, schema: Schema) -> Schema:
+    """Columns under the names that they have in a file."""
+    for column in schema.field_ids:
+        kind = schema.find_type(column)
+        if isinstance(kind, StructType) and not kind.fields:
+            name = schema.find_column_name(column)
+            raise TableError(
+                f"{table}: column {name} is a struct without a field, which no file can hold: add one to it, or drop it"
+            )
+    try:
+        return sanitize_column_names(schema)
+    except ValueError as e:
+        raise TableError(f"{table} has a column whose name no file can hold ({e}); rename it") from e
+
+
+def _locations(target: TableTarget, providers: Collection[str]) -> LocationProvider:
+    named = named_provider(target.properties)
+    if named is not None and named not in providers:
+        raise TableError(
+            f"{target.table}: table property {PROVIDER} names {named}, which is not imported: state it in "
+            "`connections.location_providers` of the landing if it is meant, or take it from the table"
+        )
+    path = target.properties.get(TableProperties.WRITE_DATA_PATH, "")
+    if path and not path.startswith("/") and not urlsplit(path).scheme:
+        raise TableError(
+            f"{target.table}: table property {TableProperties.WRITE_DATA_PATH}={path!r} is relative to the folder of "
+            "each process; correct it"
+        )
+    try:
+        return load_location_provider(target.location, dict(target.properties))
+    except (ValueError, AttributeError, TypeError) as e:
+        raise TableError(f"{target.table}: where its files go is not known: {e}") from e

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a table to Parquet data files, fanned out by the table's partition spec.
+
+Contract: a :class:`FanoutWriter` needs no catalog: schema, spec, sort order, location and properties came with the
+plan. Files are laid out as the table's ``write.*`` properties say
+(:mod:`~airflow_provider_lakecommit.iceberg.parquet.parquet`) and carry the statistics that other writers give them
+(:mod:`~airflow_provider_lakecommit.iceberg.parquet.statistics`). Without a sort order rows keep their order within a
+partition. With one, each file is one sorted run, and only then does it claim the order's id.
+
+Memory is bounded over all partitions together, by bytes, however many partitions there are. Rows wait until they make a
+good row group. Blocks of few partitions are dealt out as they come, without a copy where a block is of one partition;
+blocks of many partitions wait whole in a *pile*, because thousands of small pieces would cost more than the rows. When
+all that waits is too much, the biggest partitions are written and the rest is kept as the new pile. The most that is
+held is what may wait, one block, and one row group. Open files are bounded by number and by the bytes that their
+streams may hold back: the one that was not written to for longest is closed, and its partition goes on in a further
+file. A file is closed when it has reached the target size.
+
+Failure story: file names hold the attempt's random UUID, and whose they are, and are created exclusively, so no attempt
+touches another's files. :meth:`abort` deletes what this writer made; it is called for an attempt that will not be
+reported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
+from pyiceberg.typedef import Record
+
+from airflow_provider_lakecommit.core.model import TableTarget
+from airflow_provider_lakecommit.core.places import file_mark, file_name
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
+from airflow_provider_lakecommit.iceberg.parquet.parquet import OpenFile
+from airflow_provider_lakecommit.iceberg.parquet.partitions import Key, Numbers, PartitionedRows
+from airflow_provider_lakecommit.iceberg.parquet.relabel import relabelled
+from airflow_provider_lakecommit.redaction import redacted
+
+__all__ = ["FanoutWriter"]
+
+log = logging.getLogger(__name__)
+
+MIB = 1 << 20
+BUFFER_BYTES = 64 * MIB
+RUN_BYTES = 8 * MIB
+"""Bytes of partitions that are copied out of the pile together."""
+FEW_ROWS = 1024
+"""Rows per partition of a block below which it waits in the pile."""
+OPEN_FILES = 256
+OPEN_BYTES = 64 * MIB
+PART_BYTES = 10 * MIB
+"""What the stream of an object store may hold back before it sends a part."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Rows that wait."""
+
+    pieces: list[pa.Table] = field(default_factory=list)
+    rows: int = 0
+    bytes: int = 0
+
+    def add(self, piece: pa.Table) -> None:
+        self.pieces.append(piece)
+        self.rows += piece.num_rows
+        self.bytes += piece.nbytes
+
+
+class FanoutWriter:
+    """Writes the rows of one slice to one table.
+
+    :param owner: the landing and the lane whose files they are, told by their names
+    :raises TableError: see :class:`~airflow_provider_lakecommit.iceberg.parquet.layout.Layout`
+    """
+
+    def __init__(
+        self,
+        target: TableTarget,
+        io: FileIO,
+        attempt: UUID,
+        *,
+        owner: tuple[str, str] | None = None,
+        buffer_bytes: int = BUFFER_BYTES,
+        open_files: int = OPEN_FILES,
+        open_bytes: int = OPEN_BYTES,
+        providers: Collection[str] = (),
+    ) -> None:
+        self._layout = layout = Layout(target, providers)
+        self._io = io
+        self._attempt, self._mark = attempt, "" if owner is None else file_mark(target.uuid, *owner)
+        self._names = [f.name for f in layout.schema.fields]
+        self._group_bytes = max(1, min(layout.format.group_bytes, buffer_bytes))
+        self._buffer_bytes = buffer_bytes
+        self._open_files, self._open_bytes = open_files, open_bytes
+        self._waiting: dict[Key, _Waiting] = {}
+        self._pile = _Waiting()
+        self._held = 0
+        self._open: dict[Key, OpenFile] = {}
+        self._done: list[DataFile] = []
+        self._made: list[str] = []
+        self._numbers = count()
+        self._closing = False
+
+    def write(self, table: pa.Table) -> None:
+        """Take rows in the schema of the table."""
+        if table.column_names != self._names:
+            raise TableError(f"{self._layout.table} has the columns {self._names}, the rows {table.column_names}")
+        if not table.num_rows:
+            return
+        block = relabelled(table, self._layout.arrow)
+        if self._pile.rows or not self._put(block):
+            self._pile.add(block)
+            self._held += block.nbytes
+        if self._held > self._buffer_bytes:
+            self._relieve(self._buffer_bytes // 2)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the rows that wait for a file."""
+        return self._held
+
+    def close(self) -> list[DataFile]:
+        """Write all that waits and finish all files."""
+        self._closing = True
+        self._relieve(0)
+        for key in list(self._open):
+            self._finish(key)
+        pa.default_memory_pool().release_unused()
+        return self._done
+
+    def abort(self) -> None:
+        """Delete every file of this writer. What cannot be deleted is logged: no table holds it."""
+        for opened in self._open.values():
+            with suppress(Exception):
+                opened.give_up()
+        self._open.clear()
+        self._waiting.clear()
+        self._pile = _Waiting()
+        for path in self._made:
+            try:
+                self._io.delete(path)
+            except FileNotFoundError:
+                continue
+            except Exception as e:
+                why = redacted(str(e), self._io.properties)
+                log.warning("file %s of a given up attempt could not be deleted (%s); it is in no table", path, why)
+
+    def _put(self, block: pa.Table) -> bool:
+        """Deal a block out to its partitions, unless its pieces would be too small."""
+        if not self._layout.partitions:
+            pieces: Iterable[tuple[Key, pa.Table]] = [((), block)]
+        else:
+            dealt = self._layout.partitions.deal(block)
+            if len(dealt.keys) > 1 and block.num_rows < FEW_ROWS * len(dealt.keys):
+                return False
+            # One by one: a small piece of a block that was copied as a whole would keep the memory of all of it.
+            pieces = ((key, rows) for i, key in enumerate(dealt.keys) for rows in _taken(block, dealt, [i]))
+        for key, piece in pieces:
+            waiting = self._waiting.setdefault(key, _Waiting())
+            waiting.add(piece)
+            self._held += piece.nbytes
+            if not self._layout.sorting and self._is_group(waiting):
+                self._flush(key)
+        return True
+
+    def _is_group(self, waiting: _Waiting) -> bool:
+        return waiting.rows >= self._layout.format.group_rows or waiting.bytes >= self._group_bytes
+
+    def _flush(self, key: Key) -> None:
+        waiting = self._waiting.pop(key)
+        self._held -= waiting.bytes
+        self._save(key, waiting.pieces)
+
+    def _relieve(self, keep: int) -> None:
+        """Write the biggest partitions until no more than *keep* bytes are left."""
+        if self._pile.rows:
+            self._relieve_pile(keep)
+            return
+        for key in sorted(self._waiting, key=lambda k: self._waiting[k].bytes, reverse=True):
+            if self._held <= keep:
+                return
+            self._flush(key)
+
+    def _relieve_pile(self, keep: int) -> None:
+        # Pieces are older than the pile: blocks are dealt out only while there is none.
+        pieces = [p for w in (*self._waiting.values(), self._pile) for p in w.pieces]
+        self._waiting.clear()
+        self._pile = _Waiting()
+        table = _combined(pieces)
+        dealt = self._layout.partitions.deal(table)
+        row_bytes = max(1.0, table.nbytes / table.num_rows)
+        by_size = np.argsort(-dealt.rows, kind="stable")
+        left = table.num_rows - np.cumsum(dealt.rows[by_size])
+        many = int(np.searchsorted(-left, -keep / row_bytes)) + 1
+        for run in _runs(sorted(by_size[:many].tolist()), dealt.rows, RUN_BYTES / row_bytes):
+            for number, rows in zip(run, _taken(table, dealt, run), strict=True):
+                self._save(dealt.keys[number], [rows])
+        if rest := sorted(by_size[many:].tolist()):
+            self._pile.add(table.take(_numbers_of(dealt, rest)))
+        self._held = self._pile.bytes
+
+    def _save(self, key: Key, pieces: list[pa.Table]) -> None:
+        """Rows of one partition to its file, in row groups. Sorted rows are a run, and get files of their own."""
+        sorting = self._layout.sorting
+        rows = _combined(pieces) if sorting else pa.concat_tables(pieces)
+        order = sorting.order(rows) if sorting else None
+        step = max(1, min(self._layout.format.group_rows, rows.num_rows * self._group_bytes // max(1, rows.nbytes)))
+        for at in range(0, rows.num_rows, step):
+            self._add(key, rows.slice(at, step) if order is None else rows.take(order[at : at + step]))
+        if sorting or self._closing:
+            self._finish(key)
+
+    def _add(self, key: Key, group: pa.Table) -> None:
+        opened = self._open.pop(key, None)
+        if opened is None:
+            opened = self._open[key] = self._create(key, group)
+        else:
+            self._open[key] = opened
+            opened.write(group)
+        if opened.written >= self._layout.format.file_bytes:
+            self._finish(key)
+        held_back = sum(min(o.written, PART_BYTES) for o in self._open.values())
+        while len(self._open) > self._open_files or (self._open and held_back > self._open_bytes):
+            oldest = next(iter(self._open))
+            held_back -= min(self._open[oldest].written, PART_BYTES)
+            self._finish(oldest)
+
+    def _create(self, key: Key, group: pa.Table) -> OpenFile:
+        place = self._layout.partitions.place(key)
+        name = file_name(self._attempt, self._mark, next(self._numbers))
+        path = self._layout.locations.new_data_location(name, place)
+        self._made.append(path)
+        output, partition = self._io.new_output(path), place.partition if place else Record()
+        return OpenFile(output, self._layout.format, self._layout.metrics, group, partition)
+
+    def _finish(self, key: Key) -> None:
+        opened = self._open.pop(key, None)
+        if opened is not None:
+            self._done.append(opened.close(self._layout.spec.spec_id, self._layout.sorting.order_id))
+
+
+def _numbers_of(dealt: PartitionedRows, chosen: Iterable[int]) -> Numbers:
+    """The rows of some partitions."""
+    parts = [dealt.order[dealt.starts[i] : dealt.starts[i + 1]] for i in chosen]
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def _taken(table: pa.Table, dealt: PartitionedRows, chosen: Iterable[int]) -> Iterator[pa.Table]:
+    """The rows of some partitions, one table each; copied together, and not at all if they are the whole table."""
+    chosen = list(chosen)
+    together = table if len(dealt.keys) == 1 else table.take(_numbers_of(dealt, chosen))
+    at = 0
+    for rows in dealt.rows[chosen].tolist():
+        yield together.slice(at, rows)
+        at += rows
+
+
+def _runs(chosen: Iterable[int], rows: Numbers, most: float) -> Iterator[list[int]]:
+    """Partitions in groups of at most so many rows, or one alone."""
+    run: list[int] = []
+    held = 0
+    for number in chosen:
+        if run and held + rows[number] > most:
+            yield run
+            run, held = [], 0
+        run.append(number)
+        held += int(rows[number])
+    if run:
+        yield run
+
+
+def _combined(pieces: list[pa.Table]) -> pa.Table:
+    """One table whose columns are of one chunk. Each piece is let go of column by column, so that no more than one
+    column is there twice if nobody else holds the pieces.
+    """
+    schema = pieces[0].schema
+    columns = [[c for p in pieces for c in p.column(i).chunks] for i in range(len(schema))]
+    pieces.clear()
+    whole = []
+    while columns:
+        chunks = columns.pop(0)
+        whole.append(chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks))
+        del chunks
+    return pa.Table.from_arrays(whole, schema=schema)

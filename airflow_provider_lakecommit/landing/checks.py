@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each option of a landing may hold.
+
+Contract: pure. :data:`CHECKS` has one check for every option of a
+:class:`~airflow_provider_lakecommit.landing.Landing`, by the name under which the option is recorded; a check takes a
+value of any type, and returns what is wrong with it and what is allowed, or ``None``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import wraps
+from typing import Any, TypeVar
+
+from airflow_provider_lakecommit.core.formats import FORMATS, SCHEMA_SOURCES, WITH_REGISTRY
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing.route import TABLE_NAME, check_route, routed_tables, wrong_with_route
+from airflow_provider_lakecommit.landing.sections import SECTIONS, hint, label, section_of, to_flat
+from airflow_provider_lakecommit.landing.table import wrong_with_table
+from airflow_provider_lakecommit.landing.times import EXAMPLES
+from airflow_provider_lakecommit.landing.transform import (
+    check_functions,
+    check_record_schema,
+    check_transform,
+    wrong_with_transform,
+)
+from airflow_provider_lakecommit.landing.unwrap import check_unwrap, wrong_with_unwrap
+from airflow_provider_lakecommit.landing.value_sections import csv_section, headers_section, key_section, wrong_together
+
+__all__ = [
+    "CHECKS",
+    "CONTROL_EVENTS",
+    "ENCODINGS",
+    "METADATA_TYPES",
+    "TIMESTAMP_RULES",
+    "all_wrong_at_once",
+    "unknown_keys",
+    "wrong_values",
+]
+
+CONTROL_EVENTS = ("1.12", "1.10")
+"""Forms of the control events, by the release of the Iceberg sink connector that writes them so."""
+TIMESTAMP_RULES = (
+    "iso8601",
+    *("epoch_seconds", "epoch_millis", "epoch_micros", "epoch_nanos"),
+    "epoch_days",
+    *("seconds_of_day", "millis_of_day", "micros_of_day", "nanos_of_day"),
+)
+"""Named rules of ``timestamps``: ``epoch_days`` is for dates, ``…_of_day`` for times, the other ``epoch_…`` for
+timestamps; anything else that holds a ``%`` is a strptime pattern.
+"""
+METADATA_TYPES = {
+    "kafka_topic": "string",
+    "kafka_partition": "int",
+    "kafka_generation": "long",
+    "kafka_offset": "long",
+    "kafka_timestamp": "timestamptz",
+    "kafka_key": "binary",
+}
+"""Columns filled from the record itself under ``columns.metadata``, and their types."""
+ENCODINGS = ("base64", "base64url", "hex", "utf8")
+"""How bytes may be written as text, the values of ``decoding.encodings``."""
+
+MOST_REPLICAS = 8
+"""More of them would only take processors from each other; each has transactional ids of its own."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+
+Check = Callable[[Any], str | None]
+T = TypeVar("T")
+
+
+def _matches(pattern: re.Pattern[str], what: str) -> Check:
+    return lambda v: None if isinstance(v, str) and pattern.fullmatch(v) else f"{v!r} is not {what}"
+
+
+def _one_of(*allowed: str) -> Check:
+    return lambda v: None if v in allowed else f"{v!r} is not one of {', '.join(allowed)}"
+
+
+def _integer(minimum: int, optional: bool = False) -> Check:
+    def check(v: Any) -> str | None:
+        if optional and v is None:
+            return None
+        good = isinstance(v, int) and not isinstance(v, bool) and v >= minimum
+        return None if good else f"{v!r} is not a whole number of at least {minimum}"
+
+    return check
+
+
+def _topics(v: Any) -> str | None:
+    names = (v,) if isinstance(v, str) else v
+    if not isinstance(names, tuple) or not names or len(set(names)) != len(names):
+        return f"{v!r} is not a topic name or a list of different topic names"
+    return next(
+        (f"{n!r} is not a topic name" for n in names if not isinstance(n, str) or not _TOPIC.fullmatch(n)), None
+    )
+
+
+def _timestamps(v: Any) -> str | None:
+    if not isinstance(v, Mapping):
+        return f"{v!r} is not a mapping of column paths to rules"
+    if not all(isinstance(c, str) for c in v):
+        return f"{v!r} is not a mapping of column paths to rules"
+    wrong = {c: r for c, r in v.items() if not (isinstance(r, str) and (r in TIMESTAMP_RULES or "%" in r))}
+    bad = ", ".join(f"{c}: {r!r}" for c, r in wrong.items())
+    near = "".join(sorted({meant(str(r), TIMESTAMP_RULES) for r in wrong.values()}))
+    return f"{bad}: allowed are {', '.join(TIMESTAMP_RULES)} or a strptime pattern{near}" if bad else None
+
+
+def _encodings(v: Any) -> str | None:
+    if not isinstance(v, Mapping) or not all(isinstance(c, str) for c in v):
+        return f"{v!r} is not a mapping of column paths to encodings"
+    bad = [f"{c}: {e!r}" for c, e in v.items() if e not in ENCODINGS]
+    return f"{', '.join(bad)}: allowed are {', '.join(ENCODINGS)}" if bad else None
+
+
+def _create(v: Any) -> str | None:
+    if v is None:
+        return None
+    if isinstance(v, Mapping) and v.get("schema") == "registry":
+        return None
+    if not isinstance(v, Mapping) or not isinstance(v.get("schema"), list) or not v["schema"]:
+        return "needs `schema`, a list of {name, type, required}, or `registry`"
+    return None
+
+
+def _ratio(v: Any) -> str | None:
+    good = isinstance(v, (int, float)) and not isinstance(v, bool) and 0 <= v <= 1
+    return None if good else f"{v!r} is not a number between 0 and 1"
+
+
+def _optional(check: Check) -> Check:
+    return lambda v: None if v is None else check(v)
+
+
+def _boolean(v: Any) -> str | None:
+    return None if isinstance(v, bool) else f"{v!r} is not true or false"
+
+
+def _duration(v: Any) -> str | None:
+    good = isinstance(v, timedelta) and v > timedelta(0)
+    return None if good else f"{v!r} is not a positive duration ({EXAMPLES}, seconds, or a timedelta)"
+
+
+def _classes(v: Any) -> str | None:
+    good = isinstance(v, tuple) and all(isinstance(each, str) and _CLASS.fullmatch(each) for each in v)
+    return None if good else f"{v!r} is not a list of classes (module.Class)"
+
+
+def _text(v: Any) -> str | None:
+    return None if isinstance(v, str) and v else f"{v!r} is not a name"
+
+
+def _replicas(v: Any) -> str | None:
+    good = isinstance(v, int) and not isinstance(v, bool) and 1 <= v <= MOST_REPLICAS
+    return None if good else f"{v!r} is not an integer from 1 to {MOST_REPLICAS}"
+
+
+def _medians(v: Any) -> str | None:
+    good = isinstance(v, (int, float)) and not isinstance(v, bool) and 1 < v < math.inf
+    return None if good else f"{v!r} is not a number above 1"
+
+
+CHECKS: Mapping[str, Check] = {
+    # In the order in which options are recorded.
+    "name": _matches(_NAME, "a name (letters, digits, '.', '_', '-', at most 100)"),
+    "topics": _topics,
+    "table": _matches(TABLE_NAME, "a table name (namespace.table)"),
+    "format": lambda v: _one_of(*FORMATS)(v),
+    "schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record",
+    "reader_schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record",
+    "message": lambda v: None if isinstance(v, str) else f"{v!r} is not the name of a message",
+    "csv": csv_section,
+    "timestamps": _timestamps,
+    "encodings": _encodings,
+    "start": _one_of("earliest", "latest"),
+    "unknown_fields": _one_of("ignore", "dead_letter"),
+    "evolve": _one_of("none", "add", "widen"),
+    "on_incompatible": _one_of("dead_letter", "stop"),
+    "dead_letter_table": _optional(_matches(TABLE_NAME, "a table name (namespace.table)")),
+    "dead_letter_max_records": _integer(0),
+    "dead_letter_max_ratio": _ratio,
+    "key": key_section,
+    "headers": headers_section,
+    "metadata_columns": _optional(_boolean),
+    "create": _create,
+    "route": check_route,
+    "unwrap": check_unwrap,
+    "transform": check_transform,
+    "record_schema": check_record_schema,
+    "functions": check_functions,
+    "groups": _integer(1, optional=True),
+    "max_records": _integer(1, optional=True),
+    "max_bytes": _integer(1, optional=True),
+    "slice_records": _integer(1),
+    "target_window": _optional(_duration),
+    "target_file_size": _integer(1, optional=True),
+    "group_by": _one_of("partition", "load"),
+    "replicas": _replicas,
+    "speculation": _optional(_medians),
+    "branch": _text,
+    "on_spec_change": _one_of("finish", "void"),
+    "completion_timeout": _duration,
+    "commit_files": _integer(1),
+    "stalled_cycles": _integer(1),
+    "slow_down": _boolean,
+    "max_open_cycles": _integer(1, optional=True),
+    "max_pending_slices": _integer(1, optional=True),
+    "max_pending_files": _integer(1, optional=True),
+    "max_pending_bytes": _integer(1, optional=True),
+    "location_providers": _classes,
+    "kafka_config_id": _text,
+    "registry_conn_id": _optional(_text),
+    "iceberg_conn_id": _text,
+    "control_topic": _optional(_matches(_TOPIC, "a topic name")),
+    "control_events": lambda v: None if v in CONTROL_EVENTS else f"{v!r} is not '1.12' or '1.10', as a text in quotes",
+}
+
+
+def _by_registry(create: Any) -> bool:
+    return isinstance(create, Mapping) and create.get("schema") == "registry"
+
+
+def _wrong_with_evolve(values: Mapping[str, Any], tables: tuple[str, ...]) -> Iterator[str]:
+    """:param tables: that take rows"""
+    evolves, transform = values.get("evolve", "none") != "none", values.get("transform")
+    by_sql = transform.keys() >= set(tables) if isinstance(transform, Mapping) else transform is not None
+    if evolves and not by_sql and values.get("format", "json") in FORMATS.keys() - SCHEMA_SOURCES:
+        yield f"evolve: nothing tells the columns of {values['format']} records: change the table by hand"
+    if values.get("on_incompatible") == "stop" and not evolves:
+        yield "columns.on_incompatible: records are read before a window only where `evolve` is add or widen"
+    elif values.get("on_incompatible") == "stop" and by_sql:
+        yield "columns.on_incompatible: `transform.sql` gives the columns, and no record is read before a window"
+
+
+def wrong_values(values: Mapping[str, Any]) -> list[str]:
+    """What is said of fields that hold what they may not."""
+    wrong = [f"{label(key)}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
+    if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
+        wrong.append("dead_letter_table: must be another table than `table`")
+    wrong += wrong_with_unwrap(values)
+    if values.get("speculation") is not None and values.get("replicas", 1) != 1:
+        wrong.append("window.speculation: with `window.replicas`, all slices are done more than once already")
+    if _by_registry(values.get("create")) and values.get("format", "json") not in WITH_REGISTRY:
+        wrong.append(
+            f"create.schema: `registry` is for formats whose records name their schema: {', '.join(WITH_REGISTRY)}"
+        )
+    metadata = METADATA_TYPES if values.get("metadata_columns") is True else {}
+    wrong += wrong_together(values, tuple(metadata))
+    create = values.get("create")
+    if isinstance(create, Mapping) and not CHECKS["create"](create):
+        wrong += wrong_with_table(create, metadata)
+    wrong += wrong_with_route(values, metadata)
+    if not any(CHECKS[key](values.get(key)) for key in ("table", "route", "transform")):
+        tables = routed_tables(values["table"], values.get("route"))
+        wrong += [*wrong_with_transform(values, tables), *_wrong_with_evolve(values, tables)]
+    return wrong
+
+
+def unknown_keys(values: Iterable[str], allowed: Collection[str], hint: Callable[[str], str]) -> list[str]:
+    """What is reported of keys that are not allowed.
+
+    :param hint: the end of the message about a key
+    """
+    return [f"unknown key {k!r}{hint(k)}" for k in values if k not in allowed]
+
+
+def all_wrong_at_once(landing: type[T]) -> type[T]:
+    """Class decorator: unknown and missing arguments are reported like wrong values, and together with them.
+
+    A dataclass by itself stops at the first, with a ``TypeError``. A section may be a mapping.
+    """
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(landing)  # type: ignore[arg-type]
+    known = [f.name for f in fields]
+    required = [f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING]
+    make: Callable[..., None] = landing.__init__
+
+    @wraps(make)
+    def checked(self: T, /, **values: Any) -> None:
+        wrong = unknown_keys(values, known, lambda key: hint(key, known))
+        wrong += [f"missing key {n!r}" for n in required if n not in values]
+        sections = {key: section_of(key, value) for key, value in values.items() if key in SECTIONS}
+        wrong += [text for _, texts in sections.values() for text in texts]
+        stated = {**values, **{key: section for key, (section, _) in sections.items()}}
+        if isinstance(topics := stated.get("topics"), Sequence) and not isinstance(topics, str):
+            stated["topics"] = tuple(topics)
+        if wrong:
+            told = {key: value for key, value in to_flat(stated).items() if key in CHECKS}
+            raise SpecError(f"landing {values.get('name')!r}: " + "; ".join([*wrong, *wrong_values(told)]))
+        make(self, **stated)
+
+    landing.__init__ = checked  # type: ignore[assignment]
+    return landing

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A YAML spec as what it declares, and the sections that stand in for connections.
+
+Contract: what is declared (a landing, a set of them) is made by who asks; here its keys are checked, the variables of
+the environment are put in, and the sections are read as far as they are needed. All that is wrong is told together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing.checks import unknown_keys
+from airflow_provider_lakecommit.landing.names import nearest
+from airflow_provider_lakecommit.landing.schema_file import schema_of_file
+from airflow_provider_lakecommit.landing.spark_section import wrong_with_spark
+from airflow_provider_lakecommit.landing.spec_file import filled_field, read_yaml
+from airflow_provider_lakecommit.landing.variables import Variables
+from airflow_provider_lakecommit.redaction import redacted
+from airflow_provider_lakecommit.signing import resolved
+
+__all__ = ["REGISTRY", "SECTIONS", "Connected", "read_connected"]
+
+SECTIONS = ("kafka", "catalog", "spark")
+REGISTRY = "registry"
+"""A section that need not be there."""
+_ALL = (*SECTIONS, REGISTRY)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connected(Generic[T]):
+    """What a spec declares, and its sections. ``variables`` are the secret ones of the environment that it names."""
+
+    declared: T
+    sections: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    variables: Mapping[str, str] = field(repr=False)
+
+
+def read_connected(
+    path: str | Path,
+    kinds: Mapping[str, str],
+    make: Callable[[Mapping[str, Any]], T],
+    hint: Callable[[str, Collection[str]], str],
+    *,
+    connections: bool,
+    elsewhere: Collection[str],
+) -> Connected[T]:
+    """Read a YAML spec.
+
+    :param kinds: the keys that may be declared, and their annotations
+    :param make: what they declare
+    :param hint: the end of the message about an unknown key, given the known ones
+    :param connections: are the sections that stand in for Airflow connections needed?
+    :param elsewhere: those of them that the caller has from elsewhere
+    :raises SpecError: unreadable file, no mapping, or anything that *make* refuses; all that is wrong together
+    """
+    values = read_yaml(path)
+    sections = {s: values.pop(s, None) or {} for s in _ALL}
+    wrong = [f"section {s!r} must be a mapping" for s, v in sections.items() if not isinstance(v, dict)]
+    needed = [s for s in _ALL if connections and s not in elsewhere]
+    if "kafka" in needed and isinstance(sections["kafka"], dict) and "bootstrap.servers" not in sections["kafka"]:
+        near = nearest("bootstrap.servers", [*map(str, sections["kafka"])], 1, 0.8)
+        wrong.append("section 'kafka' lacks 'bootstrap.servers'" + (f", it has {near[0]!r}" if near else ""))
+    wrong += unknown_keys(values, kinds, lambda key: hint(key, (*kinds, *_ALL)))
+    variables = Variables(values=os.environ)
+    stated = {key: filled_field(variables, key, values[key], kinds[key]) for key in values if key in kinds}
+    if isinstance(decoding := stated.get("decoding"), dict):
+        for key in {"schema", "reader_schema"} & decoding.keys():
+            decoding[key], unread = schema_of_file(f"decoding.{key}", decoding[key], Path(path).parent)
+            wrong += unread
+    # A section that is not used may name what only another machine has.
+    sections |= {s: variables.filled(sections[s], s) for s in needed}
+    wrong += variables.wrong
+    if "spark" in needed and isinstance(sections["spark"], dict):
+        wrong += wrong_with_spark(sections["spark"])
+    try:
+        declared = make(stated)
+    except SpecError as e:
+        told = redacted(str(e), variables.secret)
+        raise SpecError(f"spec {path}: " + "; ".join([*wrong, told]) if wrong else told) from None
+    if wrong:
+        raise SpecError(f"spec {path}: " + "; ".join(wrong))
+    if "kafka" in needed:
+        sections["kafka"] = resolved(sections["kafka"])
+    return Connected(declared=declared, sections=sections, variables=variables.secret)

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The declaration of one pipeline, topics to table: one frozen object, one parser for arguments and YAML, one error
+text.
+
+Contract: a :class:`Landing` is complete and valid once constructed, touches no network and reads no connection, so it
+may stand at the top of a DAG file. It has at most 18 fields: options that few landings change are in sections.
+``spec_version`` hashes only what changes the rows and leaves defaults out, so that a new release with a new option
+voids nothing.
+
+Failure story: every mistake (unknown key, wrong type, value out of range, impossible combination) is a
+:class:`SpecError` that names the landing, the field, the value and what is allowed; several mistakes are reported
+together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lakecommit.core.budgets import PendingBudget
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.core.model import Budget
+from airflow_provider_lakecommit.core.routing import Destination, Role, Route, row_tables
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing.checks import (
+    CHECKS,
+    METADATA_TYPES,
+    all_wrong_at_once,
+    wrong_values,
+)
+from airflow_provider_lakecommit.landing.connected import REGISTRY, SECTIONS, Connected, read_connected
+from airflow_provider_lakecommit.landing.registry import with_registry
+from airflow_provider_lakecommit.landing.route import route_of, routed_tables
+from airflow_provider_lakecommit.landing.sections import (
+    PLACES,
+    Backpressure,
+    Columns,
+    Connections,
+    DeadLetters,
+    Decoding,
+    Transform,
+    Window,
+    from_flat,
+    hint,
+)
+from airflow_provider_lakecommit.landing.sections import (
+    SECTIONS as OPTIONS,
+)
+from airflow_provider_lakecommit.landing.spec_hash import DECODING, SHAPING, plain_values, spec_hash
+from airflow_provider_lakecommit.landing.value_sections import columns_of_key
+
+if TYPE_CHECKING:
+    from airflow.sdk import Asset
+
+__all__ = [
+    "DEFAULT_CONTROL_TOPIC",
+    "MARK_COLUMNS",
+    "METADATA_COLUMNS",
+    "Landing",
+    "LandingSpec",
+    "load_spec",
+    "sections_of",
+]
+
+DEFAULT_CONTROL_TOPIC = "control-lakecommit"
+METADATA_COLUMNS = tuple(METADATA_TYPES)
+"""Columns filled from the record itself under ``columns.metadata: true``."""
+MARK_COLUMNS = ("kafka_topic", "kafka_partition", "kafka_generation", "kafka_offset")
+"""Those that tables get which the landing makes, unless it says otherwise: they name the record of a row."""
+
+
+@all_wrong_at_once
+@dataclass(frozen=True, kw_only=True)
+class Landing:
+    """One pipeline, topics to table.
+
+    :param name: unique name; part of the control group id and of every identity
+    :param topics: a topic or several, all with the same kind of record
+    :param table: ``namespace.table`` that the rows are appended to
+    :param format: encoding of the record values; ``json`` (one object per record), ``json_schema`` (the same, behind
+        the id of its schema in a registry), ``avro`` and ``protobuf`` (behind such an id, too, unless
+        ``decoding.schema`` states theirs), ``csv``, or ``raw`` (bytes as they are, into the one column that nothing
+        else fills)
+    :param timestamps: how a timestamp, date or time is written in the records, per column path (``a.b`` for nested
+        ones, ``.element``, ``.key`` and ``.value`` within lists and maps): ``iso8601`` (default), ``epoch_seconds``,
+        ``epoch_millis``, ``epoch_micros``, ``epoch_nanos``, for dates ``epoch_days``, for times ``seconds_of_day``,
+        ``millis_of_day``, ``micros_of_day``, ``nanos_of_day``, or a strptime pattern
+    :param start: where a topic that was never landed begins: ``earliest`` or ``latest``
+    :param evolve: what a window may change in its tables before it is written: ``none``; ``add`` optional columns that
+        the records for a table have, or that its SQL gives, and the table lacks; ``widen`` types too (int to long,
+        float to double, more digits)
+    :param create: how to make the table if it is missing: ``schema``, ``partition_by``, ``sort_order``,
+        ``properties``
+    :param route: which table takes a record, by a field of its value (``field``) or the name of its schema in a
+        registry (``by: schema``): ``tables`` (by the field's text, or that name), ``other`` (``dead_letter``, ``fail``,
+        or a table), ``create`` (by table, each as `create`), ``missing`` (of a table that nobody makes: ``fail``, or
+        ``dead_letter`` its records); `table` is one of these, and leads
+    :param dead_letter_table: table for rejected records, made if missing; without it a rejected record blocks its range
+    :param branch: branch that is written to; one other than ``main`` must exist
+    :param decoding: how the values of records are decoded, beyond `format` and `timestamps`
+    :param transform: what happens between a record and its rows: SQL, or the unwrapping of change envelopes
+    :param columns: columns that are not fields of the value, and fields that are no columns
+    :param dead_letters: how many records of a slice may be rejected
+    :param window: how large a window is, how it is divided, and how long it may take
+    :param backpressure: when to plan less, because commits fail or slices wait to be published
+    :param connections: Airflow connections of the landing, and its control topic
+    :raises SpecError: naming all that is wrong
+    """
+
+    name: str
+    topics: str | Sequence[str]
+    table: str
+    format: str = "json"
+    timestamps: Mapping[str, str] = field(default_factory=dict)
+    start: str = "earliest"
+    evolve: str = "none"
+    create: Mapping[str, Any] | None = None
+    route: Mapping[str, Any] | None = None
+    dead_letter_table: str | None = None
+    branch: str = "main"
+    decoding: Decoding = field(default_factory=Decoding)
+    transform: Transform = field(default_factory=Transform)
+    columns: Columns = field(default_factory=Columns)
+    dead_letters: DeadLetters = field(default_factory=DeadLetters)
+    window: Window = field(default_factory=Window)
+    backpressure: Backpressure = field(default_factory=Backpressure)
+    connections: Connections = field(default_factory=Connections)
+
+    def __post_init__(self) -> None:
+        if wrong := wrong_values(self.flat):
+            raise SpecError(f"landing {self.name!r}: " + "; ".join(wrong))
+
+    @property
+    def flat(self) -> dict[str, Any]:
+        """All options by the names under which they are recorded, in their recorded order."""
+        places = {name: PLACES.get(name) for name in CHECKS}
+        return {
+            name: getattr(self, name) if place is None else getattr(getattr(self, place[0]), place[1])
+            for name, place in places.items()
+        }
+
+    def changed(self, **options: Any) -> Landing:
+        """Return the landing with other options; a section may be a mapping of the keys that change.
+
+        :raises SpecError: as for a new landing
+        """
+        inner = {
+            name: dataclasses.replace(getattr(self, name), **value)
+            for name, value in options.items()
+            if name in OPTIONS and isinstance(value, Mapping)
+        }
+        return dataclasses.replace(self, **{**options, **inner})
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        return (self.topics,) if isinstance(self.topics, str) else tuple(self.topics)
+
+    @property
+    def destinations(self) -> tuple[Destination, ...]:
+        """Where rows and rejects go; the leading data table is the first."""
+        rows = routed_tables(self.table, self.route)
+        dead = (self.dead_letter_table,) if self.dead_letter_table else ()
+        return (
+            *(Destination(table=t, role=Role.ROWS) for t in rows),
+            *(Destination(table=t, role=Role.DEAD_LETTERS) for t in dead),
+        )
+
+    @property
+    def routing(self) -> Route | None:
+        """Which table takes a record, where there are several."""
+        return route_of(self.route)
+
+    @property
+    def data_tables(self) -> tuple[str, ...]:
+        """The tables that take rows, the leading one first."""
+        return row_tables(self.destinations)
+
+    def transform_of(self, table: str) -> str | None:
+        """The SQL between records and the rows of a data table."""
+        stated = self.transform.sql
+        return stated.get(table) if isinstance(stated, Mapping) else stated
+
+    @property
+    def one_row_each(self) -> bool:
+        """Is each record that is not rejected exactly one row?"""
+        return self.format_options.one_row_each and self.transform.sql is None
+
+    @property
+    def record_columns(self) -> tuple[str, ...]:
+        """Columns that are filled from the record itself, in tables that have them."""
+        if self.columns.metadata is not None:
+            return METADATA_COLUMNS if self.columns.metadata else ()
+        made = [c for c in map(self.create_of, self.data_tables) if c is not None]
+        listed = {c.get("name") for create in made for c in create["schema"] if isinstance(c, Mapping)}
+        filled = listed | {*columns_of_key(self.columns.key), *self.columns.headers}
+        return MARK_COLUMNS if made and filled.isdisjoint(MARK_COLUMNS) else ()
+
+    def create_of(self, table: str) -> Mapping[str, Any] | None:
+        """How a data table is made if it is missing."""
+        return self.create if table == self.table or self.routing is None else self.routing.create.get(table)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """All tables of the landing, the data table first."""
+        return tuple(d.table for d in self.destinations)
+
+    @property
+    def control_topic_name(self) -> str:
+        return self.connections.control_topic or DEFAULT_CONTROL_TOPIC
+
+    @property
+    def group_id(self) -> str:
+        return group_id(self.name)
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(max_records=self.dead_letters.max_records, max_ratio=self.dead_letters.max_ratio)
+
+    @property
+    def format_options(self) -> FormatOptions:
+        """What a decoder of the landing's records is made from."""
+        return FormatOptions(
+            format=self.format,
+            timestamps=self.timestamps,
+            encodings=self.decoding.encodings,
+            unknown_fields=self.columns.unknown_fields,
+            schema=str(self.decoding.schema),
+            message=self.decoding.message,
+            csv=self.decoding.csv,
+            reader_schema=str(self.decoding.reader_schema),
+        )
+
+    @property
+    def pending_budget(self) -> PendingBudget:
+        return PendingBudget(
+            open_cycles=self.backpressure.max_open_cycles,
+            slices=self.backpressure.max_pending_slices,
+            files=self.backpressure.max_pending_files,
+            bytes=self.backpressure.max_pending_bytes,
+        )
+
+    @property
+    def asset(self) -> Asset:
+        """The Airflow asset of the data table, made without reading a connection; needs Airflow."""
+        from airflow_provider_lakecommit.assets import asset_of
+
+        return asset_of(self)
+
+    @property
+    def table_assets(self) -> Mapping[str, Asset]:
+        """By table, the assets of single tables, where `route` names several; needs Airflow."""
+        from airflow_provider_lakecommit.assets import table_assets_of
+
+        return table_assets_of(self)
+
+    @property
+    def spec_version(self) -> str:
+        """Hash of what changes the rows; options at their default are left out."""
+        return spec_hash(self.flat, DEFAULTS, SHAPING)
+
+    @property
+    def shaping(self) -> dict[str, Any]:
+        """What the spec version is of, as plain values."""
+        return {key: value for key, value in self.to_flat().items() if key in SHAPING}
+
+    @property
+    def decoding_hash(self) -> str:
+        """Hash of what decides, with the data table's columns, whether a record becomes rows or a reject."""
+        return spec_hash(self.flat, DEFAULTS, DECODING)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The spec as plain values, as in YAML, defaults left out; :meth:`from_dict` reads it back."""
+        return from_flat(self.to_flat())
+
+    def to_flat(self) -> dict[str, Any]:
+        """The spec as it is recorded and sent: each option by one name, defaults left out; :meth:`from_flat` reads it
+        back.
+        """
+        return plain_values(self.flat, DEFAULTS)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Landing:
+        """Parse plain values, as from YAML.
+
+        :raises SpecError: unknown keys (with the nearest known one), missing keys, wrong values
+        """
+        return cls(**values)
+
+    @classmethod
+    def from_flat(cls, values: Mapping[str, Any]) -> Landing:
+        """Read what :meth:`to_flat` recorded.
+
+        :raises SpecError: as :meth:`from_dict`
+        """
+        return cls(**from_flat(values))
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> Landing:
+        """The landing of a YAML spec, whose sections in place of connections are not needed."""
+        return load_spec(path, connections=False).landing
+
+
+def _defaults() -> dict[str, Any]:
+    made = ((f, f.default if f.default_factory is dataclasses.MISSING else f.default_factory()) for f in _fields())
+    values = {f.name: value for f, value in made if value is not dataclasses.MISSING}
+    sections = {name: getattr(values[section], key) for name, (section, key) in PLACES.items()}
+    return {**{name: value for name, value in values.items() if name not in OPTIONS}, **sections}
+
+
+def _fields() -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(Landing)
+
+
+DEFAULTS: Mapping[str, Any] = _defaults()
+"""By the names under which options are recorded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandingSpec:
+    """A YAML spec: a landing, sections in place of connections, and the secret variables that it names."""
+
+    landing: Landing
+    kafka: Mapping[str, Any] = field(repr=False)
+    catalog: Mapping[str, Any] = field(repr=False)
+    spark: Mapping[str, Any] = field(repr=False)
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collection[str] = ()) -> LandingSpec:
+    """Read a YAML spec.
+
+    :param connections: are the sections that stand in for Airflow connections needed?
+    :param elsewhere: those of them that the caller has from elsewhere
+
+    :raises SpecError: unreadable file, no mapping, or anything :class:`Landing` refuses; all that is wrong together
+    """
+    kinds = {f.name: str(f.type) for f in _fields()}
+    found = read_connected(path, kinds, Landing.from_dict, hint, connections=connections, elsewhere=elsewhere)
+    return LandingSpec(landing=found.declared, **sections_of(found), variables=found.variables)
+
+
+def sections_of(found: Connected[Any]) -> dict[str, Any]:
+    """The sections of a spec as those who connect take them: the registry's settings are among those of the brokers."""
+    sections = {name: found.sections[name] for name in SECTIONS}
+    return {**sections, "kafka": with_registry(sections["kafka"], found.sections[REGISTRY])}

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The declaration of many pipelines at once: topics by name or pattern, each into its table by a template or by rules.
+
+Contract: a :class:`LandingSet` is complete and valid once constructed and touches no network, as a
+:class:`~airflow_provider_lakecommit.landing.Landing` does. It is no landing: given the topics that there are it becomes
+ordinary ones (:mod:`~airflow_provider_lakecommit.cycle.sets.expansion`), one for each table, with a name of the set's
+and the table's: so it is the same however many topics go to that table, and ledger, window, commit, verdict and every
+command are each table's own.
+
+Failure story: that of a landing: all that is wrong is one :class:`SpecError`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing import Landing, LandingSpec, sections_of
+from airflow_provider_lakecommit.landing.checks import CHECKS, unknown_keys
+from airflow_provider_lakecommit.landing.connected import read_connected
+from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing.sections import PLACES, SECTIONS, TOP, label, merged, to_flat
+from airflow_provider_lakecommit.landing.spec_file import read_yaml
+from airflow_provider_lakecommit.landing.table_names import TOPIC, groups_of, wrong_with_pattern, wrong_with_template
+
+__all__ = ["LandingSet", "LandingSetSpec", "declares_set", "load_set"]
+
+OWN = ("name", "topics", "table", "dead_letter_table")
+"""Fields of a landing that the set gives it."""
+SHARED = tuple(f"connections.{key}" for key in ("kafka", "registry", "iceberg", "control_topic"))
+"""Those that all landings of a set have alike."""
+UNMATCHED = ("fail", "ignore")
+MISSING_TABLE = ("fail", "create")
+_RULE = ("topics", "table", "merge")
+_TABLE = "table"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandingSet:
+    """Many landings, one for each table.
+
+    :param name: of the set; its landings are called ``<name>.<table>``
+    :param topics: names of topics
+    :param topics_pattern: or a regular expression that a topic's whole name matches; with both, either will do
+    :param exclude: regular expressions; a topic whose whole name matches one is not the set's
+    :param table: template of the table of a topic, as ``lake.{topic}``; the named groups of ``topics_pattern`` are
+        fields too
+    :param rules: for tables that are not so: mappings with ``topics`` (a regular expression), ``table`` (a template,
+        with the groups of that one) and ``merge`` (may several topics meet in one table? so they may where the template
+        has no fields); the first that matches a topic counts, and one that matches none gets ``table``
+    :param dead_letter_table: template of each table's own dead-letter table, as ``{table}_dead``
+    :param unmatched: a topic that has no table, by ``rules`` without ``table``: ``fail``, or ``ignore`` it by name
+    :param missing_table: a table that is not there: ``fail`` (that landing alone), or ``create`` it, by ``create`` of
+        ``defaults`` or ``overrides``, without it by what a sample of the topic holds
+    :param defaults: options of a landing, for all of them
+    :param overrides: mappings of ``table`` (a regular expression on the table's whole name) and options of a landing;
+        of several that match the last counts. Sections are merged key by key
+    :raises SpecError: naming all that is wrong
+    """
+
+    name: str
+    topics: str | Sequence[str] = ()
+    topics_pattern: str | None = None
+    exclude: str | Sequence[str] = ()
+    table: str | None = None
+    rules: Sequence[Mapping[str, Any]] = ()
+    dead_letter_table: str | None = None
+    unmatched: str = "fail"
+    missing_table: str = "fail"
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Sequence[Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        for key in ("topics", "exclude"):
+            value = getattr(self, key)
+            object.__setattr__(self, key, (value,) if isinstance(value, str) else _tuple(value))
+        for key in ("rules", "overrides"):
+            object.__setattr__(self, key, _tuple(getattr(self, key)))
+        if wrong := list(_wrong(self)):
+            raise SpecError(f"landing set {self.name!r}: " + "; ".join(wrong))
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        return tuple(self.topics)
+
+    @property
+    def control_topic_name(self) -> str:
+        return self.with_defaults(self.name).control_topic_name
+
+    def landing_name(self, table: str) -> str:
+        """That of the landing of a table."""
+        return f"{self.name}.{table}"
+
+    def with_defaults(self, name: str) -> Landing:
+        """A landing of a name, with the options that all have by default; its topics and its table are nobody's."""
+        return Landing.from_dict({**self.defaults, "name": name, "topics": "any", "table": "any.table"})
+
+    def completed_by(self, complete: Callable[[Landing], Landing]) -> LandingSet:
+        """The set, with what a deployment says where it does not.
+
+        :param complete: does so for a landing
+        """
+        one = complete(self.with_defaults(self.name)).connections
+        shared = {"control_topic": one.control_topic, "location_providers": one.location_providers}
+        return dataclasses.replace(self, defaults=merged(self.defaults, {"connections": shared}))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> LandingSet:
+        """Parse plain values, as from YAML.
+
+        :raises SpecError: unknown keys (with the nearest known one), a missing name, wrong values
+        """
+        known = _kinds()
+        wrong = unknown_keys(values, known, lambda key: _hint(key, known)) + (
+            [] if "name" in values else ["missing key 'name'"]
+        )
+        if wrong:
+            raise SpecError(f"landing set {values.get('name')!r}: " + "; ".join(wrong))
+        return cls(**values)
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> LandingSet:
+        """The set of a YAML spec; the sections that stand in for connections may be there and are not needed."""
+        return load_set(path, connections=False).landing_set
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandingSetSpec:
+    """A YAML spec of a set, and three sections in place of Airflow connections. ``variables`` are the secret ones of
+    the environment that it names.
+    """
+
+    landing_set: LandingSet
+    kafka: Mapping[str, Any] = field(repr=False)
+    catalog: Mapping[str, Any] = field(repr=False)
+    spark: Mapping[str, Any] = field(repr=False)
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def of(self, landing: Landing) -> LandingSpec:
+        """One landing of the set, with the set's sections."""
+        return LandingSpec(
+            landing=landing, kafka=self.kafka, catalog=self.catalog, spark=self.spark, variables=self.variables
+        )
+
+
+def declares_set(path: str | Path) -> bool:
+    """Is a YAML spec that of a set, and not of a landing? By the keys that only a set has, or a field in ``table``.
+
+    :raises SpecError: it cannot be read
+    """
+    values = read_yaml(path)
+    return bool(_kinds().keys() - {*OWN} & values.keys()) or "{" in str(values.get(_TABLE, "")).replace("${", "")
+
+
+def load_set(path: str | Path, *, connections: bool = True, elsewhere: Collection[str] = ()) -> LandingSetSpec:
+    """Read the YAML spec of a set, as :func:`~airflow_provider_lakecommit.landing.load_spec` does that of a landing.
+
+    :raises SpecError: unreadable file, no mapping, or anything :class:`LandingSet` refuses
+    """
+    found = read_connected(path, _kinds(), LandingSet.from_dict, _hint, connections=connections, elsewhere=elsewhere)
+    return LandingSetSpec(landing_set=found.declared, **sections_of(found), variables=found.variables)
+
+
+def _kinds() -> dict[str, str]:
+    return {f.name: str(f.type) for f in dataclasses.fields(LandingSet)}
+
+
+def _hint(key: str, known: Collection[str]) -> str:
+    """An option of a landing is not one of the set."""
+    if key in SECTIONS or key in TOP:
+        return f" (it is `defaults: {key}`)"
+    if key in PLACES:
+        return f" (it is `defaults: {': '.join(PLACES[key])}`)"
+    return meant(key, known)
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def _wrong(declared: LandingSet) -> Iterator[str]:
+    if text := CHECKS["name"](declared.name):
+        yield f"name: {text}"
+    if declared.topics and (text := CHECKS["topics"](declared.topics)):
+        yield f"topics: {text}"
+    if not declared.topics and declared.topics_pattern is None:
+        yield "needs `topics` (a list of names) or `topics_pattern` (a regular expression)"
+    if not declared.table and not declared.rules:
+        yield "needs `table` (as 'lake.{topic}') or `rules`"
+    patterns = [("topics_pattern", declared.topics_pattern)] if declared.topics_pattern is not None else []
+    bad = [(k, t) for k, v in patterns + _each("exclude", declared.exclude) if (t := wrong_with_pattern(v))]
+    yield from (f"{key}: {text}" for key, text in bad)
+    groups = groups_of(declared.topics_pattern) if not any(k == "topics_pattern" for k, _ in bad) else ()
+    if declared.table is not None and (text := wrong_with_template(declared.table, (TOPIC, *groups))):
+        yield f"table: {text}"
+    yield from _wrong_rules(declared.rules)
+    if declared.dead_letter_table is not None:
+        yield from _wrong_dead_letters(declared.dead_letter_table)
+    for key, allowed in (("unmatched", UNMATCHED), ("missing_table", MISSING_TABLE)):
+        if getattr(declared, key) not in allowed:
+            yield f"{key}: {getattr(declared, key)!r} is not one of {', '.join(allowed)}"
+    yield from _wrong_options(declared)
+
+
+def _each(key: str, values: Any) -> list[tuple[str, Any]]:
+    return [(f"{key}[{n}]", v) for n, v in enumerate(values if isinstance(values, tuple) else (values,))]
+
+
+def _wrong_rules(rules: Any) -> Iterator[str]:
+    for place, rule in _each("rules", rules):
+        if not isinstance(rule, Mapping):
+            yield f"{place}: {rule!r} is not a mapping of {', '.join(_RULE)}"
+            continue
+        yield from (f"{place}: {text}" for text in unknown_keys(map(str, rule), _RULE, lambda key: meant(key, _RULE)))
+        text = wrong_with_pattern(rule.get("topics"))
+        names = (TOPIC, *(() if text else groups_of(rule["topics"])))
+        text = text or wrong_with_template(rule.get("table"), names)
+        if text or not isinstance(rule.get("merge", False), bool):
+            yield f"{place}: {text or 'merge: ' + repr(rule['merge']) + ' is not true or false'}"
+
+
+def _wrong_dead_letters(template: Any) -> Iterator[str]:
+    text = wrong_with_template(template, (_TABLE,), "a.a")
+    if text or "{table}" not in template:
+        # One table for all would hold the ledgers of all, and one that is broken would be everybody's trouble.
+        yield f"dead_letter_table: {text or 'needs {table}, as each table has its own: ' + repr(template)}"
+
+
+def _wrong_options(declared: LandingSet) -> Iterator[str]:
+    if not isinstance(declared.defaults, Mapping):
+        yield f"defaults: {declared.defaults!r} is not a mapping of options of a landing"
+        return
+    yield from _wrong_landing("defaults", declared.defaults, declared.defaults, OWN)
+    for place, override in _each("overrides", declared.overrides):
+        if not isinstance(override, Mapping) or (text := wrong_with_pattern(override.get(_TABLE))):
+            said = f"{override!r} is not a mapping" if not isinstance(override, Mapping) else f"table: {text}"
+            yield f"{place}: {said}"
+            continue
+        options = {k: v for k, v in override.items() if k != _TABLE}
+        yield from _wrong_landing(place, options, merged(declared.defaults, options), (*OWN, *SHARED))
+
+
+def _wrong_landing(
+    place: str, stated: Mapping[str, Any], whole: Mapping[str, Any], not_here: Sequence[str]
+) -> list[str]:
+    """What a landing with these options would be refused for."""
+    if foreign := [key for key in map(label, to_flat(stated)) if key in not_here]:
+        return [f"{place}: {', '.join(foreign)} cannot be stated there"]
+    try:
+        Landing.from_dict({**whole, "name": "one", "topics": "one", "table": "a.one"})
+    except SpecError as e:
+        return [f"{place}: {str(e).partition(': ')[2]}"]
+    return []

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section `route` of a landing: read, and what is wrong with it.
+
+Contract: pure; all mistakes are told together. The leading table, `table` of the landing, must be one of the route's:
+the ledgers of the others begin where its own ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow_provider_lakecommit.core.formats import SCHEMA_NAMES
+from airflow_provider_lakecommit.core.routing import BY_FIELD, BY_SCHEMA, DEAD_LETTER, FAIL, Route
+from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing.table import wrong_with_table
+
+__all__ = ["ROUTE_KEYS", "TABLE_NAME", "check_route", "route_of", "routed_tables", "wrong_with_route"]
+
+ROUTE_KEYS = ("field", "by", "tables", "other", "missing", "create")
+TABLE_NAME = re.compile(r"[^.\s]+(\.[^.\s]+)+")
+_MISSING = (FAIL, DEAD_LETTER)
+
+
+def route_of(section: Mapping[str, Any] | None) -> Route | None:
+    """The route of a section that was checked."""
+    return None if section is None else Route(**section)
+
+
+def routed_tables(table: str, section: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """The tables that take rows, the leading one first."""
+    route = route_of(section)
+    return tuple(dict.fromkeys((table, *(route.all_tables if route else ()))))
+
+
+def check_route(v: Any) -> str | None:
+    """What is wrong with the section by itself, or ``None``."""
+    if v is None:
+        return None
+    if not isinstance(v, Mapping):
+        return f"{v!r} is not a mapping of {', '.join(ROUTE_KEYS)}"
+    return "; ".join(_wrong(v)) or None
+
+
+def wrong_with_route(values: Mapping[str, Any], added: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with a section that is right by itself, beside the other fields of its landing.
+
+    :param added: further columns that each table gets that is made, with their types
+    """
+    section = values.get("route")
+    if not isinstance(section, Mapping) or check_route(section) is not None:
+        return
+    route = Route(**section)
+    table, dead = values.get("table"), values.get("dead_letter_table")
+    if table not in route.all_tables:
+        yield f"route: `table` must be one of its tables ({', '.join(route.all_tables)}), the one whose ledger leads"
+    csv = values.get("csv")
+    if isinstance(csv, Mapping) and csv.get("rows") == "many":
+        yield "route: with `decoding.csv.rows: many` the rows of one record may name several tables: use one table"
+    if route.by_schema and (values.get("format", "json") not in SCHEMA_NAMES or values.get("schema")):
+        yield f"route: by schema is for records that name theirs in a registry ({', '.join(SCHEMA_NAMES)})"
+    if route.by_schema and values.get("message"):
+        yield "route: by schema takes records of several messages, and `decoding.message` names one"
+    if dead is not None and dead in route.all_tables:
+        yield "route: a table of rows cannot be the dead_letter_table"
+    for name, create in route.create.items():
+        if name == table:
+            yield f"route.create: how {name} is made is said in `create` of the landing"
+        elif name not in route.all_tables:
+            yield f"route.create: {name!r} is no table of the route{meant(name, route.all_tables)}"
+        else:
+            yield from (f"route.create: {name}: {text}" for text in wrong_with_table(create, added))
+
+
+def _wrong(v: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"unknown key {k!r}{meant(str(k), ROUTE_KEYS)}" for k in v if k not in ROUTE_KEYS)
+    yield from _wrong_key(v)
+    tables = v.get("tables")
+    if not isinstance(tables, Mapping) or not tables:
+        yield "tables: needs a mapping of the field's texts to tables"
+    else:
+        for text, table in tables.items():
+            if not isinstance(text, str):
+                yield f"tables: {text!r} is not a text: write it in quotes"
+            if not _is_table(table):
+                yield f"tables: {table!r} is not a table name (namespace.table)"
+    other = v.get("other", DEAD_LETTER)
+    if other not in (DEAD_LETTER, FAIL) and not _is_table(other):
+        yield f"other: {other!r} is not {DEAD_LETTER}, {FAIL} or a table name (namespace.table)"
+    if v.get("missing", FAIL) not in _MISSING:
+        yield f"missing: {v['missing']!r} is not one of {', '.join(_MISSING)}"
+    create = v.get("create", {})
+    if not isinstance(create, Mapping) or not all(isinstance(c, Mapping) for c in create.values()):
+        yield "create: is not a mapping of tables to how each is made (`schema`, …)"
+
+
+def _wrong_key(v: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with what decides."""
+    path, by = v.get("field"), v.get("by", BY_FIELD)
+    if by not in (BY_FIELD, BY_SCHEMA):
+        yield f"by: {by!r} is not {BY_FIELD} or {BY_SCHEMA}"
+    elif by == BY_SCHEMA and path is not None:
+        yield "field: is not for a route by the names of schemas"
+    elif by == BY_FIELD and (not isinstance(path, str) or not path or not all(path.split("."))):
+        yield f"field: {path!r} is not the path of a field"
+
+
+def _is_table(v: Any) -> bool:
+    return isinstance(v, str) and TABLE_NAME.fullmatch(v) is not None

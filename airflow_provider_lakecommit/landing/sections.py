@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The seven sections of a landing: options that few landings change, in small frozen objects.
+
+Contract: pure, and the same in Python and in YAML. A section holds values and checks none of them; the
+:class:`~airflow_provider_lakecommit.landing.Landing` checks all of its options together. Everything that is recorded
+or sent (jobs, bundles, XCom, hashes) has each option under one flat name, which an option keeps when it moves:
+:data:`PLACES` maps that name to the section and the key. :func:`to_flat` and :func:`from_flat` convert.
+
+Failure story: an unknown key is reported with the nearest known one, and a key of another section with its place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import wraps
+from typing import Any, TypeVar
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing.names import nearest
+from airflow_provider_lakecommit.landing.schema_file import schema_text
+from airflow_provider_lakecommit.landing.times import duration_of
+
+__all__ = [
+    "PLACES",
+    "SECTIONS",
+    "TOP",
+    "Backpressure",
+    "Columns",
+    "Connections",
+    "DeadLetters",
+    "Decoding",
+    "Transform",
+    "Window",
+    "from_flat",
+    "hint",
+    "label",
+    "merged",
+    "section_of",
+    "to_flat",
+]
+
+T = TypeVar("T")
+_FLAT = "flat"
+
+
+def _refuses_unknown_keys(section: type[T]) -> type[T]:
+    """Class decorator: an unknown argument is a :class:`SpecError` with the option's place, not a ``TypeError``."""
+    make: Callable[..., None] = section.__init__
+
+    @wraps(make)
+    def checked(self: T, /, **values: Any) -> None:
+        name = next(name for name, kind in SECTIONS.items() if kind is type(self))
+        if wrong := _unknown(name, values):
+            raise SpecError("; ".join(wrong))
+        make(self, **values)
+
+    section.__init__ = checked  # type: ignore[assignment]
+    return section
+
+
+@_refuses_unknown_keys
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """How the values of records are decoded, beyond `format` and `timestamps`.
+
+    :param schema: the schema of all records, where they name none: of Avro as a mapping or as JSON text, of Protobuf as
+        the text of a ``.proto`` file or a serialized descriptor set in base64. In YAML also the path of an ``.avsc`` or
+        ``.proto`` file
+    :param reader_schema: of Avro, the schema by which records are read, as a mapping or as JSON text: the aliases
+        of its fields are older names of columns, their defaults fill columns that a record's schema lacks
+    :param message: full name of the Protobuf message of the records; by default the one that they name, or the first
+        of ``schema``
+    :param csv: of format ``csv``: ``columns``, the names of a record's fields in their order; ``delimiter`` (``,``),
+        ``quote`` (``"``), ``null_text``, which is null where it has no quotes (the empty text), and ``rows``: ``one``
+        or ``many`` to a record
+    :param encodings: how the bytes of a binary or fixed column are written in the records, per column path:
+        ``base64``, ``base64url``, ``hex`` or ``utf8``; each such column needs one
+    """
+
+    schema: str | Mapping[str, Any] = ""
+    reader_schema: str | Mapping[str, Any] = ""
+    message: str = ""
+    csv: Mapping[str, Any] = field(default_factory=dict)
+    encodings: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key in ("schema", "reader_schema"):
+            object.__setattr__(self, key, schema_text(getattr(self, key)))
+
+
+@_refuses_unknown_keys
+@dataclass(frozen=True, kw_only=True)
+class Transform:
+    """What happens between a record and its rows.
+
+    :param sql: SQL between record and row, ``select … from record where …``, of one record each; its columns are those
+        of the table by name. With `route` a mapping of tables to SQL
+    :param record_schema: the columns of ``record``, a list as in ``create.schema``; the rules of `timestamps`,
+        ``decoding.encodings`` and ``columns.unknown_fields`` are for these then
+    :param functions: further functions of the SQL by name, each as ``module.function``, with annotated types
+    :param unwrap: ``debezium``: values are change envelopes, of which the row is ``after``, of a delete ``before``; or
+        a mapping with ``envelope: debezium`` and ``columns``, paths in the envelope by the columns that they fill
+    """
+
+    sql: str | Mapping[str, str] | None = field(default=None, metadata={_FLAT: "transform"})
+    record_schema: Sequence[Mapping[str, Any]] | None = None
+    functions: Mapping[str, str] = field(default_factory=dict)
+    unwrap: str | Mapping[str, Any] | None = None
+
+
+@_refuses_unknown_keys
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Columns that are not fields of the value, and fields that are no columns.
+
+    :param key: which columns the key of a record fills: ``column`` with the whole key, or ``columns`` with its fields
+        (a list, or a mapping of columns to fields); ``format`` (``string``, ``raw``, ``json``), ``invalid``: ``reject``
+        the record, or ``ignore`` the key
+    :param headers: columns that a header fills, each with the header's name, or with ``name``, ``format``, ``repeated``
+        (``last`` or ``first`` is taken) and ``invalid``
+    :param metadata: ``true``: fill the columns of :data:`METADATA_COLUMNS` from the record itself; ``false``: none of
+        them. Unless stated, tables that the landing makes get those of :data:`MARK_COLUMNS`, by which their ranges can
+        be replayed and deleted
+    :param unknown_fields: what happens to fields that the table lacks: ``ignore`` (counted) or ``dead_letter``
+    :param on_incompatible: records that no change by `evolve` makes fit, where a window's sample has some:
+        ``dead_letter`` rejects them as any other, ``stop`` plans no window with them
+    """
+
+    key: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    metadata: bool | None = field(default=None, metadata={_FLAT: "metadata_columns"})
+    unknown_fields: str = "ignore"
+    on_incompatible: str = "dead_letter"
+
+
+@_refuses_unknown_keys
+@dataclass(frozen=True, kw_only=True)
+class DeadLetters:
+    """How many records of a slice may be rejected; `dead_letter_table` names their table.
+
+    :param max_records: rejected records that a slice may have
+    :param max_ratio: share of rejected records that a slice may have, evaluated from ``1 / ratio`` rejected records on
+    """
+
+    max_records: int = field(default=1000, metadata={_FLAT: "dead_letter_max_records"})
+    max_ratio: float = field(default=0.01, metadata={_FLAT: "dead_letter_max_ratio"})
+
+
+@_refuses_unknown_keys
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """How large a window is, how it is divided, and how long it may take.
+
+    :param groups: number of partition groups, that is of mapped write tasks (default 1)
+    :param group_by: ``partition``: a group has the partitions of one number modulo ``groups``; ``load``: slices are
+        dealt out evenly, those of one partition too
+    :param max_records: most source records per window; the default lands all there is
+    :param max_bytes: most estimated bytes per window
+    :param slice_records: most records per slice, the unit that is never read again; under ``target_file_size`` only one
+        that is not the default counts
+    :param target: how long a window should take, written as ``completion_timeout`` is; its records, slices and
+        groups follow from what the newest windows took
+    :param target_file_size: bytes that a file of the data table should have; slices hold as many records as it takes
+    :param replicas: how many times each slice is done at once, by jobs of their own; the first report of it wins
+    :param speculation: the rest of a group is done a second time, where nothing was reported for so many times the
+        duration of the window's median slice, and for 10 seconds; not with ``replicas``
+    :param completion_timeout: how long a cycle may claim ranges that it has not finished: a timedelta, seconds, or a
+        text as ``1h30m``
+    :param on_spec_change: ``finish`` publishes slices written under an older spec, ``void`` reads them again
+    """
+
+    groups: int | None = None
+    group_by: str = "partition"
+    max_records: int | None = None
+    max_bytes: int | None = None
+    slice_records: int = 250_000
+    target: timedelta | None = field(default=None, metadata={_FLAT: "target_window"})
+    target_file_size: int | None = None
+    replicas: int = 1
+    speculation: float | None = None
+    completion_timeout: timedelta = timedelta(hours=1)
+    on_spec_change: str = "finish"
+
+    def __post_init__(self) -> None:
+        for key in ("target", "completion_timeout"):
+            object.__setattr__(self, key, duration_of(getattr(self, key)))
+
+
+@_refuses_unknown_keys
+@dataclass(frozen=True, kw_only=True)
+class Backpressure:
+    """When to plan less, because commits fail or slices wait to be published.
+
+    :param slow_down: plan smaller and rarer windows as soon as a commit has failed
+    :param stalled_cycles: cycles in a row whose commits failed for all tables; then no window is planned until one
+        commit completes
+    :param commit_files: most files of one snapshot; pending files are published in chunks of so many, oldest first
+    :param max_open_cycles: windows that may be under way at once; no limit if it is ``None``, as for the next three
+    :param max_pending_slices: slices per table that may be under way or wait to be published; then no window is
+        planned until some are
+    :param max_pending_files: the same in data files; those of a slice that is under way are estimated
+    :param max_pending_bytes: the same in bytes of source records
+    """
+
+    slow_down: bool = False
+    stalled_cycles: int = 3
+    commit_files: int = 10_000
+    max_open_cycles: int | None = 16
+    max_pending_slices: int | None = 8_000
+    max_pending_files: int | None = 100_000
+    max_pending_bytes: int | None = 1 << 40
+
+
+@_refuses_unknown_keys
+@dataclass(frozen=True, kw_only=True)
+class Connections:
+    """Airflow connections of the landing, and its control topic.
+
+    :param kafka: Airflow connection of the brokers
+    :param registry: Airflow connection of the schema registry, for formats that have one
+    :param iceberg: Airflow connection of the catalog
+    :param control_topic: topic of the commit protocol
+    :param control_events: form of the events that are sent there: ``1.12``, or ``1.10`` (as a text, in quotes) where
+        Iceberg sink connectors up to 1.10 share the topic; either is read
+    :param location_providers: classes that a table may name in ``write.py-location-provider.impl``, as
+        ``module.Class``; pyiceberg's own are always allowed. They are imported where files are written, next to
+        credentials
+    """
+
+    kafka: str = field(default="kafka_default", metadata={_FLAT: "kafka_config_id"})
+    registry: str | None = field(default=None, metadata={_FLAT: "registry_conn_id"})
+    iceberg: str = field(default="iceberg_default", metadata={_FLAT: "iceberg_conn_id"})
+    control_topic: str | None = None
+    control_events: str = "1.12"
+    location_providers: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        stated = self.location_providers
+        if not isinstance(stated, str) and isinstance(stated, Sequence):
+            object.__setattr__(self, "location_providers", tuple(stated))
+
+
+SECTIONS: Mapping[str, type[Any]] = {
+    "decoding": Decoding,
+    "transform": Transform,
+    "columns": Columns,
+    "dead_letters": DeadLetters,
+    "window": Window,
+    "backpressure": Backpressure,
+    "connections": Connections,
+}
+"""The sections by the name of their field."""
+_KEYS = {name: tuple(f.name for f in dataclasses.fields(kind)) for name, kind in SECTIONS.items()}
+PLACES: Mapping[str, tuple[str, str]] = {
+    f.metadata.get(_FLAT, f.name): (name, f.name) for name, kind in SECTIONS.items() for f in dataclasses.fields(kind)
+}
+"""Where each option of a section is, by the name under which it is recorded."""
+_FLAT_NAMES = {place: name for name, place in PLACES.items()}
+TOP = (
+    *("name", "topics", "table", "branch", "format", "timestamps"),
+    *("start", "evolve", "create", "route", "dead_letter_table"),
+)
+"""Options of a landing that are in no section."""
+_BY_KEY = {key: (section, key) for section, key in reversed([*PLACES.values()])}
+
+
+def label(name: str) -> str:
+    """An option as messages name it, by the name under which it is recorded: ``window.groups``."""
+    return ".".join(PLACES.get(name, (name,)))
+
+
+def hint(key: str, known: Iterable[str], section: str = "") -> str:
+    """The end of a message about an unknown key: its place, or the nearest known key; empty where none is like it.
+
+    :param known: the keys that are allowed where it was found
+    :param section: the section where it was found
+    """
+    if (place := PLACES.get(key) or _BY_KEY.get(key)) is not None:
+        return f" (it is `{': '.join(place)}`)"
+    if section and (key in TOP or key in SECTIONS):
+        return f" (it is `{key}`, outside of `{section}`)"
+    found = nearest(key, {*known, *PLACES, *_BY_KEY}, 1, 0.6)
+    if not found:
+        return ""
+    meant = repr(found[0]) if found[0] in known else f"`{': '.join(PLACES.get(found[0]) or _BY_KEY[found[0]])}`"
+    return f" (did you mean {meant}?)"
+
+
+def section_of(name: str, value: Any) -> tuple[Any, list[str]]:
+    """The section that a value states, and what is wrong with it: the section as it is, a mapping of some of its keys,
+    or ``None``.
+    """
+    kind = SECTIONS[name]
+    if isinstance(value, kind) or value is None:
+        return kind() if value is None else value, []
+    if not isinstance(value, Mapping):
+        return kind(), [f"{name}: {value!r} is not a mapping of {', '.join(_KEYS[name])}{_own_name(name)}"]
+    return kind(**{key: each for key, each in value.items() if key in _KEYS[name]}), _unknown(name, value)
+
+
+def _unknown(section: str, values: Iterable[Any]) -> list[str]:
+    known = _KEYS[section]
+    return [
+        f"{section}: unknown key {key!r}{hint(str(key), known, section) or _own_name(section)}"
+        for key in values
+        if key not in known
+    ]
+
+
+def _own_name(section: str) -> str:
+    """Where an option is that has the name of a section."""
+    return f" (the value of the option is `{': '.join(PLACES[section])}`)" if section in PLACES else ""
+
+
+def to_flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by the names under which they are recorded, from options in sections."""
+    out: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in SECTIONS and _is_section(name, value):
+            out |= {_FLAT_NAMES.get((name, key), f"{name}.{key}"): each for key, each in _items(value)}
+        else:
+            out[name] = value
+    return out
+
+
+def from_flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options in sections, from options by the names under which they are recorded."""
+    out: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in PLACES:
+            section, key = PLACES[name]
+            out.setdefault(section, {})[key] = value
+        else:
+            out[name] = value
+    return out
+
+
+def merged(*options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a landing from several mappings, a later one first; of a section each key by itself."""
+    out: dict[str, Any] = {}
+    for each in options:
+        for name, value in each.items():
+            if name in SECTIONS and _is_section(name, value) and _is_section(name, out.get(name)):
+                out[name] = dict([*_items(out.get(name)), *_items(value)])
+            else:
+                out[name] = value
+    return out
+
+
+def _is_section(name: str, value: Any) -> bool:
+    return value is None or isinstance(value, Mapping | SECTIONS[name])
+
+
+def _items(section: Any) -> list[tuple[str, Any]]:
+    """The stated keys of a section; of one that is an object those that differ from their default."""
+    if section is None:
+        return []
+    if isinstance(section, Mapping):
+        return [*section.items()]
+    default = type(section)()
+    return [
+        (f.name, v) for f in dataclasses.fields(section) if (v := getattr(section, f.name)) != getattr(default, f.name)
+    ]

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with the section `spark` of a spec, found before anything is asked to run there.
+
+Contract: pure. All mistakes are told together. Which masters there are is Spark's to say; what is refused here has
+none of the forms in which it takes one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_lakecommit.landing.names import meant
+
+__all__ = ["SPARK_KEYS", "wrong_with_spark"]
+
+SPARK_KEYS = ("master", "conf", "remote")
+
+_MASTER = re.compile(r"local(\[[^\[\]]+\])?|local-cluster\[[^\[\]]+\]|yarn|[a-z][a-z0-9+.-]*://\S+")
+_REMOTE = re.compile(r"sc://\S+")
+
+
+def wrong_with_spark(section: Mapping[str, Any]) -> list[str]:
+    """What is said of a section, one text per mistake."""
+    master, conf, remote = (section.get(key) for key in SPARK_KEYS)
+    wrong = [
+        f"section 'spark': unknown key {key!r}{meant(str(key), SPARK_KEYS)}; allowed are {', '.join(SPARK_KEYS)}"
+        for key in section
+        if key not in SPARK_KEYS
+    ]
+    if master is not None and not (isinstance(master, str) and _MASTER.fullmatch(master)):
+        wrong.append(
+            f"section 'spark': `master` {master!r} is none of local, local[4], local[*], spark://host:7077, yarn, "
+            "k8s://https://host:port"
+        )
+    if remote is not None and not (isinstance(remote, str) and _REMOTE.fullmatch(remote)):
+        wrong.append(
+            f"section 'spark': `remote` {remote!r} is not the address of a Spark Connect server: sc://host:15002"
+        )
+    if not (conf is None or isinstance(conf, Mapping)):
+        wrong.append("section 'spark': `conf` must be a mapping")
+    if remote is not None and master is not None:
+        wrong.append("section 'spark': give either `master` or `remote`")
+    elif remote is not None and conf:
+        wrong.append("section 'spark': no `conf` beside `remote`: the server has its settings")
+    return wrong

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A YAML file as it stands: its keys and values, and its fields with the variables of the environment in them.
+
+Contract: nothing is judged here but whether it is YAML, and a mapping that has each of its keys once: YAML's own parser
+takes the last of two, and a second ``table`` would send the rows elsewhere. No text of an error holds a value of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing.sections import SECTIONS
+from airflow_provider_lakecommit.landing.variables import Variables
+from airflow_provider_lakecommit.redaction import yaml_trouble
+
+__all__ = ["filled_field", "read_yaml", "yaml_values"]
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """The keys and values of a file.
+
+    :raises SpecError: it cannot be read, or is no mapping
+    """
+    import yaml
+
+    try:
+        values = yaml_values(Path(path).read_text(encoding="utf-8"))
+    except OSError as e:
+        raise SpecError(f"cannot read spec {path}: {e.strerror}") from e
+    except (yaml.YAMLError, UnicodeDecodeError) as e:
+        raise SpecError(f"spec {path} is not YAML: {yaml_trouble(e)}") from None
+    if not isinstance(values, dict) or not all(isinstance(k, str) for k in values):
+        found = "the file is empty" if values is None else f"found {type(values).__name__}"
+        raise SpecError(f"spec {path}: a mapping of keys to values is needed, as in `name: orders`; {found}")
+    return values
+
+
+def yaml_values(text: str) -> Any:
+    """What a YAML text holds.
+
+    :raises yaml.YAMLError: it is no YAML, or a mapping of it has a key twice
+    """
+    import yaml
+
+    class _Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                    if key.value in seen:
+                        raise yaml.constructor.ConstructorError(
+                            None, None, f"key {key.value} is there twice", key.start_mark
+                        )
+                    seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    return yaml.load(text, _Loader)
+
+
+def filled_field(variables: Variables, key: str, value: Any, kind: str) -> Any:
+    """A field with its variables; a text that stands for a number or for true and false is one then.
+
+    :param key: its place; of a section each key is a field
+    :param kind: the field's annotation
+    """
+    import yaml
+
+    if key in SECTIONS and isinstance(value, dict):
+        kinds = {f.name: str(f.type) for f in dataclasses.fields(SECTIONS[key])}
+        return {k: filled_field(variables, f"{key}.{k}", each, kinds.get(k, "str")) for k, each in value.items()}
+    found = variables.filled(value, key)
+    if found == value or not isinstance(found, str) or "str" in kind:
+        return found
+    with suppress(yaml.YAMLError):
+        meant = yaml.safe_load(found)
+        return meant if isinstance(meant, (int, float)) else found
+    return found

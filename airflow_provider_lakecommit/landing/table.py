@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with a ``create`` section, found without an Iceberg library: when a DAG is parsed.
+
+Contract: pure. All mistakes are told together, each with its column or entry and the nearest name that may have been
+meant. What passes here may still be refused where the table is made (:mod:`~airflow_provider_lakecommit.iceberg
+.table_spec`), what is refused here would be refused there too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing.type_text import PRIMITIVES, TypeText, parse_type
+
+__all__ = ["CREATE_KEYS", "wrong_with_columns", "wrong_with_table"]
+
+CREATE_KEYS = ("schema", "subject", "partition_by", "sort_order", "properties")
+"""Of the section by which a missing table is made."""
+COLUMN_KEYS = ("name", "type", "required", "doc")
+_TIMES = ("timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns")
+_SIZED = ("int", "long", "string", "binary")
+_TAKES: Mapping[str, tuple[str, ...] | None] = {
+    "identity": None,
+    "year": ("date", *_TIMES),
+    "month": ("date", *_TIMES),
+    "day": ("date", *_TIMES),
+    "hour": _TIMES,
+    "bucket": (*_SIZED, "decimal", "date", "time", *_TIMES, "uuid", "fixed"),
+    "truncate": (*_SIZED, "decimal"),
+}
+"""Transforms with the primitive types that each takes; ``None`` are all."""
+_FORMS = "a column, identity(c), year(c), month(c), day(c), hour(c), bucket(n, c) or truncate(width, c)"
+_ORDER = re.compile(r"(.*?)(?:\s+(?:asc|desc))?(?:\s+nulls\s+(?:first|last))?", re.IGNORECASE)
+RESERVED = frozenset(
+    {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
+)
+"""Names by which Iceberg gives a row's metadata: Spark reads no table that has a column of such a name."""
+MANY, STRUCT = "many", "struct"
+"""In place of a type: of a list or map, and of what has fields."""
+
+
+def wrong_with_table(create: Mapping[str, Any], added: Mapping[str, str]) -> list[str]:
+    """All that is wrong with a ``create`` section.
+
+    :param added: further columns that the table gets, with their types
+    """
+    wrong = [
+        f"create: unknown key {key!r}; allowed are {', '.join(CREATE_KEYS)}{meant(str(key), CREATE_KEYS)}"
+        for key in create
+        if key not in CREATE_KEYS
+    ]
+    if (subject := create.get("subject")) is not None and not (isinstance(subject, str) and subject):
+        wrong.append(f"create.subject: {subject!r} is not the name of a subject")
+    columns = dict(added)
+    if create.get("schema") == "registry":
+        # Which columns there are is known when the table is made.
+        return wrong
+    wrong += [f"create.schema: {text}" for text in _wrong_columns(create.get("schema"), "", columns)]
+    wrong += [
+        f"create.schema: column {name} has a name that Iceberg keeps for metadata: Spark could not read the table"
+        for name in sorted(RESERVED & columns.keys())
+    ]
+    for key in ("partition_by", "sort_order"):
+        wrong += [f"create.{key}: {text}" for text in _wrong_entries(create.get(key), key, columns)]
+    properties = create.get("properties")
+    if properties is not None and not isinstance(properties, Mapping):
+        wrong.append(f"create.properties: {properties!r} is not a mapping of table properties")
+    return wrong
+
+
+def wrong_with_columns(columns: Any) -> list[str]:
+    """All that is wrong with a list of columns, as ``create.schema`` has one."""
+    return list(_wrong_columns(columns, "", {}))
+
+
+def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[str]:
+    """:param columns: gets the columns and those within structs, with the words of their types"""
+    if not _is_list(given) or not given:
+        whose = f"column {path[:-1]}: struct needs " if path else ""
+        yield f"{whose}a list of columns, each {{name, type, required, doc}}, not {given!r}"
+        return
+    seen: set[str] = set()
+    for n, column in enumerate(given):
+        name = column.get("name") if isinstance(column, Mapping) else None
+        if not isinstance(name, str) or not name:
+            yield f"entry {n + 1} of {path or 'the columns'} needs a `name`: {column!r}"
+            continue
+        where = f"{path}{name}"
+        if name in seen:
+            yield f"column {where} is there twice"
+        seen.add(name)
+        yield from (f"column {where}: {text}" for text in _wrong_keys(column))
+        if "type" in column or not set(column) - set(COLUMN_KEYS):
+            yield from _wrong_type(column.get("type"), where, columns)
+        else:
+            # The key that is not known is the misspelt one: nothing more is said of what it means.
+            columns[where] = ""
+
+
+def _wrong_keys(column: Mapping[str, Any]) -> Iterator[str]:
+    for key in column:
+        if key not in COLUMN_KEYS:
+            yield f"unknown key {key!r}; allowed: {', '.join(COLUMN_KEYS)}{meant(str(key), COLUMN_KEYS)}"
+    if not isinstance(column.get("required", False), bool):
+        yield f"required {column['required']!r} is not true or false"
+    if column.get("doc") is not None and not isinstance(column["doc"], str):
+        yield f"doc {column['doc']!r} is not a text"
+
+
+def _wrong_type(given: Any, where: str, columns: dict[str, str]) -> Iterator[str]:
+    # Also a column whose type is wrong is one that can be named below.
+    columns[where] = ""
+    if isinstance(given, Mapping):
+        yield from _wrong_nested(given, where, columns)
+        return
+    if not isinstance(given, str):
+        yield f"column {where}: {given!r} is not a type; {PRIMITIVES}"
+        return
+    try:
+        _enter(parse_type(given), where, columns)
+    except ValueError as e:
+        yield f"column {where}: {given!r} is not a type: {e}"
+
+
+def _enter(kind: TypeText, where: str, columns: dict[str, str]) -> None:
+    columns[where] = kind.primitive or (STRUCT if kind.kind == STRUCT else MANY)
+    for name, part in kind.parts if kind.kind == STRUCT else ():
+        _enter(part, f"{where}.{name}", columns)
+
+
+def _wrong_nested(given: Mapping[str, Any], where: str, columns: dict[str, str]) -> Iterator[str]:
+    kind = next((k for k in ("struct", "list", "map") if k in given), None)
+    if kind is None or set(given) - ({kind} if kind == STRUCT else {kind, "required"}):
+        yield (
+            f"column {where}: {dict(given)!r} is not a type; allowed are {{struct: [columns]}}, "
+            "{list: type, required: bool} and {map: {key: type, value: type, required: bool}}"
+        )
+        return
+    columns[where] = STRUCT if kind == STRUCT else MANY
+    inner = given[kind]
+    if kind == STRUCT:
+        yield from _wrong_columns(inner, f"{where}.", columns)
+    elif kind == "list":
+        yield from _wrong_type(inner, f"{where}.element", {})
+    elif not isinstance(inner, Mapping) or {"key", "value"} - set(inner) or set(inner) - {"key", "value", "required"}:
+        yield f"column {where}: map needs key and value (and required), not {inner!r}"
+    else:
+        yield from _wrong_type(inner["key"], f"{where}.key", {})
+        yield from _wrong_type(inner["value"], f"{where}.value", {})
+
+
+def _wrong_entries(given: Any, key: str, columns: Mapping[str, str]) -> Iterator[str]:
+    entries = [] if given is None else [given] if isinstance(given, str) else given
+    if not _is_list(entries) or not all(isinstance(e, str) for e in entries):
+        yield f"{given!r} is not a list of {_FORMS}"
+        return
+    for entry in entries:
+        by = entry.strip()
+        if key == "sort_order" and (ordered := _ORDER.fullmatch(by)):
+            by = ordered[1]
+        if (text := _wrong_entry(by, columns)) is not None:
+            yield f"{entry!r}{text}"
+
+
+def _wrong_entry(by: str, columns: Mapping[str, str]) -> str | None:
+    call = re.fullmatch(r"(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?(.*?)\s*\)", by)
+    call = call or re.fullmatch(r"(identity)(\d*)\s+(\S+)", by)
+    transform, size, column = (call[1].lower(), call[2], call[3]) if call else ("identity", None, by)
+    if transform not in _TAKES:
+        return f" is not one of: {_FORMS}{meant(transform, _TAKES)}"
+    sized = transform in ("bucket", "truncate")
+    if sized != bool(size) or (size and int(size) < 1) or (call is None and re.search(r"[\s(),]", by)):
+        return f" is not one of: {_FORMS}"
+    if any(columns.get(above) == MANY for above in _above(column)):
+        return f": column {column} is within a list or map, so a row has many of it"
+    if column not in columns:
+        return f": there is no column {column!r}; columns are {', '.join(columns)}{meant(column, columns)}"
+    kind, takes = columns[column], _TAKES[transform]
+    if kind in (MANY, STRUCT):
+        return f": column {column} has more than one value, which cannot be used so"
+    if kind and takes is not None and not kind.startswith(takes):
+        return f": column {column} is {kind}, which cannot be used so; {transform} takes {', '.join(takes)}"
+    return None
+
+
+def _above(column: str) -> Iterator[str]:
+    """The paths of what a nested column is within."""
+    path = column.split(".")
+    return (".".join(path[:n]) for n in range(1, len(path)))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)

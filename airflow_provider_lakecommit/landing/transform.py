@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options `sql`, `record_schema` and `functions` of the section `transform` of a landing: what is wrong with them.
+
+Contract: pure; no SQL is parsed here, so that a DAG file needs no engine for it. What the SQL may say is looked at when
+a window is planned (:mod:`~airflow_provider_lakecommit.formats.transforms.row_wise`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from airflow_provider_lakecommit.landing.table import wrong_with_columns
+from airflow_provider_lakecommit.landing.type_text import TypeText, parse_type
+
+__all__ = ["check_functions", "check_record_schema", "check_transform", "wrong_with_transform"]
+
+_IMPORT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+_FUNCTION = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+def check_transform(v: Any) -> str | None:
+    """One text, or one per table of a route."""
+    if v is None or (isinstance(v, str) and v.strip()):
+        return None
+    good = isinstance(v, Mapping) and v and all(isinstance(k, str) and isinstance(s, str) for k, s in v.items())
+    return None if good else f"{v!r} is not SQL (`select … from record`), nor a mapping of tables to SQL"
+
+
+def check_record_schema(v: Any) -> str | None:
+    """A list of columns as in `create.schema`."""
+    if v is None:
+        return None
+    if wrong := wrong_with_columns(v):
+        return "; ".join(wrong)
+    same = [same for names in _names([(c["name"], c["type"]) for c in v], "") if (same := _alike(names))]
+    told = (f"columns {', '.join(names)} differ in case alone, which SQL does not tell apart" for names in same)
+    return "; ".join(told) or None
+
+
+def _names(fields: Iterable[tuple[str, Any]], path: str) -> Iterator[list[str]]:
+    """The names that stand beside each other, of the columns and of each struct within, with their paths."""
+    fields = list(fields)
+    yield [f"{path}{name}" for name, _ in fields]
+    for name, kind in fields:
+        yield from _within(kind, f"{path}{name}")
+
+
+def _within(kind: Any, path: str) -> Iterator[list[str]]:
+    """:param kind: a type as a text, parsed, or as a mapping"""
+    if isinstance(kind, str):
+        kind = parse_type(kind)
+    if isinstance(kind, TypeText):
+        if kind.kind == "struct":
+            yield from _names(kind.parts, f"{path}.")
+        else:
+            for _, part in kind.parts:
+                yield from _within(part, path)
+    elif isinstance(kind, Mapping):
+        if "struct" in kind:
+            yield from _names([(c["name"], c["type"]) for c in kind["struct"]], f"{path}.")
+        for part in (kind.get("list"), *(kind["map"][key] for key in ("key", "value") if "map" in kind)):
+            yield from _within(part, path)
+
+
+def _alike(names: list[str]) -> list[str]:
+    folded = [name.lower() for name in names]
+    return sorted({name for name in names if folded.count(name.lower()) > 1})
+
+
+def check_functions(v: Any) -> str | None:
+    """Names in SQL, and where the functions are."""
+    if not isinstance(v, Mapping):
+        return f"{v!r} is not a mapping of names to functions (module.function)"
+    for name, place in v.items():
+        if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
+            return f"{name!r} is not the name of a function (small letters, digits, _)"
+        if not isinstance(place, str) or not _IMPORT.fullmatch(place):
+            return f"{name}: {place!r} is not a function (module.function)"
+    return None
+
+
+def wrong_with_transform(values: Mapping[str, Any], tables: tuple[str, ...]) -> Iterator[str]:
+    """What is wrong with fields that are right by themselves.
+
+    :param tables: that take rows
+    """
+    transform = values.get("transform")
+    if transform is None:
+        stated = [key for key in ("record_schema", "functions") if values.get(key)]
+        yield from (f"transform.{key}: is for `transform.sql`, and there is none" for key in stated)
+        return
+    if not values.get("record_schema"):
+        yield "transform.sql: needs `transform.record_schema`, the columns of `record` that are read from the values"
+    if isinstance(transform, str) and len(tables) > 1:
+        yield f"transform.sql: with several tables, say it for each that has one: a mapping ({', '.join(tables)})"
+    if isinstance(transform, Mapping):
+        unknown = (table for table in transform if table not in tables)
+        yield from (f"transform.sql: {table!r} is no table of the landing" for table in unknown)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The option `transform.unwrap` of a landing: read, and what is wrong with it.
+
+Contract: pure. ``debezium`` alone, or a mapping with ``envelope: debezium`` and further ``columns``, each with a path
+within the envelope. Columns of :data:`COLUMNS` are filled where the table has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing.sections import label
+
+__all__ = [
+    "COLUMNS",
+    "DELETED",
+    "ENVELOPE_ROOTS",
+    "IMAGES",
+    "PAYLOAD",
+    "check_unwrap",
+    "columns_of_unwrap",
+    "wrong_with_unwrap",
+]
+
+_UNWRAPPED = ("json", "json_schema", "avro")
+"""Formats whose values may be envelopes."""
+DELETED = "deleted"
+"""A path that no envelope has: is the row gone?"""
+COLUMNS: Mapping[str, str] = {
+    "_op": "op",
+    "_is_deleted": DELETED,
+    "_source_time": "source.ts_ms",
+    "_snapshot": "source.snapshot",
+    "_transaction_id": "transaction.id",
+    "_transaction_order": "transaction.total_order",
+}
+"""Columns that are filled from an envelope where the table has them, with where their values are."""
+IMAGES = {"c": "after", "r": "after", "u": "after", "d": "before"}
+"""Which image of its row a change is about, by its ``op``."""
+_ENVELOPES = ("debezium",)
+_KEYS = ("envelope", "columns")
+_ROOTS = ("op", "source", "transaction", "ts_ms", "ts_us", "ts_ns")
+PAYLOAD = "payload"
+"""Where an envelope is within JSON that Connect's converter wraps with its schema."""
+ENVELOPE_ROOTS = frozenset({*_ROOTS, "before", "after", PAYLOAD})
+"""Where paths begin that are the envelope's, not the row's."""
+
+
+def columns_of_unwrap(section: str | Mapping[str, Any]) -> dict[str, str]:
+    """Columns with where their values are, of a section that was checked."""
+    stated = section.get("columns", {}) if isinstance(section, Mapping) else {}
+    return {**COLUMNS, **stated}
+
+
+def check_unwrap(v: Any) -> str | None:
+    """What is wrong with the section, or ``None``."""
+    if v is None or v in _ENVELOPES:
+        return None
+    if not isinstance(v, Mapping):
+        return f"{v!r} is not one of {', '.join(_ENVELOPES)}, nor a mapping of {', '.join(_KEYS)}"
+    if unknown := [f"{k!r}{meant(str(k), _KEYS)}" for k in v if k not in _KEYS]:
+        return f"unknown key {', '.join(unknown)}; allowed are {', '.join(_KEYS)}"
+    if v.get("envelope") not in _ENVELOPES:
+        return f"envelope {v.get('envelope')!r} is not one of {', '.join(_ENVELOPES)}"
+    columns = v.get("columns", {})
+    if not isinstance(columns, Mapping) or not all(
+        isinstance(c, str) and c and isinstance(p, str) for c, p in columns.items()
+    ):
+        return f"columns {columns!r} is not a mapping of columns to paths in the envelope"
+    for column, path in columns.items():
+        root, *_ = path.split(".")
+        if path != DELETED and (root not in _ROOTS or not all(path.split("."))):
+            return f"columns: {column}: {path!r} is not {DELETED}, nor a path that begins with {', '.join(_ROOTS)}"
+    return None
+
+
+def wrong_with_unwrap(values: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a section that is right by itself, beside the other fields of its landing."""
+    if values.get("unwrap") is None:
+        return
+    if values.get("format", "json") not in _UNWRAPPED:
+        yield f"{label('unwrap')}: is for formats {', '.join(_UNWRAPPED)}"
+    if values.get("unknown_fields", "ignore") != "ignore":
+        yield f"{label('unwrap')}: of fields within an envelope only `columns.unknown_fields: ignore` can be told"
+    create = values.get("create")
+    if isinstance(create, Mapping) and create.get("schema") == "registry":
+        yield "create.schema: with `transform.unwrap`, a registry has the envelope's columns: state the row's as a list"

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the options ``decoding.csv``, ``columns.key`` and ``columns.headers`` of a landing may hold.
+
+Contract: pure. A check takes a value of any type, and returns what is wrong with it and what is allowed, or ``None``;
+:func:`wrong_together` says what is wrong with sections that are right by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from airflow_provider_lakecommit.core.formats import FORMATS
+from airflow_provider_lakecommit.landing.names import meant
+
+__all__ = ["KEY_FORMATS", "columns_of_key", "csv_section", "headers_section", "key_section", "wrong_together"]
+
+CSV_KEYS = ("columns", "delimiter", "quote", "null_text", "rows")
+KEY_KEYS = ("format", "column", "columns", "invalid", "schema", "message")
+HEADER_KEYS = ("name", "format", "repeated", "invalid")
+ONE_COLUMN = ("raw", "string", "json")
+"""Formats in which a key or header fills one column."""
+KEY_FORMATS = ("string", *(f for f in FORMATS if f != "csv"))
+INVALID = ("reject", "ignore")
+REPEATED = ("last", "first")
+_NO_DELIMITER = "\r\n\0"
+
+
+def csv_section(v: Any) -> str | None:
+    """What is wrong with ``csv``."""
+    if v == {}:
+        return None
+    if (text := _no_mapping(v, CSV_KEYS)) is not None:
+        return text
+    columns = v.get("columns")
+    if not _names(columns) or len(set(columns)) != len(columns):
+        return f"columns {columns!r} is not a list of different names, one for each field of a record"
+    delimiter, quote = v.get("delimiter", ","), v.get("quote", '"')
+    if not _character(delimiter):
+        return f"delimiter {delimiter!r} is not one ASCII character"
+    if quote is not None and (not _character(quote) or quote == delimiter):
+        return f"quote {quote!r} is not one ASCII character other than the delimiter, or null where nothing is quoted"
+    if not isinstance(v.get("null_text", ""), str):
+        return f"null_text {v['null_text']!r} is not a text"
+    return _one_of(v, "rows", ("one", "many"))
+
+
+def key_section(v: Any) -> str | None:
+    """What is wrong with ``key``."""
+    if v == {}:
+        return None
+    if (text := _no_mapping(v, KEY_KEYS)) is not None:
+        return text
+    if (text := _one_of(v, "format", KEY_FORMATS) or _one_of(v, "invalid", INVALID)) is not None:
+        return text
+    column, columns, format_ = v.get("column"), v.get("columns"), v.get("format", "string")
+    if (column is None) == (columns is None):
+        return "needs either `column`, which the whole key fills, or `columns`, which its fields fill"
+    if column is not None and not (isinstance(column, str) and column):
+        return f"column {column!r} is not a name"
+    named = [*columns, *columns.values()] if isinstance(columns, Mapping) else columns
+    if columns is not None and not _names(named):
+        return f"columns {columns!r} is not a list of names, or a mapping of columns to fields of the key"
+    if column is not None and format_ not in ONE_COLUMN:
+        return f"a key of format {format_} is a record: say its `columns`"
+    if columns is not None and format_ in ("raw", "string"):
+        return f"a key of format {format_} has no fields: say its `column`"
+    return None
+
+
+def headers_section(v: Any) -> str | None:
+    """What is wrong with ``headers``."""
+    if not isinstance(v, Mapping) or not all(isinstance(c, str) and c for c in v):
+        return f"{v!r} is not a mapping of columns to headers"
+    return next((f"{column}: {text}" for column, h in v.items() if (text := _header(h)) is not None), None)
+
+
+def _header(v: Any) -> str | None:
+    if isinstance(v, str) and v:
+        return None
+    if (text := _no_mapping(v, HEADER_KEYS)) is not None:
+        return text
+    if not (isinstance(v.get("name"), str) and v["name"]):
+        return "needs the `name` of the header"
+    checks = (("format", ONE_COLUMN), ("repeated", REPEATED), ("invalid", INVALID))
+    return next((text for key, allowed in checks if (text := _one_of(v, key, allowed)) is not None), None)
+
+
+def columns_of_key(key: Mapping[str, Any]) -> tuple[str, ...]:
+    """The columns that the key fills."""
+    return (key["column"],) if "column" in key else tuple(key.get("columns", ()))
+
+
+def wrong_together(values: Mapping[str, Any], metadata: Sequence[str]) -> Iterator[str]:
+    """What is wrong with sections that are right by themselves.
+
+    :param metadata: columns that are filled from the record itself
+    """
+    format_, csv = values.get("format", "json"), values.get("csv", {})
+    if isinstance(csv, Mapping) and (format_ == "csv") != bool(csv):
+        yield (
+            "decoding.csv: needs `columns`, the names of the fields of a record in their order"
+            if format_ == "csv"
+            else "decoding.csv: is for `format: csv`"
+        )
+    yield from (f"decoding.schema: {text}" for text in _wrong_schema(format_, values.get("schema", "")))
+    if asked := values.get("reader_schema"):
+        known = ["is for format avro"] if format_ != "avro" else _wrong_schema(format_, asked)
+        yield from (f"decoding.reader_schema: {text}" for text in known)
+    if values.get("message") and format_ != "protobuf":
+        yield "decoding.message: is for format protobuf"
+    key, headers = values.get("key", {}), values.get("headers", {})
+    if key_section(key) is not None or headers_section(headers) is not None:
+        return
+    if key:
+        found = _wrong_schema(key.get("format", "string"), key.get("schema", ""))
+        yield from (f"columns.key: schema {text}" for text in found)
+    seen = set(metadata)
+    for column in (*columns_of_key(key), *headers):
+        if column in seen:
+            yield f"column {column} is filled twice: by `columns.key`, `columns.headers` or `columns.metadata`"
+        seen.add(column)
+
+
+def _wrong_schema(format: str, schema: Any) -> Iterator[str]:
+    if not schema:
+        return
+    if format not in ("avro", "protobuf"):
+        yield "is for formats avro and protobuf"
+        return
+    if format == "protobuf":
+        if not isinstance(schema, str):
+            yield "is not the text of a .proto file, or a descriptor in base64"
+        return
+    try:
+        stated = json.loads(schema) if isinstance(schema, str) else schema
+    except ValueError as e:
+        yield f"is not JSON: {e}"
+        return
+    if not isinstance(stated, Mapping):
+        yield "is not the schema of a record, a mapping or JSON"
+
+
+def _no_mapping(v: Any, keys: Sequence[str]) -> str | None:
+    if not isinstance(v, Mapping):
+        return f"{v!r} is not a mapping of {', '.join(keys)}"
+    unknown = [k for k in v if k not in keys]
+    told = ", ".join(f"{k!r}{meant(str(k), keys)}" for k in unknown)
+    return f"unknown key {told}; allowed are {', '.join(keys)}" if unknown else None
+
+
+def _one_of(v: Mapping[str, Any], key: str, allowed: Sequence[str]) -> str | None:
+    found = v.get(key, allowed[0])
+    return None if found in allowed else f"{key} {found!r} is not one of {', '.join(allowed)}"
+
+
+def _names(v: Any) -> bool:
+    return isinstance(v, Sequence) and not isinstance(v, str) and bool(v) and all(isinstance(n, str) and n for n in v)
+
+
+def _character(v: Any) -> bool:
+    return isinstance(v, str) and len(v) == 1 and v.isascii() and v not in _NO_DELIMITER

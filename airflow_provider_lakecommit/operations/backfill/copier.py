@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of data files without the rows of some ranges.
+
+Contract: a copy has the other live rows in the order that they had, the columns with the names, types and field ids of
+the file that it is a copy of, its partition values under its partition spec, and its sort order. Compression, row
+groups and statistics are as the table's properties say now. It is written row group by row group: no more than one and
+a block are held. It lies in the folder of the file, or where the table has its data if that one does not.
+
+A copy is made once and taken again as long as the same file has the same deletes.
+
+Failure story: names hold a random UUID and files are created exclusively. :meth:`Copier.delete` removes copies that no
+commit request names any more; a process that is killed leaves its copies to the next clean-up of files that no table
+holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from itertools import count
+from uuid import UUID
+
+import pyarrow as pa
+from pyiceberg.io import OutputFile
+from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import NestedField
+
+from airflow_provider_lakecommit.core.places import data_roots, place_problem
+from airflow_provider_lakecommit.exceptions import StorageError, TableError
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
+from airflow_provider_lakecommit.iceberg.parquet.parquet import FileFormat, OpenFile
+from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, ParquetRows, opened
+from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics
+from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges
+from airflow_provider_lakecommit.operations.backfill.survey import FoundFile
+
+__all__ = ["Copier"]
+
+_log = logging.getLogger(__name__)
+
+
+class Copier:
+    """Makes the copies of one replacement.
+
+    :param attempt: random; part of the files' names
+    """
+
+    def __init__(self, name: str, ranges: RowRanges, attempt: UUID) -> None:
+        self._name, self._ranges, self._attempt = name, ranges, attempt
+        self._numbers = count()
+        self._copies: dict[tuple[str, ...], DataFile] = {}
+        self._made: list[str] = []
+
+    def copy(self, table: Table, found: FoundFile) -> DataFile:
+        """A file without the rows of the ranges.
+
+        :raises TableError: its columns cannot be read
+        :raises StorageError: the storage cannot be read or written
+        """
+        if found.key not in self._copies:
+            self._copies[found.key] = self._copied(table, found)
+        return self._copies[found.key]
+
+    def delete(self, table: Table, keep: Collection[str] = ()) -> None:
+        """Delete what was made, but for some paths; best effort."""
+        for path in (p for p in self._made if p not in keep):
+            try:
+                table.io.delete(path)
+            except FileNotFoundError:
+                continue
+            except Exception as e:
+                _log.warning("copy %s could not be deleted (%s); it is in no table", path, trouble_of(table.io, e))
+
+    def _copied(self, table: Table, found: FoundFile) -> DataFile:
+        source = found.file
+        path = self._path(table, source.file_path)
+        with opened(table.io, source.file_path, table.metadata.name_mapping()) as rows:
+            layout, metrics, schema = self._layout(table, source, rows)
+            columns = [rows.name(column) for column in self._ranges.columns]
+            writing = _Writing(table.io.new_output(path), layout, metrics, schema, source)
+            self._made.append(path)
+            try:
+                for block, live in rows.blocks(found.deleted):
+                    marks = (block.column(c).combine_chunks() for c in columns)
+                    writing.add(block, live & ~self._ranges.of_rows(*marks))
+                copied = writing.close(source.spec_id, source.sort_order_id)
+            except OSError as e:
+                writing.give_up()
+                raise StorageError(
+                    f"file {source.file_path} cannot be copied to {path} ({trouble_of(table.io, e)}): check the storage"
+                ) from None
+            except BaseException:
+                writing.give_up()
+                raise
+        if copied.record_count != found.live - found.rows:
+            raise TableError(
+                f"{self._name}: of file {source.file_path} {copied.record_count} rows were copied, "
+                f"{found.live - found.rows} are due: nothing was committed"
+            )
+        return copied
+
+    def _path(self, table: Table, source: str) -> str:
+        """Beside the file, if that is where the table has its data."""
+        name = f"{self._attempt}-{next(self._numbers):05d}.parquet"
+        if place_problem(source, data_roots(table.location(), table.properties)) is None:
+            return f"{source.rpartition('/')[0]}/{name}"
+        return table.location_provider().new_data_location(name)
+
+    def _layout(self, table: Table, source: DataFile, rows: ParquetRows) -> tuple[FileFormat, Metrics, pa.Schema]:
+        metadata = table.metadata
+        try:
+            physical = pyarrow_to_schema(rows.schema, metadata.name_mapping(), format_version=metadata.format_version)
+        except (ValueError, TypeError, NotImplementedError) as e:
+            raise TableError(
+                f"{self._name}: the columns of file {source.file_path} cannot be read as those of a table ({e}): have "
+                "another engine rewrite it"
+            ) from None
+        named = _under_current_names(physical, metadata.schema())
+        order = next((o for o in metadata.sort_orders if o.order_id == source.sort_order_id), None)
+        sorted_by = [f.source_id for f in order.fields if f.transform.preserves_order] if order else []
+        layout = FileFormat(self._name, metadata.properties, named, physical)
+        return layout, Metrics(named, metadata.properties, sorted_by), arrow_schema(physical)
+
+
+class _Writing:
+    """A copy while it is written, in row groups of the table's size."""
+
+    def __init__(
+        self, output: OutputFile, layout: FileFormat, metrics: Metrics, schema: pa.Schema, source: DataFile
+    ) -> None:
+        self._output, self._layout, self._metrics, self._schema = output, layout, metrics, schema
+        self._source = source
+        self._waiting: list[pa.Table] = []
+        self._rows = self._bytes = 0
+        self._file: OpenFile | None = None
+
+    def add(self, block: pa.Table, chosen: Numbers) -> None:
+        # Other writers' files say of themselves that they are of 64-bit offsets, which a block of ours never needs.
+        kept = block.filter(pa.array(chosen)).cast(self._schema)
+        if not kept.num_rows:
+            return
+        self._waiting.append(kept)
+        self._rows += kept.num_rows
+        self._bytes += kept.nbytes
+        if self._rows >= self._layout.group_rows or self._bytes >= self._layout.group_bytes:
+            self._flush()
+
+    def close(self, spec_id: int, sort_order_id: int | None) -> DataFile:
+        if self._waiting:
+            self._flush()
+        if self._file is None:
+            raise TableError(f"file {self._source.file_path} has other rows by now than when it was looked at")
+        return self._file.close(spec_id, sort_order_id)
+
+    def give_up(self) -> None:
+        if self._file is not None:
+            try:
+                self._file.give_up()
+            except Exception as e:
+                _log.debug("a copy that is given up was not closed: %s", e)
+
+    def _flush(self) -> None:
+        group = pa.concat_tables(self._waiting)
+        self._waiting, self._rows, self._bytes = [], 0, 0
+        for at in range(0, group.num_rows, self._layout.group_rows):
+            self._write(group.slice(at, self._layout.group_rows))
+
+    def _write(self, group: pa.Table) -> None:
+        if self._file is None:
+            self._file = OpenFile(self._output, self._layout, self._metrics, group, self._source.partition)
+        else:
+            self._file.write(group)
+
+
+def _under_current_names(physical: Schema, current: Schema) -> Schema:
+    """The columns of a file, under the names by which the table's properties speak of them."""
+    names = {f.field_id: f.name for f in current.fields}
+
+    def renamed(field: NestedField) -> NestedField:
+        return field.model_copy(update={"name": names.get(field.field_id, field.name)})
+
+    return Schema(*(renamed(f) for f in physical.fields))

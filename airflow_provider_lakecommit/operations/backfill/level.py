@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a landing brought in step before a range is changed in all of them.
+
+Contract: after :func:`level` every ledger is the newest of its table, reported slices that can be published are
+published, and each table has taken what it passed without a row, in the live lane and in all open lanes. So the ledgers
+alone say what each table has, and an operation finds the same ranges in all of them. No row is taken out.
+
+Failure story: killed in between, some tables are in step; the next run, or the same command, does the rest. Reported
+slices that can neither be published nor be read again are an error of :func:`check_pending`, which lists them.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_lakecommit.committer.ledger import Condition
+from airflow_provider_lakecommit.committer.replaced import ends_epoch
+from airflow_provider_lakecommit.core.commands import LAND, RESET_OFFSETS
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+from airflow_provider_lakecommit.cycle.plan.epochs import after_rollback
+from airflow_provider_lakecommit.cycle.plan.open import start_without_tables
+from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
+from airflow_provider_lakecommit.cycle.plan.pending import endangered
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state, prepare_for_commit
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.operations.backfill.opening import closed_lane
+
+__all__ = ["check_pending", "level", "take_passed"]
+
+
+def level(session: LandingSession, run: RunIdentity, why: str) -> None:
+    """Bring the tables of a landing in step.
+
+    :param session: of the landing
+    :param run: whose cycles publish what is reported
+    :param why: for the plans of these cycles, which have no window
+    :raises LakecommitError: what keeps reported slices from being published
+    """
+    session.control.ensure()
+    for name in session.landing.tables:
+        state = ledger_state(session, name)
+        if state is not None and state.condition is Condition.ROLLED_BACK:
+            after_rollback(session, name, state)
+    take_passed(session, run, why)
+    for lane in open_lanes(session):
+        if not lane.replaces:
+            own = closed_lane(session, lane.name)
+            try:
+                take_passed(own, run, why)
+            finally:
+                own.close_writers()
+
+
+def take_passed(session: LandingSession, run: RunIdentity, why: str) -> None:
+    """Publish what is reported in the lane of a session, also slices without a row."""
+    prepared = prepare_for_commit(session, tell=False)
+    if not any(session.read_state(prepared.ledgers).state.accepted.values()):
+        return
+    landing = session.landing
+    try:
+        # Where a spec change voids, no table without rows stays behind.
+        session.landing = landing.changed(window={"on_spec_change": "void"})
+        close_cycle(session, run, start_without_tables(session, run, why).ticket)
+    finally:
+        session.landing = landing
+
+
+def check_pending(session: LandingSession, taken: Coverage) -> None:
+    """Refuse to take ranges out where that would lose what is reported.
+
+    :raises LedgerError: it can neither be published nor be read again
+    """
+    for name in session.landing.tables:
+        if (state := ledger_state(session, name)) is None:
+            continue
+        own = [s.key for s in state.sections if s.landing == session.landing.name and ends_epoch(s, taken)]
+        if lost := endangered(session, name, state, own):
+            raise LedgerError(
+                f"{name}: this would void what is reported and the source has no more: {'; '.join(lost.values())}. No "
+                f"row is changed: `{LAND} SPEC` says what keeps it from being published; to give it up: "
+                f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`"
+            )

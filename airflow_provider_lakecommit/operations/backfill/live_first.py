@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a lane waits for the live one: by the age of the oldest record that is not in the table.
+
+Contract: a lane that is to go behind the live stream opens no window while the live lane has records that are older
+than a stated age and not in the data table. Windows that are under way are finished. Age is by the records' own
+timestamps, so that it is what readers of the table feel; nothing needs to be measured or to be told between processes.
+
+Failure story: who cannot tell (brokers or catalog are away) holds nobody up: the plan that follows meets the same
+error, and says it. A landing without a live lane, or one that a person has suspended, is not waited for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.moments import offsets_at
+from airflow_provider_lakecommit.exceptions import LakecommitError
+
+__all__ = ["LiveFirst", "overdue"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveFirst:
+    """Asked before a lane opens a window.
+
+    :param session: of the landing's own lane
+    :param older_than: so old may records be that the live lane has not landed
+    """
+
+    session: LandingSession
+    older_than: timedelta
+
+    def __call__(self) -> str:
+        """Why the lane waits; empty: it goes on."""
+        try:
+            waits = overdue(self.session, self.older_than)
+        except LakecommitError:
+            return ""
+        return f"the live lane has not landed {waits}, which is older than {self.older_than}" if waits else ""
+
+
+def overdue(session: LandingSession, older_than: timedelta) -> Coverage:
+    """What is in the topics for longer than that, and that the live lane has not in the data table.
+
+    :param session: of the landing's own lane
+    :raises LakecommitError: the catalog or the brokers are away
+    """
+    landing = session.landing
+    state = ledger_state(session, landing.table)
+    live = None if state is None else state.section(landing.name, LIVE)
+    if state is None or live is None or live.suspended:
+        return Coverage()
+    covered = state.covered()
+    marks = session.source.watermarks().partitions
+    ends = {p: covered[p].reach(live.starts.get(p, 0)) for p in marks}
+    behind = {p: mark for p, mark in marks.items() if ends[p] < mark.stable}
+    since = offsets_at(session.source, behind, session.now() - older_than) if behind else {}
+    # Where no record is so late all of them are older.
+    until = {p: behind[p].stable if first is None else first for p, first in since.items()}
+    return Coverage({p: RangeSet.of((ends[p], max(ends[p], end))) for p, end in until.items()})

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lane's section in each table of the landing, and the session that its cycles run in.
+
+Contract: in a :func:`lane_session` every table has a section of the lane. Of two that open one lane at once the first
+one's range holds, and both go on with it. The session shares the connections of
+the landing's own, which is closed by whoever has it.
+
+Failure story: killed in between, the lane is in some tables, and the same command opens it in the others. A table whose
+ledger needs a person is an error before anything is written there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace as changed
+from functools import partial
+
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, require_ledger
+from airflow_provider_lakecommit.committer.ledger_updates import join_table
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.cycle.plan.epochs import after_rollback
+from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane, open_lanes
+from airflow_provider_lakecommit.cycle.plan.sections import new_section, origin_position
+from airflow_provider_lakecommit.cycle.plan.tables import check_first_run, ledger_state
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.tables import table_of
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operations.backfill.preview import LanePreview
+from airflow_provider_lakecommit.operations.backfill.source import BoundedSource
+
+__all__ = ["closed_lane", "joined_session", "lane_session", "open_lane"]
+
+
+@contextmanager
+def lane_session(
+    session: LandingSession, found: LanePreview, decision: Decision | None = None
+) -> Iterator[LandingSession]:
+    """The session of a lane, which is opened in each table that has no section of it.
+
+    :param session: of the landing
+    :param decision: of the person who has it opened, for the tables' histories
+    :raises LedgerError: the ledger of a table needs a person, or nothing is missing
+    :raises TableError: a table is missing and may not be made
+    :raises CatalogError: the catalog is away
+    """
+    with joined_session(session, open_lane(session, found, decision)) as own:
+        yield own
+
+
+@contextmanager
+def joined_session(session: LandingSession, lane: OpenLane) -> Iterator[LandingSession]:
+    """The session of a lane that is open."""
+    own = closed_lane(session, lane.name)
+    own.source = BoundedSource(session.source, {p: r.end for p, r in lane.bounds.items()})
+    if lane.replaces:
+        own.landing = _as_replayed(session.landing)
+    with own:
+        yield own
+
+
+def closed_lane(session: LandingSession, name: str) -> LandingSession:
+    """A session by which is looked what a lane did, also one that was closed; nothing is landed in it."""
+    return LandingSession(
+        landing=session.landing,
+        kafka=session.kafka,
+        tables=session.tables,
+        control=session.control,
+        source=session.source,
+        lane=name,
+        now=session.now,
+        new_id=session.new_id,
+        log=session.log,
+        place=session.place,
+        lent=True,
+    )
+
+
+def _as_replayed(landing: Landing) -> Landing:
+    """All of a range is to be pending at once, and of one spec: it is replayed because the spec was changed."""
+    pending = dict.fromkeys(("max_pending_slices", "max_pending_files", "max_pending_bytes"))
+    return landing.changed(window={"on_spec_change": "void"}, backpressure=pending)
+
+
+def open_lane(session: LandingSession, found: LanePreview, decision: Decision | None = None) -> OpenLane:
+    """Give the lane a section in each table that has none."""
+    if found.done:
+        raise LedgerError(f"lane {found.name}: nothing of it is missing, so it is not opened")
+    session.control.ensure()
+    # All tables are checked before the lane is opened in the first one.
+    for name, state in {name: _checked(session, name, found.name) for name in session.landing.tables}.items():
+        if state.section(session.landing.name, found.name) is None:
+            _join(session, name, found, decision, state.sections)
+    lane = next((lane for lane in open_lanes(session) if lane.name == found.name), None)
+    if lane is None:
+        raise LedgerError(f"lane {found.name} of landing {session.landing.name} was closed by somebody else meanwhile")
+    return lane
+
+
+def _checked(session: LandingSession, name: str, lane: str) -> LedgerState:
+    """Return the ledger of a table that a lane can have a section in."""
+    table = table_of(session, name, before_making=partial(check_first_run, session))
+    state = ledger_state(session, name)
+    if state is None:
+        raise LedgerError(f"table {name} is gone again: somebody has dropped it while lane {lane} was opened")
+    require_ledger(state, name)
+    if state.section(session.landing.name, lane) is None and state.section(session.landing.name, LIVE) is None:
+        check_first_run(session, name, table)
+    return after_rollback(session, name, state) if state.condition is Condition.ROLLED_BACK else state
+
+
+def _join(
+    session: LandingSession,
+    name: str,
+    found: LanePreview,
+    decision: Decision | None,
+    others: tuple[LedgerSection, ...],
+) -> None:
+    """Of two that open one lane at once the second one finds the section of the first one, and goes by that."""
+    known = next((lane for lane in open_lanes(session) if lane.name == found.name), None)
+    bounds = found.bounds if known is None else known.bounds
+    control = origin_position(session) if known is None else next(iter(known.sections.values())).control
+    # Where the tables before have all of it anew, the lane was closed here already: nothing is left to be replaced.
+    replaces = found.replaces and (known is None or bool(known.lacking))
+    section = changed(
+        new_section(session, found.source, {p: r.start for p, r in bounds.items()}, Coverage(), control, known=others),
+        lane=found.name,
+        ends={p: r.end for p, r in bounds.items()},
+        replaces=replaces,
+    )
+    session.log(f"{name}: lane {found.name} of landing {session.landing.name} is opened")
+    told = None if decision is None else changed(decision, what=f"replaces {section.bounds}")
+    join_table(session.tables, name, section, branch=session.landing.branch, decision=told)

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lane would land, in offsets, before anything is written.
+
+Contract: reads tables and source, and writes nothing. A lane takes no offset that the live lane comes to by itself, and
+none that another lane has under way. What a table has already stays, unless the lane is to replace it; what the source
+has removed is named. A lane that is open already keeps the range that it was opened with, whatever the words come to
+now.
+
+Failure story: words that come to nothing are an error that says why: all of it is there, is gone, or is the live
+lane's. A lane of that name with another range is one, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from airflow_provider_lakecommit.committer.adopted import check_turn
+from airflow_provider_lakecommit.committer.alone import check_no_other
+from airflow_provider_lakecommit.core.commands import BACKFILL
+from airflow_provider_lakecommit.core.model import LIVE, LedgerSection, is_filled
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane, open_lanes
+from airflow_provider_lakecommit.cycle.plan.sections import check_cluster
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+from airflow_provider_lakecommit.cycle.plan.truncation import check_logs_of_lane
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.moments import offsets_at
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked
+from airflow_provider_lakecommit.operations.backfill.source import BoundedSource
+
+__all__ = ["LanePreview", "lane_preview"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanePreview:
+    """A lane's range, and what is to be known of what was asked for.
+
+    ``there`` is in the data table already, and is landed anew if it ``replaces``; ``removed`` was removed by the
+    source, ``live`` is what the live lane comes to; ``later`` are partitions without a record at or after the end of
+    the time that was asked for.
+    """
+
+    name: str
+    source: SourceState
+    bounds: Mapping[SourcePartition, OffsetRange]
+    there: Coverage
+    opened: bool = False
+    replaces: bool = False
+    removed: Coverage = field(default_factory=Coverage)
+    live: Coverage = field(default_factory=Coverage)
+    later: tuple[SourcePartition, ...] = ()
+
+    @property
+    def missing(self) -> Coverage:
+        """What is to be read."""
+        return _coverage(self.bounds) - (Coverage() if self.replaces else self.there)
+
+    @property
+    def done(self) -> bool:
+        """Is there nothing to be landed or closed?"""
+        return not self.opened and not self.missing
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        missing = self.missing
+        yield f"lane {self.name}{', which is open,' if self.opened else ''}: {len(missing)} offsets are to be read"
+        for p, r in sorted(self.bounds.items()):
+            what = "is there and is replaced" if self.replaces else "is there"
+            there = f", {self.there[p]} {what}" if self.there[p] else ""
+            yield f"  {p} {r}: {missing[p]} to be read{there}"
+        if self.removed:
+            stays = ", what the table has of it stays" if self.replaces else ""
+            yield f"  the source has removed {self.removed}: that cannot be landed any more{stays}"
+        if self.live:
+            yield f"  {self.live} is not asked of this lane: the live lane comes to it"
+        if self.later:
+            names = ", ".join(map(str, self.later))
+            yield f"  {names}: no record is as late as the end of that time, the lane ends with what is there now"
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "lane": self.name,
+            "open": self.opened,
+            "replaces": self.replaces,
+            "offsets": len(self.missing),
+            "range": {str(p): [r.start, r.end] for p, r in sorted(self.bounds.items())},
+            "to_read": self.missing.to_dict(),
+            "there": self.there.to_dict(),
+            "removed": self.removed.to_dict(),
+            "live": self.live.to_dict(),
+            "no_later_record": [str(p) for p in self.later],
+        }
+
+
+def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
+    """What a lane comes to now. It may come to nothing, where all of it is in the tables.
+
+    :param session: of the live lane
+    :raises SourceError: a partition or an offset is not there, or nothing of the range is left
+    :raises SourceUnavailableError: the brokers do not answer
+    :raises LedgerError: another lane has some of it under way, or this one has another range
+    :raises TableError: another landing lands these topics into the table
+    :raises CatalogError: the catalog is away
+    """
+    source = session.source.watermarks()
+    state = ledger_state(session, session.landing.table)
+    own = [] if state is None else [s for s in state.sections if s.landing == session.landing.name]
+    if state is not None:
+        check_turn(state, session.landing.name, session.landing.table)
+        check_no_other(session.landing.table, session.landing.name, state.sections, source.partitions)
+    for section in own:
+        if section.lane == asked.name:
+            _check_readable(section, source)
+        elif section.lane == LIVE:
+            check_cluster(session, session.landing.table, section, source.cluster_id)
+    there = Coverage.union(s.covered for s in (() if state is None else state.sections))
+    there = there - _lacking_beside(session, own, there)
+    opened = next((lane for lane in open_lanes(session) if lane.name == asked.name), None)
+    if opened is None and any(s.lane == asked.name for s in own):
+        raise LedgerError(
+            f"lane {asked.name} has no end any more: an earlier release has written its ledger since it was opened. "
+            "Give this one another name; what that one has landed stays"
+        )
+    if opened is None and asked.by_name:
+        raise LedgerError(
+            f"landing {session.landing.name} has no lane {asked.name} open: say which range it is to land"
+        )
+    wanted, later = ({}, ()) if asked.by_name else _asked_for(session, asked, source)
+    if opened is not None:
+        return _opened(asked, wanted, opened, source)
+    removed, live, bounds = {}, {}, {}
+    ends = _live_ends(own, there, source)
+    for p, r in wanted.items():
+        first, end = source.partitions[p].start, min(r.end, ends.get(p, r.end))
+        removed[p] = RangeSet.of((r.start, min(r.end, max(r.start, first))))
+        live[p] = RangeSet.of((max(r.start, end), r.end)) if end < r.end else RangeSet()
+        if max(r.start, first) < end:
+            bounds[p] = OffsetRange(max(r.start, first), end)
+    found = LanePreview(
+        name=asked.name,
+        source=source,
+        bounds=bounds,
+        there=there & _coverage(bounds),
+        replaces=asked.replaces,
+        removed=Coverage(removed) - (Coverage() if asked.replaces else there),
+        live=Coverage(live),
+        later=later,
+    )
+    _check(session, asked, found, wanted, own)
+    bounded = BoundedSource(session.source, {p: r.end for p, r in bounds.items()})
+    here = [s for s in own if s.cluster_id == source.cluster_id]
+    check_logs_of_lane(asked.name, bounded, here, {p: source.partitions[p] for p in bounds})
+    return found
+
+
+def _lacking_beside(session: LandingSession, data: Iterable[LedgerSection], there: Coverage) -> Coverage:
+    """Return what another table lacks of what the data table has, and its live lane does not come to. It was taken out
+    there, or one of the tables was rolled back, after both had landed it before the live lane's first offset of now: by
+    a lane that is closed, or by a reading that the other table took part in. A table that joined later lacks nothing.
+    """
+    entries, lacking = [e for s in data for e in s.provenance], Coverage()
+    for name in session.landing.tables[1:]:
+        state = ledger_state(session, name)
+        own = [] if state is None else [s for s in state.sections if s.landing == session.landing.name]
+        live = next((s for s in own if s.lane == LIVE), None)
+        if state is None or live is None:
+            continue
+        readings = {e.generation for s in own for e in s.provenance}
+        shared = Coverage.union(e.coverage for e in entries if e.generation in readings)
+        closed = {p: start for s in own if is_filled(s.lane) for p, start in s.starts.items()}
+        lanes = Coverage(
+            {p: RangeSet.of((min(o, live.starts.get(p, 0)), live.starts.get(p, 0))) for p, o in closed.items()}
+        )
+        before = Coverage({p: RangeSet.of((0, start)) for p, start in live.starts.items()})
+        lacking = lacking | (there & (lanes | shared & before) - state.covered())
+    return lacking
+
+
+def _check_readable(section: LedgerSection, source: SourceState) -> None:
+    """:raises SourceError: what an open lane is to land is of another cluster, or of a topic that was made anew"""
+    ids = source.topic_ids
+    anew = sorted({p.topic for p in section.ends if ids.get(p.topic, p.topic_id) != p.topic_id})
+    if section.cluster_id != source.cluster_id:
+        why = f"it lands from Kafka cluster {section.cluster_id}, and landing {section.landing} now reads another one"
+    elif anew:
+        why = f"topic {', '.join(anew)} was made anew since it was opened"
+    else:
+        return
+    raise SourceError(
+        f"lane {section.lane} of landing {section.landing} is open, and nothing more of it can be read: {why}. "
+        f"`{BACKFILL} SPEC --close {section.lane}` gives up the rest; what it has landed stays"
+    )
+
+
+def _opened(
+    asked: LaneAsked,
+    wanted: Mapping[SourcePartition, OffsetRange],
+    lane: OpenLane,
+    source: SourceState,
+) -> LanePreview:
+    if lane.replaces != asked.replaces:
+        how = f"`{BACKFILL} --replace`" if lane.replaces else f"`{BACKFILL}`"
+        raise LedgerError(f"lane {asked.name} is open, and was opened by {how}: take another name")
+    bounds = lane.bounds
+    # It was opened with what the source and the live lane left of it then.
+    if asked.ranges and _coverage(bounds) - _coverage(wanted):
+        raise LedgerError(f"lane {asked.name} is open with {_coverage(bounds)}, and not {asked}: take another name")
+    there = _coverage(bounds) - lane.lacking
+    return LanePreview(name=asked.name, source=source, bounds=bounds, there=there, opened=True, replaces=lane.replaces)
+
+
+def _check(
+    session: LandingSession,
+    asked: LaneAsked,
+    found: LanePreview,
+    wanted: Mapping[SourcePartition, OffsetRange],
+    own: list[LedgerSection],
+) -> None:
+    landing = session.landing.name
+    if not found.bounds and found.live:
+        raise LedgerError(
+            f"landing {landing}: {found.live} is what the next run of the live lane lands: nothing is left"
+        )
+    if found.removed and not found.bounds:
+        raise SourceError(
+            f"landing {landing}: the source has removed all of it, {found.removed}: nothing can be landed"
+        )
+    if found.replaces and not found.there:
+        raise LedgerError(
+            f"landing {landing}: the table has nothing of {asked}: there is nothing to replace, `{BACKFILL}` "
+            "lands what is missing"
+        )
+    for s in own:
+        under_way = s.bounds - (s.covered if s.replaces else found.there)
+        if both := under_way & found.missing:
+            raise LedgerError(
+                f"landing {landing}: lane {s.lane} has {both} under way: let it finish (the command that began it, "
+                f"again), or give it up with `{BACKFILL} SPEC --close {s.lane}`"
+            )
+
+
+def _live_ends(own: list[LedgerSection], there: Coverage, source: SourceState) -> dict[SourcePartition, int]:
+    """Up to where lanes may go: from there on the live lane lands by itself. Without one they may go anywhere."""
+    live = next((s for s in own if s.lane == LIVE), None)
+    if live is None:
+        return {}
+    topics = {p.topic_id for p in live.starts}
+    return {
+        p: (live.covered[p] | there[p]).reach(live.starts.get(p, 0)) for p in source.partitions if p.topic_id in topics
+    }
+
+
+def _asked_for(
+    session: LandingSession, asked: LaneAsked, source: SourceState
+) -> tuple[dict[SourcePartition, OffsetRange], tuple[SourcePartition, ...]]:
+    if asked.ranges:
+        return _stated(asked.ranges, source.partitions), ()
+    marks = source.partitions
+    begins = _first_since(session, asked.since, marks, {p: m.start for p, m in marks.items()})
+    ends = _first_since(session, asked.until, marks, {p: m.stable for p, m in marks.items()})
+    # Where no record is late enough, what comes may still be of that time.
+    later = tuple(sorted(p for p, end in ends.items() if end is None)) if asked.until else ()
+    found = {}
+    for p, mark in marks.items():
+        begin, end = begins[p], ends[p]
+        start = mark.stable if begin is None else begin
+        found[p] = OffsetRange(
+            min(start, mark.stable), max(min(start, mark.stable), mark.stable if end is None else end)
+        )
+    return found, later
+
+
+def _first_since(
+    session: LandingSession,
+    moment: datetime | None,
+    marks: Mapping[SourcePartition, Watermark],
+    without: Mapping[SourcePartition, int],
+) -> Mapping[SourcePartition, int | None]:
+    return dict(without) if moment is None else offsets_at(session.source, marks, moment)
+
+
+def _stated(
+    ranges: Mapping[tuple[str, int], RangeSet], marks: Mapping[SourcePartition, Watermark]
+) -> dict[SourcePartition, OffsetRange]:
+    known = {(p.topic, p.partition): p for p in marks}
+    if unknown := [f"{t}[{n}]" for t, n in ranges if (t, n) not in known]:
+        raise SourceError(f"{', '.join(unknown)}: the source has no such partition; it has {_names(known)}")
+    found = {known[place]: r.ranges[0] for place, r in ranges.items()}
+    if beyond := [
+        f"{p} ends at {marks[p].stable}, and not at {r.end}" for p, r in found.items() if r.end > marks[p].stable
+    ]:
+        raise SourceError(f"{'; '.join(beyond)}: nothing is done; name offsets that can be read")
+    return found
+
+
+def _names(known: Mapping[tuple[str, int], SourcePartition]) -> str:
+    topics: dict[str, int] = {}
+    for topic, _ in known:
+        topics[topic] = topics.get(topic, 0) + 1
+    return ", ".join(f"{topic} with {n} partitions" for topic, n in sorted(topics.items()))
+
+
+def _coverage(bounds: Mapping[SourcePartition, OffsetRange]) -> Coverage:
+    return Coverage({p: RangeSet.of(r) for p, r in bounds.items()})

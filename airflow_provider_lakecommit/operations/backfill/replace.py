@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranges of a landing replaced in its tables: the numbers before, and the step itself.
+
+Contract: :func:`replace_preview` writes nothing and says of each table what :func:`replace` then does there, number by
+number, if nobody commits in between; who has other files by then is looked at again. Each table is replaced in one
+snapshot of its own; tables that have nothing of the ranges are left alone. All tables are checked before the first one
+is changed. All that is heavy (reading, copying) is done before the first commit request, and only what changed is done
+again after a request that lost.
+
+The rows that are found must be as many as the ledger expects. Fewer are refused unless the caller takes it: others
+deleted them. More are refused always: others added rows that say to be of the same records.
+
+Failure story: :mod:`airflow_provider_lakecommit.committer.replace`. Copies are deleted where no request that names them
+can be applied any more; after a request of which nobody knows they stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.committer.ledger import LedgerState, landing_snapshots, read_ledger, require_ledger
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.committer.replace import (
+    Removal,
+    ReplaceOutcome,
+    ReplaceRequest,
+    epochs_of,
+    is_due,
+    replace_ranges,
+    require_ranges,
+)
+from airflow_provider_lakecommit.committer.replaced import Replaced
+from airflow_provider_lakecommit.committer.stage import Attempt
+from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.provenance import Provenance, Share, past_shares, shares_of, without
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.operations.backfill.copier import Copier
+from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges
+from airflow_provider_lakecommit.operations.backfill.survey import FoundFile, Survey
+
+__all__ = ["ReplacePreview", "check_rows", "preview_of", "replace", "replace_all", "replace_preview"]
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacePreview:
+    """What a replacement does in one table, as it is now. ``epochs`` are those of the lanes that have the ranges, by
+    landing and lane. ``expected`` are the rows that the ledger has of them.
+    """
+
+    table: str
+    table_uuid: UUID
+    epochs: Mapping[tuple[str, str], UUID]
+    replaced: Replaced
+    dropped_bytes: int = 0
+    expected: int = 0
+    snapshot_id: int | None = None
+
+    @property
+    def missing(self) -> int:
+        """Rows that were landed and are not found."""
+        return max(0, self.expected - self.replaced.rows)
+
+    def __str__(self) -> str:
+        r = self.replaced
+        dropped = f"{r.dropped_files} files ({self.dropped_bytes} bytes) are dropped"
+        rewritten = (
+            f"{r.rewritten_files} files ({r.rewritten_bytes} bytes) are rewritten with {r.copied_rows} other rows"
+        )
+        return f"{self.table}: {r.rows} rows of {r.ranges}; {dropped}, {rewritten}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What one look at a table finds: the files with rows of the ranges, how many rows there should be, and which
+    readings landed the rows that stay.
+    """
+
+    files: tuple[FoundFile, ...]
+    expected: int
+    left: dict[Key, tuple[Provenance, ...]]
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows for one in self.files)
+
+
+class _Replacement:
+    """The work of one table, kept over looks.
+
+    :param hard: also what earlier readings of its topics landed
+    """
+
+    def __init__(self, session: LandingSession, name: str, loaded: Table, coverage: Coverage, *, hard: bool) -> None:
+        self.landing, self.branch, self.name = session.landing.name, session.landing.branch, name
+        self.coverage, self.hard = coverage, hard
+        self._loaded = loaded
+        self._attempts: list[Attempt] = []
+        state = read_ledger(loaded.metadata, self.branch)
+        self.shares = tuple(s for _, shares in self._shares(state) for s in shares)
+        self._past_shares = tuple(s for section in state.sections for s in self._past(section))
+        ranges = RowRanges.of_shares(name, self.shares)
+        records = [r for r in landing_snapshots(loaded.metadata, self.branch) if r.kind is SnapshotKind.APPEND]
+        # A replacement brings copies of rows of other ranges too.
+        taken = Coverage.union(s.part for s in self.shares)
+        self._others = [r.snapshot_id for r in records if not r.ranges.overlaps(taken)]
+        self._survey = Survey(name, ranges, self._others)
+        self._beside: dict[tuple[int, Coverage], Survey] = {}
+        self._copier = Copier(name, ranges, uuid4())
+
+    @property
+    def past(self) -> Coverage:
+        """Return what earlier readings landed."""
+        return Coverage.union(s.part for s in self._past_shares)
+
+    def find(self, loaded: Table) -> _Found:
+        state = read_ledger(loaded.metadata, self.branch)
+        expected, left = 0, {}
+        for section, shares in self._shares(state):
+            beside = [self._count_beside(loaded, share) for share in shares]
+            expected += sum(share.expected(rows) for share, rows in zip(shares, beside, strict=True))
+            left[section.key] = without(section.provenance, shares, beside)
+        return _Found(files=self._survey.look(loaded, self.branch), expected=expected, left=left)
+
+    def remove(self, loaded: Table) -> Removal:
+        found = self.find(loaded)
+        _check_count(self.name, self.coverage | self.past, found.rows, found.expected, fewer=True)
+        copies = tuple(self._copier.copy(loaded, one) for one in found.files if not one.whole)
+        return Removal(
+            replaced=_replaced(self.coverage, self.past, found.files),
+            paths=frozenset(one.file.file_path for one in found.files),
+            copies=copies,
+            left=found.left,
+        )
+
+    def prepare(self, request: ReplaceRequest) -> None:
+        """Check a request and make its copies: the time of a commit request is for the catalog, not for gigabytes."""
+        if is_due(request, self._loaded):
+            self.remove(self._loaded)
+
+    def commit(
+        self, session: LandingSession, request: ReplaceRequest, retry_policy: RetryPolicy | None
+    ) -> ReplaceOutcome:
+        outcome = replace_ranges(
+            session.tables, request, self.remove, staging=self._attempts.append, retry_policy=retry_policy
+        )
+        self._copier.delete(self._loaded, {f.file_path for f in outcome.copies})
+        return outcome
+
+    def end(self) -> None:
+        """Delete the copies if no request names them."""
+        if not self._attempts:
+            self._copier.delete(self._loaded)
+
+    def _shares(self, state: LedgerState) -> list[tuple[LedgerSection, tuple[Share, ...]]]:
+        """By section of the landing, the parts of readings that are taken out."""
+        own = [s for s in state.sections if s.landing == self.landing]
+        return [(s, (*shares_of(s.provenance, self.coverage & s.covered), *self._past(s))) for s in own]
+
+    def _past(self, section: LedgerSection) -> tuple[Share, ...]:
+        own = self.hard and section.landing == self.landing
+        return past_shares(section.provenance, section.covered) if own else ()
+
+    def _count_beside(self, loaded: Table, share: Share) -> int:
+        """Rows of the offsets that share one number of rows with the ranges."""
+        if not share.beside or not share.entry.columns:
+            return 0
+        key = share.entry.generation, share.beside
+        if key not in self._beside:
+            ranges = RowRanges(share.entry.columns, [key])
+            self._beside[key] = Survey(self.name, ranges)
+        return sum(one.rows for one in self._beside[key].look(loaded, self.branch))
+
+
+def replace_preview(session: LandingSession, coverage: Coverage, *, hard: bool = False) -> tuple[ReplacePreview, ...]:
+    """Return what taking ranges out would do in each table that has some of them; nothing is written.
+
+    :param hard: also take out what earlier readings of the landing's topics landed
+
+    :raises LedgerError: a ledger is gone, or rows of the ranges do not say which record they are of
+    :raises TableError: a table has files that cannot be handled
+    :raises CatalogError: the catalog or the storage cannot be reached
+    """
+    found = (preview_of(session, d.table, coverage, hard=hard) for d in session.landing.destinations)
+    return tuple(one for one in found if one is not None)
+
+
+def replace(
+    session: LandingSession,
+    coverage: Coverage,
+    files: Mapping[str, Sequence[StagedSlice]] | None = None,
+    *,
+    commit_id: UUID,
+    lane: str = LIVE,
+    previews: Sequence[ReplacePreview] | None = None,
+    fewer: bool = False,
+    hard: bool = False,
+    control_end: LogPoint | None = None,
+    extra: Mapping[str, str] | None = None,
+    decision: Decision | None = None,
+    retry_policy: RetryPolicy | None = None,
+) -> dict[str, ReplaceOutcome]:
+    """Take ranges out of the landing's tables, and put slices in their place.
+
+    :param files: by table, the slices that come in place; none: the rows are deleted
+    :param commit_id: names the replacement: who asks again by the same id, for the same ranges, replaces nothing twice
+    :param lane: whose the slices are
+    :param previews: what was looked up; a ledger that was made anew since is refused. Who repeats a call after a death
+        passes those of the first
+    :param fewer: take it that the table has fewer rows of the ranges than were landed
+    :param hard: as in :func:`replace_preview`
+    :param control_end: how far the control log was read, so that a snapshot with slices is announced once
+    :param extra: further summary keys, without prefix
+    :param decision: of the person who asks
+    :raises LedgerError: see :func:`~airflow_provider_lakecommit.committer.replace.replace_ranges`
+    :raises TableError: as :func:`replace_preview`
+    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
+    :raises CatalogError: the catalog or the storage cannot be reached
+    """
+    seen = replace_preview(session, coverage, hard=hard) if previews is None else previews
+    check_rows(seen, fewer=fewer)
+    requests = [
+        ReplaceRequest(
+            table=p.table,
+            table_uuid=p.table_uuid,
+            landing=session.landing.name,
+            epochs=p.epochs,
+            commit_id=commit_id,
+            coverage=p.replaced.ranges,
+            slices=tuple((files or {}).get(p.table, ())),
+            lane=lane,
+            branch=session.landing.branch,
+            control_end=control_end,
+            extra=extra or {},
+            decision=decision,
+        )
+        for p in seen
+    ]
+    return replace_all(session, requests, hard=hard, retry_policy=retry_policy)
+
+
+def replace_all(
+    session: LandingSession,
+    requests: Sequence[ReplaceRequest],
+    *,
+    hard: bool = False,
+    retry_policy: RetryPolicy | None = None,
+) -> dict[str, ReplaceOutcome]:
+    """Do what is requested, table by table. All tables are checked, and all copies made, before the first one is
+    changed.
+
+    :raises LakecommitError: as :func:`replace`
+    """
+    with ExitStack() as stack:
+        works = [_Replacement(session, r.table, session.tables.load(r.table), r.coverage, hard=hard) for r in requests]
+        for work, request in zip(works, requests, strict=True):
+            stack.callback(work.end)
+            work.prepare(request)
+        return {r.table: work.commit(session, r, retry_policy) for work, r in zip(works, requests, strict=True)}
+
+
+def check_rows(previews: Sequence[ReplacePreview], *, fewer: bool) -> None:
+    """:raises LedgerError: a table has more rows of the ranges than the ledger, or fewer, unless that is taken"""
+    for p in previews:
+        _check_count(p.table, p.replaced.ranges, p.replaced.rows, p.expected, fewer=fewer)
+
+
+def _check_count(table: str, ranges: Coverage, rows: int, expected: int, *, fewer: bool) -> None:
+    if rows > expected:
+        raise LedgerError(
+            f"{table}: {rows} rows say to be of {ranges}, the ledger has {expected}. Another writer added rows "
+            "with the same topic, partition, generation and offset, and nothing tells them from those that were "
+            "landed. Nothing was replaced; delete the rows that were added, then try again"
+        )
+    if rows < expected and not fewer:
+        raise LedgerError(
+            f"{table} has {rows} rows of {ranges}, the ledger has {expected}: another writer deleted some. Nothing was "
+            "replaced; if they were meant to be deleted, try again with `--fewer`"
+        )
+
+
+def preview_of(session: LandingSession, name: str, coverage: Coverage, *, hard: bool = False) -> ReplacePreview | None:
+    """Return what taking ranges out of one table would do, or ``None`` if it has nothing of them. Raises as
+    :func:`replace_preview`.
+    """
+    loaded, branch, landing = session.tables.find(name), session.landing.branch, session.landing.name
+    if loaded is None:
+        return None
+    state = read_ledger(loaded.metadata, branch)
+    require_ledger(state, name)
+    taken = coverage & Coverage.union(s.covered for s in state.sections if s.landing == landing)
+    require_ranges(name, landing, taken, state)
+    work = _Replacement(session, name, loaded, taken, hard=hard)
+    if not taken and not work.past:
+        return None
+    found = work.find(loaded)
+    return ReplacePreview(
+        table=name,
+        table_uuid=loaded.metadata.table_uuid,
+        epochs=epochs_of(state, landing, taken),
+        replaced=_replaced(taken, work.past, found.files),
+        dropped_bytes=sum(one.file.file_size_in_bytes for one in found.files if one.whole),
+        expected=found.expected,
+        snapshot_id=state.head_id,
+    )
+
+
+def _replaced(coverage: Coverage, past: Coverage, found: Sequence[FoundFile]) -> Replaced:
+    parts = [one for one in found if not one.whole]
+    return Replaced(
+        ranges=coverage,
+        past=past,
+        rows=sum(one.rows for one in found),
+        copied_rows=sum(one.live - one.rows for one in parts),
+        deleted_rows=sum(one.file.record_count - one.live for one in found),
+        dropped_files=len(found) - len(parts),
+        rewritten_files=len(parts),
+        rewritten_bytes=sum(one.file.file_size_in_bytes for one in parts),
+    )

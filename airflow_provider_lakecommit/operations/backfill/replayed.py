@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run has replaced whose lane is closed: for an attempt that comes after the one that did it.
+
+Contract: reads the control log and the tables, and writes nothing. A run has replaced its range when a cycle that
+announces that (:func:`~airflow_provider_lakecommit.operations.backfill.replaying.replace_lane`) is complete: then its
+lane was closed by it, or by who went on with it. The snapshots are named from the tables.
+
+Failure story: what the log has forgotten is as if it had never been: the range is replayed once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from airflow_provider_lakecommit.committer.ledger import landing_snapshots
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.cycle.plan.published import snapshot_of
+from airflow_provider_lakecommit.cycle.plan.resume import EarlierCycles, cycles_of
+from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+
+__all__ = ["replaced_before"]
+
+
+def replaced_before(lane: LandingSession, read: RunIdentity, ends: Iterable[RunIdentity]) -> Closed | None:
+    """What was replaced, as the attempt that did it would have told; ``None``: it was not, as far as is known.
+
+    :param lane: a session that looks at the lane
+    :param read: whose cycles have read the range
+    :param ends: whose cycles may have announced that it is replaced
+    :raises LakecommitError: the log or a table cannot be read
+    """
+    announced = (found for run in ends if (found := cycles_of(lane, run)) is not None)
+    end = next((found for found in announced if found.newest.closed_at is not None), None)
+    begin = None if end is None else cycles_of(lane, read)
+    if end is None or begin is None:
+        return None
+    return end.to_closed(lane.landing.table, _replacements(lane, begin, end))
+
+
+def _replacements(lane: LandingSession, begin: EarlierCycles, end: EarlierCycles) -> Iterator[PublishedSnapshot]:
+    """The newest of the lane in each table; of one that has its name since, and of one that had it before the run, the
+    log tells them apart.
+    """
+    name = lane.landing.name
+    first, last = begin.cycles[0].offset, end.newest.offset
+    for table in lane.landing.tables:
+        metadata = lane.tables.load(table).metadata
+        ours = landing_snapshots(metadata, lane.landing.branch, landing=name, lane=lane.lane)
+        newest = None
+        for record in ours:
+            at = None if record.kind is not SnapshotKind.REPLACE or record.control_end is None else record.control_end
+            if at is None or record.commit_id is None or not first <= at.offset <= last:
+                continue
+            newest = newest or record.commit_id
+            if record.commit_id == newest:
+                yield snapshot_of(record, table, newest)

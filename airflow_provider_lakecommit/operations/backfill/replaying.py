@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end of a lane that replaces: all that it has reported takes the place of what the tables have of its range.
+
+Contract: :func:`replace_lane` does nothing before every table of the landing has all of the lane's range reported. Then
+each table gets one snapshot: the old rows of the range go, the new ones come, and of the range what nobody had landed
+comes with them. The data table is first, the dead letters follow; a reader of one table sees its old rows or its new
+ones, a reader of both may see, for the time between, a record that is good by now in both of them.
+
+Before the range is read, a table beside the data table takes what it has passed of it without a row: else the live lane
+would read that again, for this table alone and by other rules.
+
+Failure story: who dies anywhere does the rest by the same words; a snapshot that was not announced is announced by the
+lane's next cycle. A slice that cannot be published ends the epoch of its table: the range is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace as changed
+from uuid import UUID, uuid5
+
+from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.committer.ledger_updates import change_section
+from airflow_provider_lakecommit.committer.replace import ReplaceRequest
+from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
+from airflow_provider_lakecommit.core.commands import BACKFILL
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+from airflow_provider_lakecommit.cycle.commit.reported import staged_slice
+from airflow_provider_lakecommit.cycle.plan.open import open_cycle
+from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, ledger_state
+from airflow_provider_lakecommit.cycle.results import Closed
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.operations.backfill.closing import lane_tables
+from airflow_provider_lakecommit.operations.backfill.level import take_passed
+from airflow_provider_lakecommit.operations.backfill.opening import lane_session
+from airflow_provider_lakecommit.operations.backfill.preview import LanePreview
+from airflow_provider_lakecommit.operations.backfill.replace import (
+    ReplacePreview,
+    check_rows,
+    preview_of,
+    replace_all,
+    replace_preview,
+)
+
+__all__ = ["replace_lane", "replaying_session", "rows_to_replace"]
+
+Accepted = Mapping[str, Sequence[AcceptedSlice]]
+
+
+def rows_to_replace(session: LandingSession, found: LanePreview, *, fewer: bool = False) -> tuple[ReplacePreview, ...]:
+    """What goes of each table when the lane is whole, as it is now.
+
+    :param fewer: take it that a table has fewer rows of the range than were landed
+    :raises LedgerError: it has fewer, or nothing tells which rows to take
+    :raises TableError: a table has no columns that say which rows to take
+    :raises CatalogError: the catalog or the storage cannot be reached
+    """
+    previews = replace_preview(session, found.missing)
+    check_rows(previews, fewer=fewer)
+    return previews
+
+
+@contextmanager
+def replaying_session(
+    session: LandingSession, found: LanePreview, run: RunIdentity, decision: Decision | None = None
+) -> Iterator[LandingSession]:
+    """The session of a lane that replaces, which is opened if it is not.
+
+    :param session: of the landing
+    :param run: whose cycle brings tables forward, where that is due
+    :param decision: of the person who has it opened, for the tables' histories
+    :raises LedgerError: the ledger of a table needs a person
+    :raises LakecommitError: what keeps tables from being brought forward
+    """
+    with lane_session(session, found, decision) as own:
+        _level(session, run, found)
+        yield own
+
+
+def _level(session: LandingSession, run: RunIdentity, found: LanePreview) -> None:
+    """Let the tables take what they have passed of the lane's range without a row. What a table lacks then, as after a
+    rollback of that table alone, the lane lands there with the rest.
+    """
+    if _behind(session, found):
+        take_passed(session, run, "a lane is to replace what tables have passed and not taken yet")
+
+
+def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
+    """Put what is reported in the place of what the tables have, and announce it; ``None`` if some is not reported.
+
+    :param session: of the lane
+    :param run: whose cycle announces it
+    :raises LedgerError: a ledger was changed meanwhile: look again
+    :raises LakecommitError: a table cannot be read or written
+    """
+    prepared = lane_tables(session)
+    if not any(t.ledger.section.replaces for t in prepared.tables):
+        raise LedgerError(
+            f"lane {session.lane} replaces nothing any more: an earlier release has written its ledger since it was "
+            f"opened. `{BACKFILL} SPEC --close {session.lane}`, and begin it again"
+        )
+    folded = session.read_state(prepared.ledgers)
+    if unreported := Coverage.union(_unreported(t, folded.state.accepted) for t in prepared.tables):
+        session.log(f"lane {session.lane} stays open, {unreported} is not read yet: nothing is replaced")
+        return None
+    end = changed(folded.begin, offset=folded.end)
+    waiting = [t for t in prepared.tables if _lacking(t)]
+    # All are looked at before the first one is changed: a slice that is refused then is read again for all.
+    staged = [_staged(session, t, folded.state.accepted[t.name]) for t in waiting]
+    if None in staged:
+        return None
+    _replace(session, waiting, [slices or () for slices in staged], end)
+    opened = open_cycle(session, run)
+    return close_cycle(session, run, opened.ticket)
+
+
+def _replace(
+    session: LandingSession, tables: Sequence[PreparedTable], staged: Sequence[Sequence[StagedSlice]], end: LogPoint
+) -> None:
+    """Replace what the tables have of the lane's range, but where somebody else has done it since."""
+    found = {t.name: preview_of(session, t.name, _lacking(t)) for t in tables}
+    requests = [
+        ReplaceRequest(
+            table=t.name,
+            table_uuid=p.table_uuid if p else t.ledger.uuid,
+            landing=session.landing.name,
+            epochs=p.epochs if p else {},
+            commit_id=_commit_id(t.ledger.section.epoch),
+            coverage=p.replaced.ranges if p else Coverage(),
+            slices=tuple(slices),
+            lane=session.lane,
+            branch=session.landing.branch,
+            control_end=end,
+            extra={"files": str(sum(len(s.files) for s in slices))},
+        )
+        for t, slices in zip(tables, staged, strict=True)
+        if (p := found[t.name]) is None or t.ledger.section.key not in p.epochs
+    ]
+    for name, done in replace_all(session, requests).items():
+        if done.replaced is not None:
+            rows = sum(s.rows for r in requests if r.table == name for s in r.slices)
+            session.log(
+                f"{name}: {done.replaced.rows} rows of {done.replaced.ranges} are replaced by {rows}, in snapshot "
+                f"{done.snapshot_id}"
+            )
+
+
+def _commit_id(epoch: UUID) -> UUID:
+    """One for all that go on with the lane, so that what they do is done once."""
+    return uuid5(epoch, "replace")
+
+
+def _lacking(t: PreparedTable) -> Coverage:
+    """What the lane has not landed anew in a table: all of its range, or none, or what somebody took out since."""
+    section = t.ledger.section
+    return section.bounds - section.covered if section.replaces else Coverage()
+
+
+def _unreported(t: PreparedTable, accepted: Accepted) -> Coverage:
+    return _lacking(t) - Coverage.union(a.coverage for a in accepted[t.name])
+
+
+def _staged(
+    session: LandingSession, t: PreparedTable, accepted: Sequence[AcceptedSlice]
+) -> tuple[StagedSlice, ...] | None:
+    """What is to come into a table; ``None``: some of it cannot, and is to be read again."""
+    try:
+        return tuple(staged_slice(session, a, t.name, t.table) for a in accepted)
+    except TableError as e:
+        old, new = t.ledger.section.epoch, session.new_id()
+        session.log(f"WARNING: {t.name}: {e}; what lane {session.lane} has reported is void and read again (new epoch)")
+        change_section(
+            session.tables,
+            t.name,
+            session.landing.name,
+            session.lane,
+            SnapshotKind.EPOCH,
+            lambda s: changed(s, epoch=new) if s.epoch == old else None,
+            branch=session.landing.branch,
+        )
+        return None
+
+
+def _behind(session: LandingSession, found: LanePreview) -> dict[str, Coverage]:
+    """What tables lack of a range that the data table has, but for what the lane brought; where they begin with it."""
+    data, out = ledger_state(session, session.landing.table), dict[str, Coverage]()
+    landed = Coverage() if data is None else data.covered(exclude=(session.landing.name, found.name)) & found.missing
+    for name in session.landing.tables[1:]:
+        state = ledger_state(session, name)
+        live = None if state is None else state.section(session.landing.name, session.lane)
+        if state is None or live is None:
+            continue
+        lacks = landed - state.covered()
+        if begun := Coverage({p: r - RangeSet.of((0, live.starts.get(p, 0))) for p, r in lacks.parts.items()}):
+            out[name] = begun
+    return out

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The source of a lane: the landing's topics, as far as the lane's range goes.
+
+Contract: the face of :class:`~airflow_provider_lakecommit.cycle.session.ports.SourcePort`. Partitions that the lane
+does not have are not there, and those that it has end where it ends, so that whatever plans, reports or judges by the
+source needs not know of lanes. A topic that was made anew is handed on as it is, for the plan to find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from airflow_provider_lakecommit.core.model import ReadPosition, Span
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning.headroom import Retention
+from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.core.planning.truncation import Truncation
+from airflow_provider_lakecommit.cycle.session.ports import SourcePort
+from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
+
+__all__ = ["BoundedSource"]
+
+
+class BoundedSource:
+    """:param ends: of the lane, for each of its partitions"""
+
+    def __init__(self, source: SourcePort, ends: Mapping[SourcePartition, int]) -> None:
+        self._source = source
+        self._ends = dict(ends)
+        self._places = {(p.topic, p.partition) for p in ends}
+
+    def of(self, topics: tuple[str, ...]) -> SourcePort:
+        return self._source.of(topics)
+
+    def watermarks(self, *, missing_ok: bool = False) -> SourceState:
+        found = self._source.watermarks(missing_ok=missing_ok)
+        own = {p: m for p, m in found.partitions.items() if (p.topic, p.partition) in self._places}
+        return replace(found, partitions={p: self._up_to_end(p, mark) for p, mark in own.items()})
+
+    def _up_to_end(self, p: SourcePartition, mark: Watermark) -> Watermark:
+        end = self._ends.get(p, mark.high)
+        return replace(mark, stable=min(mark.stable, end), high=min(mark.high, end))
+
+    def ask_retention(self) -> None:
+        self._source.ask_retention()
+
+    def retentions(self, seconds: float) -> dict[str, Retention]:
+        return self._source.retentions(seconds)
+
+    def ask_first_since(
+        self, times: Iterable[tuple[SourcePartition, datetime]]
+    ) -> Callable[[float], list[tuple[SourcePartition, datetime, First]]]:
+        return self._source.ask_first_since(times)
+
+    def diverged(self, places: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
+        """Return those that concern the lane's range: what lies before the end of a log's old records is as it was."""
+        found = self._source.diverged(places)
+        return [t for t in found if t.partition in self._ends and (t.end or 0) < self._ends[t.partition]]
+
+    def first_value(self, span: Span) -> int | None:
+        return self._source.first_value(span)
+
+    def close(self) -> None:
+        """Nothing: the source is of whoever has the landing's session."""

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which data files of a table's head have rows of some ranges, and how many: what is dropped or rewritten.
+
+Contract: reads manifests, statistics, and of files whose statistics do not tell the columns that say which record a row
+is of; writes nothing. Files that a landing's append brought are of that append's ranges: those of others are not read,
+however wide the statistics of a file of many partitions are. What is found of a file is kept, so that another
+look after somebody's commit reads only what is new. Rows that position deletes took out are counted apart.
+
+Failure story: what cannot be answered rightly is refused by name, before anything is written: a file that equality
+deletes apply to, a deletion vector, a file of another format than Parquet that would have to be read, and one that is
+encrypted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from pyiceberg.manifest import (
+    DataFile,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
+
+from airflow_provider_lakecommit.exceptions import StorageError, TableError
+from airflow_provider_lakecommit.iceberg.parquet.deletes import DeletePositions, Deletes, deletes_of
+from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, opened
+from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.operations.backfill.ranges import FileShare, RowRanges
+
+__all__ = ["FoundFile", "Survey"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFile:
+    """A data file that has rows of the ranges: so many ``rows``, of so many ``live`` ones. ``deletes`` are the position
+    delete files that apply to it, and ``deleted`` what they name, sorted.
+    """
+
+    file: DataFile
+    rows: int
+    live: int
+    deletes: tuple[str, ...]
+    deleted: Numbers
+
+    @property
+    def whole(self) -> bool:
+        """Has it no other rows?"""
+        return self.rows == self.live
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.file.file_path, *self.deletes
+
+
+class Survey:
+    """Looks at one table, as often as its head changes.
+
+    :param others: snapshots by which landings appended rows of other ranges, and nothing else
+    """
+
+    def __init__(self, name: str, ranges: RowRanges, others: Collection[int] = ()) -> None:
+        self._name, self._ranges, self._others = name, ranges, frozenset(others)
+        self._listed: dict[str, list[ManifestEntry]] = {}
+        self._found: dict[tuple[str, ...], FoundFile] = {}
+        self._positions = DeletePositions(name)
+
+    def look(self, table: Table, branch: str) -> tuple[FoundFile, ...]:
+        """The files of the branch's head that have rows of the ranges.
+
+        :raises TableError: naming what cannot be answered rightly
+        :raises StorageError: the storage cannot be read
+        """
+        if table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
+            raise TableError(
+                f"table {self._name} has format version {table.format_version}: rows are replaced in tables of "
+                f"versions up to {SUPPORTED_TABLE_FORMAT_VERSION}, which pyiceberg can write"
+            )
+        head = table.metadata.snapshot_by_name(branch)
+        try:
+            manifests = [] if head is None else head.manifests(table.io)
+            deletes = deletes_of(table, manifests)
+            entries = [e for m in manifests if m.content == ManifestContent.DATA for e in self._entries(table, m)]
+        except OSError as e:
+            raise StorageError(
+                f"the manifests of {self._name} cannot be read ({trouble_of(table.io, e)}): check the storage"
+            ) from None
+        found = (self._find(table, e, deletes) for e in entries)
+        return tuple(one for one in found if one.rows)
+
+    def _entries(self, table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
+        """Those of a manifest that may have rows of the ranges."""
+        if manifest.manifest_path not in self._listed:
+            self._listed[manifest.manifest_path] = [
+                e
+                for e in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+                if e.snapshot_id not in self._others and self._ranges.of_file(e.data_file) is not FileShare.NONE
+            ]
+        return self._listed[manifest.manifest_path]
+
+    def _find(self, table: Table, entry: ManifestEntry, deletes: Deletes) -> FoundFile:
+        file = entry.data_file
+        applied = deletes.of(entry)
+        key = file.file_path, *sorted(f.file_path for f in applied)
+        if key not in self._found:
+            self._found[key] = self._counted(table, entry, key, applied)
+        if self._found[key].rows:
+            self._check_equality(table, entry, deletes)
+        return self._found[key]
+
+    def _check_equality(self, table: Table, entry: ManifestEntry, deletes: Deletes) -> None:
+        file = entry.data_file
+        for other in deletes.equality:
+            delete = other.data_file
+            everywhere = not table.metadata.specs()[delete.spec_id].fields
+            there = delete.spec_id == file.spec_id and delete.partition == file.partition
+            if (other.sequence_number or 0) > (entry.sequence_number or 0) and (everywhere or there):
+                raise TableError(
+                    f"{self._name}: file {file.file_path} has rows of the ranges, and equality deletes of another "
+                    f"engine ({delete.file_path}) apply to it: have that engine rewrite its data files, then look again"
+                )
+
+    def _counted(
+        self, table: Table, entry: ManifestEntry, key: tuple[str, ...], applied: Collection[DataFile]
+    ) -> FoundFile:
+        file, deleted = entry.data_file, self._positions.of(table, entry.data_file, applied)
+        share = self._ranges.of_file(file)
+        if share is FileShare.ALL:
+            rows = live = file.record_count - len(deleted)
+        else:
+            rows, live = self._read(table, entry, deleted)
+        return FoundFile(file=file, rows=rows, live=live, deletes=key[1:], deleted=deleted)
+
+    def _read(self, table: Table, entry: ManifestEntry, deleted: Numbers) -> tuple[int, int]:
+        """How many rows of a file are of the ranges, and how many it has."""
+        file = entry.data_file
+        self._check_readable(file)
+        found = 0
+        with opened(table.io, file.file_path, table.metadata.name_mapping()) as rows:
+            names = [name for column in self._ranges.columns if (name := rows.name(column)) is not None]
+            if len(names) == len(self._ranges.columns):
+                for block, live in rows.blocks(deleted, names):
+                    columns = (block.column(name).combine_chunks() for name in names)
+                    found += int((self._ranges.of_rows(*columns) & live).sum())
+        return found, file.record_count - len(deleted)
+
+    def _check_readable(self, file: DataFile) -> None:
+        if file.file_format != FileFormat.PARQUET or file.key_metadata:
+            what = "is encrypted" if file.key_metadata else f"is {file.file_format.value}"
+            raise TableError(
+                f"{self._name}: file {file.file_path} may have rows of the ranges, and {what}: only plain Parquet "
+                "files are read; have another engine rewrite it as that"
+            )

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What dead letters there are, and which of them are open.
+
+Contract: reads only; one pass over the dead-letter table, of which keys and values are left out, except for those that
+are asked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.operations.dead_letters.letters import ABOUT, WHOLE, DeadLetter, Selection, letters
+from airflow_provider_lakecommit.operations.dead_letters.open_set import State
+from airflow_provider_lakecommit.operations.dead_letters.replay import ledgers
+
+__all__ = ["KindCount", "counted", "open_letters"]
+
+
+@dataclass(slots=True, kw_only=True)
+class KindCount:
+    """Dead letters of one kind and column. ``reason`` is that of the first one, ``first`` the place of an open one."""
+
+    kind: str
+    reason: str
+    states: Counter[State] = field(default_factory=Counter)
+    first: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        states = {state.name.lower(): n for state, n in self.states.items()}
+        return {"kind": self.kind, "count": self.states.total(), **states, "reason": self.reason, "first": self.first}
+
+
+def counted(session: LandingSession, selection: Selection, table: str | None = None) -> list[KindCount]:
+    """By kind, the most frequent first.
+
+    :raises LakecommitError: see :func:`~airflow_provider_lakecommit.operations.dead_letters.replay.ledgers`
+    """
+    known = ledgers(session, table)
+    open_set, found = known.open_set, dict[str, KindCount]()
+    for letter in letters(known.dead, session.landing.name, selection, ABOUT):
+        one = found.setdefault(letter.kind, KindCount(kind=letter.kind, reason=letter.row["reason"]))
+        state = open_set.state(letter)
+        one.states[state] += 1
+        if state is State.OPEN and not one.first:
+            one.first = where(letter)
+    return sorted(found.values(), key=lambda one: -one.states.total())
+
+
+def open_letters(session: LandingSession, selection: Selection, table: str | None = None) -> Iterator[DeadLetter]:
+    """Those that are open and meant, with key, value and headers, up to the selection's limit.
+
+    :raises LakecommitError: see :func:`~airflow_provider_lakecommit.operations.dead_letters.replay.ledgers`
+    """
+    known, many = ledgers(session, table), 0
+    open_set = known.open_set
+    for letter in letters(known.dead, session.landing.name, selection, WHOLE):
+        if selection.limit is not None and many >= selection.limit:
+            return
+        if open_set.state(letter) is State.OPEN:
+            many += 1
+            yield letter
+
+
+def where(letter: DeadLetter) -> str:
+    """The place of a dead letter, for people."""
+    topic, partition, offset = letter.place
+    return f"{topic}[{partition}]@{offset}"

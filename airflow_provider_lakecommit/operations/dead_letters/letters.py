@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of a dead-letter table, as records.
+
+Contract: reads one snapshot of the table, a batch at a time, whoever wrote or rewrote its files. Only rows of this
+landing. A row is of a *place*, topic, partition and offset, and of the generation of a reading; which incarnation of
+the topic that read, only a ledger can tell. A record's time that the table could not hold is none.
+
+Failure story: a table that lacks one of our columns is a :class:`TableError`; a storage that is away is a
+:class:`CatalogError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyiceberg import expressions
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.core.offsets import OffsetRange, RangeSet
+from airflow_provider_lakecommit.exceptions import CatalogError, SpecError, TableError
+from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA, OPTIONAL_DEAD_LETTER_COLUMNS
+from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["ABOUT", "WHOLE", "DeadLetter", "Selection", "letters", "table_name"]
+
+ABOUT = ("topic", "partition", "offset", "generation", "timestamp", "kind", "column", "reason")
+"""What is read to tell of dead letters."""
+WHOLE = (*ABOUT, "key", "value", "headers")
+"""What is read to replay them."""
+_is: Any = expressions
+"""Its classes take what their types do not say."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CREATE_TIME, _NO_TIME = 1, 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One row. Its methods are those of a consumed record."""
+
+    row: Mapping[str, Any]
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        return self.row["topic"], self.row["partition"], self.row["offset"]
+
+    @property
+    def offsets(self) -> OffsetRange:
+        return OffsetRange(self.row["offset"], self.row["offset"] + 1)
+
+    @property
+    def generation(self) -> int | None:
+        """Of the reading that rejected it; rows of earlier releases have none."""
+        return self.row.get("generation")
+
+    @property
+    def kind(self) -> str:
+        """By which list and selection name what was wrong: its kind, and the column that refused it."""
+        column = self.row["column"]
+        return f"{self.row['kind']}:{column}" if column else str(self.row["kind"])
+
+    @property
+    def size(self) -> int:
+        """Bytes of its key and value."""
+        return len(self.row.get("value") or b"") + len(self.row.get("key") or b"")
+
+    def topic(self) -> str | None:
+        return str(self.row["topic"])
+
+    def partition(self) -> int | None:
+        return int(self.row["partition"])
+
+    def offset(self) -> int | None:
+        return int(self.row["offset"])
+
+    def key(self) -> Any:
+        return self.row["key"]
+
+    def value(self) -> Any:
+        return self.row["value"]
+
+    def headers(self) -> Any:
+        return [(h["key"], h["value"]) for h in self.row["headers"] or ()]
+
+    def timestamp(self) -> tuple[int, int]:
+        at = self.row["timestamp"]
+        return (_NO_TIME, 0) if at is None else (_CREATE_TIME, (at - _EPOCH) // timedelta(milliseconds=1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which dead letters are meant; by default all.
+
+    :ivar kinds: as they are listed, ``wrong_value`` or ``wrong_value:id``
+    :ivar ranges: offsets by topic and partition
+    :ivar since: of the records' own times; a record without one is left out where a time is asked for
+    :ivar until: before this time
+    :ivar limit: not more than so many
+    """
+
+    kinds: tuple[str, ...] = ()
+    ranges: Mapping[tuple[str, int], RangeSet] = field(default_factory=dict)
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int | None = None
+
+    def takes(self, letter: DeadLetter) -> bool:
+        """Is it meant, whatever the limit?"""
+        topic, partition, offset = letter.place
+        if self.ranges and not self.ranges.get((topic, partition), RangeSet()).overlaps(
+            OffsetRange(offset, offset + 1)
+        ):
+            return False
+        if self.kinds and letter.kind not in self.kinds and letter.row["kind"] not in self.kinds:
+            return False
+        at = letter.row["timestamp"]
+        if self.since is None and self.until is None:
+            return True
+        return at is not None and (self.since or at) <= at and (self.until is None or at < self.until)
+
+    def filter(self, landing: str) -> expressions.BooleanExpression:
+        """What a scan can leave out by itself."""
+        parts = [_is.EqualTo("landing", landing)]
+        if self.ranges:
+            parts += [
+                _is.In("topic", {topic for topic, _ in self.ranges}),
+                _is.In("partition", {partition for _, partition in self.ranges}),
+                _is.GreaterThanOrEqual("offset", min(s.ranges[0].start for s in self.ranges.values())),
+                _is.LessThan("offset", max(s.ranges[-1].end for s in self.ranges.values())),
+            ]
+        parts += [] if self.since is None else [_is.GreaterThanOrEqual("timestamp", self.since.isoformat())]
+        parts += [] if self.until is None else [_is.LessThan("timestamp", self.until.isoformat())]
+        found: expressions.BooleanExpression = parts[0] if len(parts) == 1 else _is.And(*parts)
+        return found
+
+
+def table_name(landing: Landing, stated: str | None = None) -> str:
+    """The dead-letter table of a landing.
+
+    :param stated: another one, which it had before
+    :raises SpecError: it has none
+    """
+    if (name := stated or landing.dead_letter_table) is None:
+        raise SpecError(
+            f"landing {landing.name} has no dead_letter_table: name the one that it had, with `--table NAME`"
+        )
+    return name
+
+
+def letters(table: Table, landing: str, selection: Selection, columns: Sequence[str] = WHOLE) -> Iterator[DeadLetter]:
+    """Those of a landing that are meant, in the order of the table's files.
+
+    :raises TableError: the table lacks a column
+    :raises CatalogError: its files cannot be read
+    """
+    name = ".".join(table.name())
+    have = {f.name for f in table.schema().fields}
+    needed = {f.name for f in DEAD_LETTER_SCHEMA.fields} - OPTIONAL_DEAD_LETTER_COLUMNS
+    if missing := sorted(needed - have):
+        raise TableError(f"{name} lacks {', '.join(missing)}: it is no dead-letter table of a landing")
+    scan = table.scan(selection.filter(landing), selected_fields=tuple(c for c in columns if c in have))
+    try:
+        for batch in scan.to_arrow_batch_reader():
+            for row in batch.to_pylist():
+                if selection.takes(letter := DeadLetter(row)):
+                    yield letter
+    except OSError as e:
+        raise CatalogError(f"{name} cannot be read ({trouble_of(table.io, e)}): run it again") from None

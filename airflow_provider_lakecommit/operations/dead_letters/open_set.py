@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which dead letters are open, as the ledgers of the two tables say.
+
+Contract: pure. A dead letter is *open* if the data table has its offset from the very reading that rejected the record,
+and the ledger does not say that it was replayed; whichever lane of the landing has it, also one that was closed. Where
+another reading landed the offset since, it has rejects of its own, so older ones are closed, in whatever dead-letter
+table they are. So are those whose reading the dead-letter table's ledger does not have any more, if a later one began.
+A dead letter *waits* where one of the tables does not have its offset yet: then its range may be read once more. What a
+lane lands anew waits until that lane is closed: before, the two tables may be of two readings.
+
+Rows of earlier releases do not say of which reading they are. They are of the one that both ledgers have of the offset;
+where that leaves two incarnations of a topic, it is *unsure*, and they are not replayed.
+
+What was replayed is also taken from the table's snapshots, as far as they are left: a release that does not know of
+replays drops that part of a ledger with its next commit. A range that was taken out or landed anew since has dead
+letters of its own, which are open.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+
+from airflow_provider_lakecommit.committer.replaced import replaced_of
+from airflow_provider_lakecommit.committer.summary import SnapshotRecord
+from airflow_provider_lakecommit.committer.summary_extras import replay_of
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.provenance import shares_of
+from airflow_provider_lakecommit.operations.dead_letters.letters import DeadLetter
+
+__all__ = ["OpenSet", "Readings", "State", "closed_of", "readings_by"]
+
+Place = tuple[str, int, int]
+"""Topic, partition and offset."""
+Readings = Mapping[int | None, Coverage]
+
+
+class State(StrEnum):
+    """What became of a dead letter."""
+
+    OPEN = "open"
+    REPLAYED = "replayed, or read again since"
+    """Or of a topic that was made anew, and the ledger goes on with the new one."""
+    WAITS = "its range is not in both tables yet"
+    UNSURE = "its topic was made anew, and both had that offset"
+    TWICE = "the table has it twice"
+
+
+def readings_by(sections: Iterable[LedgerSection], *, replacing: bool = False) -> Readings:
+    """Return what a table has, by the generation of the reading that landed it; ``None`` where that is unknown.
+
+    :param replacing: also what lanes are landing anew, and do not show yet
+    """
+    found: dict[int | None, Coverage] = {}
+    for section in (s for s in sections if replacing or not s.replaces):
+        shares = shares_of(section.provenance, section.covered)
+        rest = section.covered - Coverage.union(s.part for s in shares)
+        for generation, part in (*((s.entry.generation, s.part) for s in shares), (None, rest)):
+            found[generation] = found.get(generation, Coverage()) | part
+    return found
+
+
+def closed_of(sections: Iterable[LedgerSection], records: Iterable[SnapshotRecord]) -> Coverage:
+    """The offsets whose dead letters are not open.
+
+    :param sections: of the landing, in one table
+    :param records: the snapshots of the landing that are on the branch, newest first
+    :raises WireError: one of them does not tell what it replayed
+    """
+    closed, anew = Coverage.union(s.replayed for s in sections), Coverage()
+    for record in records:
+        if (told := replay_of(record)) is not None:
+            closed |= told[0] - anew
+        if (taken := replaced_of(record)) is not None:
+            anew |= taken.ranges
+    return closed
+
+
+class OpenSet:
+    """Of one landing.
+
+    :param data: what the data table has, by :func:`readings_by`
+    :param dead: what the dead-letter table has, also of lanes that replace; it may be another table than the landing's
+    :param closed: by :func:`closed_of`
+    """
+
+    def __init__(self, data: Readings, dead: Readings, closed: Coverage) -> None:
+        self._closed = closed
+        self._data = {generation: _Index(coverage) for generation, coverage in data.items()}
+        self._had = _Index(Coverage.union(data.values()))
+        self._dead = _Index(Coverage.union(dead.values()))
+        self._dead_of = {generation: _Index(coverage) for generation, coverage in dead.items()}
+        together = {g: coverage & dead.get(g, Coverage()) for g, coverage in data.items()}
+        # What is closed counts as had: so incarnations of a topic that ledgers do not have any more are remembered.
+        together[None] = together.get(None, Coverage()) | closed
+        self._unsaid = {generation: _Index(coverage) for generation, coverage in together.items()}
+        self._seen: set[tuple[Place, int | None]] = set()
+
+    def state(self, letter: DeadLetter) -> State:
+        """Of a dead letter; each row is asked for once."""
+        place, generation = letter.place, letter.generation
+        if (place, generation) in self._seen:
+            return State.TWICE
+        self._seen.add((place, generation))
+        found = self._readings(letter)
+        if len({p for p, _ in found}) > 1:
+            return State.UNSURE
+        if not found:
+            return State.WAITS if self._comes(letter) else State.REPLAYED
+        if self._closed[found[0][0]].overlaps(_one(place[2])):
+            return State.REPLAYED
+        return State.OPEN if self._dead.at(place) else State.WAITS
+
+    def reading(self, letter: DeadLetter) -> tuple[SourcePartition, int | None]:
+        """Return the partition of an open one, with its topic's id, and the generation of the reading."""
+        return self._readings(letter)[0]
+
+    def _comes(self, letter: DeadLetter) -> bool:
+        """May the data table still get the reading that a letter is of?"""
+        place, generation = letter.place, letter.generation
+        if generation is not None:
+            if any(index.at(place) for index in _later(self._data, generation)):
+                return False
+            if generation in self._dead_of and self._dead_of[generation].at(place):
+                return True
+            if any(index.knows(place) for each in (self._data, self._dead_of) for index in _later(each, generation)):
+                return False
+        return not (self._had.at(place) and self._dead.at(place))
+
+    def _readings(self, letter: DeadLetter) -> list[tuple[SourcePartition, int | None]]:
+        """Return what the letter can be of, known readings first."""
+        g = letter.generation
+        candidates = self._unsaid if g is None else {g: self._data.get(g, _Index(Coverage()))}
+        found = [(p, generation) for generation, index in candidates.items() for p in index.at(letter.place)]
+        return sorted(found, key=lambda one: one[1] is None)
+
+
+def _later(readings: Mapping[int | None, _Index], generation: int) -> Iterator[_Index]:
+    return (index for g, index in readings.items() if g is not None and g > generation)
+
+
+class _Index:
+    """Coverage by topic and partition, whatever the topic's id."""
+
+    def __init__(self, coverage: Coverage) -> None:
+        self._known: defaultdict[tuple[str, int], list[tuple[SourcePartition, RangeSet]]] = defaultdict(list)
+        for p, ranges in coverage.parts.items():
+            self._known[p.topic, p.partition].append((p, ranges))
+
+    def at(self, place: Place) -> list[SourcePartition]:
+        """Return the incarnations of the partition that have the offset."""
+        topic, partition, offset = place
+        return [p for p, ranges in self._known.get((topic, partition), ()) if ranges.overlaps(_one(offset))]
+
+    def knows(self, place: Place) -> bool:
+        """Has it anything of the partition?"""
+        return place[:2] in self._known
+
+
+def _one(offset: int) -> OffsetRange:
+    return OffsetRange(offset, offset + 1)

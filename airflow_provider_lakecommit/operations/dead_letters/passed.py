@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranges of which every record was rejected, before the data table's ledger has them.
+
+A table without rows is brought forward rarely, so that the ledger of a data table may be far behind its dead letters.
+These would have to wait, just where nothing but dead letters came.
+
+Contract: :func:`passed` tells what is reported without a row for the data table, and would be published now; reads
+only. :func:`bring_forward` publishes that by the compare-and-swap by which a commit does, with all of its checks, and
+nothing else. The next commit of the landing announces it.
+
+Failure story: that of an append; done twice, it is done once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import takewhile
+
+from airflow_provider_lakecommit.committer.append import AppendRequest, publish
+from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.core.settle import settle
+from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.cycle.commit.reported import hidden_record, report_problem
+from airflow_provider_lakecommit.cycle.plan.tables import Prepared, prepare_for_commit
+from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
+
+__all__ = ["bring_forward", "passed"]
+
+
+def passed(session: LandingSession, prepared: Prepared) -> tuple[tuple[AcceptedSlice, ...], FoldedLog]:
+    """What the data table has passed, in the order in which it can be published, and the log that tells it.
+
+    :raises LakecommitError: the control topic or the source cannot be read
+    """
+    folded, landing = session.read_state(prepared.ledgers), session.landing
+    table = next((t for t in prepared.tables if t.name == landing.table), None)
+    if table is None:
+        return (), folded
+    ready = settle(folded.state.accepted[table.name], table.ledger.section, table.ledger.others).ready
+
+    def is_empty(a: AcceptedSlice) -> bool:
+        if a.file_count(table.name) or report_problem(landing, table.table, table.name, a.report, ()):
+            return False
+        return session.signed or hidden_record(session.source, landing, a.report) is None
+
+    return tuple(takewhile(is_empty, ready)), folded
+
+
+def bring_forward(session: LandingSession) -> None:
+    """Publish what the data table has passed.
+
+    :raises LakecommitError: it cannot be done now
+    """
+    prepared, landing = prepare_for_commit(session), session.landing
+    for failure in prepared.failures.values():
+        raise failure
+    table = next((t for t in prepared.tables if t.name == landing.table), None)
+    if table is None:
+        # Only lanes have landed in it.
+        return
+    found, folded = passed(session, prepared)
+    if not found:
+        return
+    publish(
+        session.tables,
+        AppendRequest(
+            table=table.name,
+            table_uuid=table.ledger.uuid,
+            landing=landing.name,
+            lane=session.lane,
+            branch=landing.branch,
+            commit_id=session.new_id(),
+            slices=tuple(StagedSlice.of(a.report, table.name, ()) for a in found),
+            control_end=replace(folded.begin, offset=folded.end),
+            extra={"files": "0"},
+        ),
+    )

@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replaying dead letters: open ones become rows of the data table, each exactly once.
+
+Contract: dead letters are read from their table (the source may have lost the records), decoded by the landing and the
+table's columns of now, and appended in batches. One compare-and-swap on the data table appends the rows of a batch and
+adds its offsets to ``replayed`` of the landing's section, so that what is in the table and what is open never differ;
+before each request the ledger of that very head is asked whether an offset was replayed by somebody else. What is
+refused again stays open. The dead-letter table is not written. The offsets may be of any lane of the landing; those
+that are replayed stand in the section of the live lane, or of another one where there is none.
+
+A batch is of bounded records and bytes. It is done in this process: a dead letter is rare by its budget, and starting
+Spark takes longer than decoding a hundred thousand of them.
+
+Failure story: killed anywhere, a batch is in the table with its offsets, or not at all; the same command goes on with
+what is open. Of two at once each batch is of one of them: who comes second makes its own anew without what is replayed
+by then. What is landed anew meanwhile has dead letters of its own: those that were read before are left alone. A
+rollback of the data table opens again what it took out. A request whose outcome cannot be learned leaves its
+files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from airflow_provider_lakecommit.committer.ledger import (
+    Condition,
+    LedgerState,
+    ancestry,
+    landing_snapshots,
+    read_ledger,
+    require_ledger,
+)
+from airflow_provider_lakecommit.committer.replaced import replaced_of
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, record_of
+from airflow_provider_lakecommit.committer.summary_extras import REPLAYED, replay_to_text
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.control.ledger import LEDGER_LIMIT, encode_ledger
+from airflow_provider_lakecommit.core.commands import BACKFILL, MAINTAIN_SWEEP
+from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
+from airflow_provider_lakecommit.core.model import FILLED, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.provenance import added, shares_of, without
+from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable, prepared_table
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError, SpecError
+from airflow_provider_lakecommit.operations.dead_letters.letters import (
+    WHOLE,
+    DeadLetter,
+    Selection,
+    letters,
+    table_name,
+)
+from airflow_provider_lakecommit.operations.dead_letters.open_set import (
+    OpenSet,
+    Readings,
+    State,
+    closed_of,
+    readings_by,
+)
+from airflow_provider_lakecommit.operations.dead_letters.passed import bring_forward, passed
+from airflow_provider_lakecommit.operations.dead_letters.rows import Rows, made_of
+
+__all__ = ["Ledgers", "Replayed", "ledgers", "replay"]
+
+BATCH_RECORDS = 50_000
+BATCH_BYTES = 64 << 20
+MOST_ROOM = 0.6
+"""The part of a ledger's room that may be taken after a replay; less than that at which landings warn."""
+TRIES = 20
+"""How often a batch is made anew because the table, or what is open, has changed meanwhile."""
+
+
+class _Overtaken(Exception):
+    """The table is not any more what a batch was made for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledgers:
+    """The two tables as they were loaded, and what their ledgers say of dead letters: what each has, and of which the
+    dead letters are closed.
+    """
+
+    data: Table
+    dead: Table
+    lane: str
+    """Whose section has what was replayed, of whatever lane its range is."""
+    readings: Readings
+    dead_readings: Readings
+    closed: Coverage
+
+    @property
+    def open_set(self) -> OpenSet:
+        return OpenSet(self.readings, self.dead_readings, self.closed)
+
+
+@dataclass(slots=True, kw_only=True)
+class Replayed:
+    """What came of a replay, or would come of it. ``refused`` stay open, with a reason for each kind in ``reasons``."""
+
+    letters: int = 0
+    rows: int = 0
+    filtered: int = 0
+    coverage: Coverage = field(default_factory=Coverage)
+    snapshots: list[int] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, str] = field(default_factory=dict)
+    others: Counter[str] = field(default_factory=Counter)
+    """Dead letters that were meant and are not open, by their state."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "replayed": self.letters,
+            "rows": self.rows,
+            "filtered": self.filtered,
+            "offsets": self.coverage.to_dict(),
+            "snapshots": self.snapshots,
+            "refused": [{"kind": k, "count": n, "reason": self.reasons[k]} for k, n in self.refused.most_common()],
+            "not_open": dict(self.others),
+        }
+
+    def add(self, made: Rows, coverage: Coverage) -> None:
+        self.letters += len(made.done)
+        self.rows += made.rows
+        self.filtered += len(made.filtered)
+        self.coverage |= coverage
+        self.refused += made.refused
+        self.reasons = {**made.reasons, **self.reasons}
+
+
+def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
+    """What the tables say now.
+
+    :param table: a dead-letter table that the landing had before
+    :raises SpecError: the landing has none, or several tables of rows
+    :raises LedgerError: a ledger does not tell what is in its table
+    :raises CatalogError: the catalog is away
+    """
+    landing, dead_name = session.landing, table_name(session.landing, table)
+    if landing.routing is not None:
+        raise SpecError(
+            f"landing {landing.name} has several tables of rows (`route`), between which no single commit can move a "
+            f"dead letter: read its range again instead, which replaces it in all of its tables (`{BACKFILL} SPEC "
+            "--replace`, ReplayOperator), or land the dead letters by a landing of one table"
+        )
+    # The data table first: what is landed anew after this look is found by its snapshots since.
+    data = session.tables.load(landing.table)
+    _, own = _sections(session, landing.table, data.metadata)
+    dead = session.tables.load(dead_name)
+    _, others = _sections(session, dead_name, dead.metadata)
+    closed = _closed(session, data.metadata, own) | Coverage.union(s.replayed for s in others)
+    return Ledgers(
+        data=data,
+        dead=dead,
+        lane=_home(session, own),
+        readings=readings_by(own),
+        dead_readings=readings_by(others, replacing=True),
+        closed=closed,
+    )
+
+
+def _sections(
+    session: LandingSession, name: str, metadata: TableMetadata
+) -> tuple[LedgerState, tuple[LedgerSection, ...]]:
+    """The ledger of a table, and those of its sections that are of the landing, whatever lane."""
+    landing = session.landing
+    state = read_ledger(metadata, landing.branch)
+    require_ledger(state, name)
+    own = tuple(s for s in state.sections if s.landing == landing.name)
+    if state.condition is not Condition.PRESENT or not own:
+        raise LedgerError(
+            f"{name}: {state.reason or f'landing {landing.name} has landed nothing in it yet'}; no dead letter is "
+            "replayed before a run of the landing has dealt with that"
+        )
+    return state, own
+
+
+def _closed(session: LandingSession, metadata: TableMetadata, own: Iterable[LedgerSection]) -> Coverage:
+    landing = session.landing
+    return closed_of(own, landing_snapshots(metadata, landing.branch, landing=landing.name))
+
+
+def _home(session: LandingSession, own: Iterable[LedgerSection]) -> str:
+    lanes = [s.lane for s in own]
+    return next((lane for lane in (session.lane, FILLED) if lane in lanes), lanes[0])
+
+
+def replay(
+    session: LandingSession,
+    selection: Selection,
+    *,
+    table: str | None = None,
+    decision: Decision | None = None,
+    progress: Callable[[Replayed], None] = lambda _: None,
+) -> Replayed:
+    """Replay the open dead letters that are meant; only tell what would come of it, where nobody has decided.
+
+    :param table: a dead-letter table that the landing had before
+    :param decision: who says it, for the table's history; without one nothing is written
+    :param progress: gets the sums after each batch
+    :raises SpecError: the landing has no dead-letter table
+    :raises LedgerError: a ledger does not tell what is in its table, or has no room for so many ranges
+    :raises TableError: the landing cannot fill the data table
+    :raises CommitUnknownError: what became of a request cannot be learned in time; the same again goes on
+    :raises CatalogError: the catalog or the storage is away
+    """
+    if decision is not None:
+        bring_forward(session)
+    out, known = Replayed(), ledgers(session, table)
+    if decision is None:
+        known = replace(known, readings=_with(known.readings, _to_be_brought_forward(session)))
+    for batch in _batches(known, session.landing.name, selection, out):
+        if decision is None:
+            made = made_of(
+                session.landing,
+                known.data,
+                batch,
+                known.open_set,
+                kafka=session.kafka,
+                io=None,
+                new_id=session.new_id(),
+            )
+            out.add(made, _coverage(known.open_set, made.done))
+        else:
+            _published(session, known, batch, table, decision, out)
+        progress(out)
+    return out
+
+
+def _with(known: Readings, more: Readings) -> Readings:
+    return {g: known.get(g, Coverage()) | more.get(g, Coverage()) for g in known.keys() | more.keys()}
+
+
+def _to_be_brought_forward(session: LandingSession) -> Readings:
+    tables = tuple(t for name in session.landing.tables if (t := _as_it_is(session, name)) is not None)
+    if not any(t.name == session.landing.table for t in tables):
+        return {}
+    found, _ = passed(session, Prepared(tables=tables))
+    readings: Readings = {}
+    for one in found:
+        readings = _with(readings, {one.report.generation: one.coverage})
+    return readings
+
+
+def _as_it_is(session: LandingSession, name: str) -> PreparedTable | None:
+    """A table and its ledger, of which nothing is renewed."""
+    table = session.tables.find(name)
+    state = None if table is None else read_ledger(table.metadata, session.landing.branch)
+    if table is None or state is None or state.section(session.landing.name, session.lane) is None:
+        return None
+    return prepared_table(session, name, table, state)
+
+
+def _batches(known: Ledgers, landing: str, selection: Selection, out: Replayed) -> Iterator[list[DeadLetter]]:
+    open_set, batch, size, left = known.open_set, list[DeadLetter](), 0, selection.limit
+    for letter in letters(known.dead, landing, selection, WHOLE):
+        if left == 0:
+            break
+        if (state := open_set.state(letter)) is not State.OPEN:
+            out.others[state.value] += 1
+            continue
+        batch.append(letter)
+        size += letter.size
+        left = None if left is None else left - 1
+        if len(batch) >= BATCH_RECORDS or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _published(
+    session: LandingSession,
+    first: Ledgers,
+    batch: Sequence[DeadLetter],
+    table: str | None,
+    decision: Decision,
+    out: Replayed,
+) -> None:
+    """One batch, made anew as long as somebody else is faster.
+
+    :param first: as they were when the batch was read
+    """
+    for _ in range(TRIES):
+        known = ledgers(session, table)
+        anew = _landed_anew(session, known.data.metadata, first)
+        known = replace(known, readings={g: coverage - anew for g, coverage in known.readings.items()})
+        open_set = known.open_set
+        left = [letter for letter in batch if open_set.state(letter) is State.OPEN]
+        io = session.tables.storage(session.landing.table).properties
+        made = made_of(session.landing, known.data, left, open_set, kafka=session.kafka, io=io, new_id=session.new_id())
+        coverage = _coverage(open_set, made.done)
+        try:
+            snapshot_id = _swapped(session, first, known.lane, made, coverage, decision) if coverage else None
+        except _Overtaken as e:
+            made.abort()
+            session.log(f"{session.landing.table}: {e}; these dead letters are looked at anew")
+            continue
+        except CommitUnknownError:
+            raise
+        except LakecommitError:
+            # Nothing of it is in the table, and nothing will be. Of all else, an interrupt too, nobody knows.
+            made.abort()
+            raise
+        out.add(made, coverage)
+        out.others[State.REPLAYED.value] += len(batch) - len(left)
+        out.snapshots += [] if snapshot_id is None else [snapshot_id]
+        return
+    raise LedgerError(
+        f"{session.landing.table}: others changed it {TRIES} times while dead letters were replayed; what is replayed "
+        "stays so, run it again for the rest"
+    )
+
+
+def _landed_anew(session: LandingSession, metadata: TableMetadata, first: Ledgers) -> Coverage:
+    """What was taken out of the data table, or landed anew, since a batch was read: its dead letters are others now.
+
+    :raises LedgerError: nothing tells any more
+    """
+    landing, found = session.landing, Coverage()
+    head = next(ancestry(first.data.metadata, landing.branch)).snapshot_id
+    for snapshot in ancestry(metadata, landing.branch):
+        if snapshot.snapshot_id == head:
+            return found
+        record = record_of(snapshot)
+        if record is not None and record.landing == landing.name and (taken := replaced_of(record)) is not None:
+            found |= taken.ranges
+    raise LedgerError(
+        f"{landing.table}: snapshot {head}, which was its head when the dead letters were read, is not on the branch "
+        "any more; what is replayed stays so, run it again for the rest"
+    )
+
+
+def _swapped(
+    session: LandingSession, first: Ledgers, lane: str, made: Rows, coverage: Coverage, decision: Decision
+) -> int | None:
+    """Append the rows, and say so in the ledger, in one request."""
+    landing, target = session.landing, made.target
+    record = SnapshotRecord(
+        kind=SnapshotKind.CARRY,
+        branch=landing.branch,
+        landing=landing.name,
+        lane=lane,
+        rows=made.rows,
+        extra={REPLAYED: replay_to_text(coverage, len(made.filtered)), "files": str(len(made.files))},
+        decisions=(replace(decision, what=f"replays {len(made.done)} dead letters: {coverage}"[:MOST_TEXT]),),
+    )
+
+    def decide(loaded: Table) -> Change[None] | None:
+        metadata = loaded.metadata
+        state, now = _sections(session, landing.table, metadata)
+        section = state.section(landing.name, lane)
+        anew = _landed_anew(session, metadata, first) | _closed(session, metadata, now)
+        if section is None or coverage.overlaps(anew) or coverage - Coverage.union(readings_by(now).values()):
+            raise _Overtaken("what is open has changed")
+        if target is not None and (
+            metadata.table_uuid != target.uuid
+            or metadata.current_schema_id != target.schema_id
+            or metadata.default_spec_id != target.spec_id
+        ):
+            raise _Overtaken("its columns or its partitioning have changed")
+        own = replace(section, replayed=section.replayed | coverage)
+        sections = tuple(own if s is section else s for s in state.sections)
+        sections = tuple(_gained(s, made) if s.landing == landing.name else s for s in sections)
+        _check_room(landing.table, sections)
+        return ledger_change(landing.table, state, record, sections, None, files=made.files)
+
+    return compare_and_swap(session.tables, landing.table, landing.branch, decide).snapshot_id
+
+
+def _gained(section: LedgerSection, made: Rows) -> LedgerSection:
+    """Return a section whose provenance has the rows that rejected records became."""
+    for entry in made.provenance:
+        part = entry.coverage & section.covered
+        shares = shares_of(section.provenance, part)
+        # A rejected record had no row: those of the rest are all there were.
+        rest = without(section.provenance, shares, [s.entry.rows for s in shares])
+        section = replace(section, provenance=added(rest, [entry.within(part)]))
+    return section
+
+
+def _check_room(table: str, sections: tuple[LedgerSection, ...]) -> None:
+    """A ledger that is full stops every landing of its table: replays leave them a part of the room."""
+    if len(encode_ledger(sections)) > MOST_ROOM * LEDGER_LIMIT:
+        raise LedgerError(
+            f"{table}: its ledger would be full of single offsets that were replayed; what is replayed stays so. "
+            "Replay dead letters that lie side by side (`--range`), or take out of the ledger what is gone "
+            f"(`{MAINTAIN_SWEEP} --ledger`)"
+        )
+
+
+def _coverage(open_set: OpenSet, done: Sequence[DeadLetter]) -> Coverage:
+    return Coverage.of((open_set.reading(one)[0], one.offsets) for one in done)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dead letters to rows of the data table, as the landing decodes now.
+
+Contract: the same decoder and the same writer as of a window, with the table's schema, spec and properties of now, so
+that a replayed record is the row that it would have been. What is refused again is told with its new reason. Files bear
+an owner of their own, so that a sweep of the landing's windows never touches them.
+
+Failure story: :meth:`Rows.abort` deletes what was written; a process that is killed leaves files that no table has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.core.identity import attempt_id
+from airflow_provider_lakecommit.core.model import TableTarget
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.places import REPLAY
+from airflow_provider_lakecommit.core.provenance import Provenance, RowsPerOffset
+from airflow_provider_lakecommit.cycle.session.targets import target_of
+from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
+from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operations.dead_letters.letters import DeadLetter
+from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet
+from airflow_provider_lakecommit.spark.decoders import block_decoder
+from airflow_provider_lakecommit.spark.framed import with_schemas
+from airflow_provider_lakecommit.spark.key_columns import key_columns
+from airflow_provider_lakecommit.spark.marks import marks_of
+from airflow_provider_lakecommit.spark.metadata import with_metadata
+
+__all__ = ["Rows", "made_of"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Rows:
+    """What some dead letters came to. ``landed`` are those that gave a row, ``filtered`` those that gave none and are
+    no rejects; ``refused`` counts the others by kind and column, ``reasons`` has one reason for each of these.
+    """
+
+    landed: list[DeadLetter] = field(default_factory=list)
+    filtered: list[DeadLetter] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, str] = field(default_factory=dict)
+    rows: int = 0
+    provenance: tuple[Provenance, ...] = ()
+    files: tuple[DataFile, ...] = ()
+    target: TableTarget | None = None
+    writer: FanoutWriter | None = None
+
+    @property
+    def done(self) -> list[DeadLetter]:
+        """Those that are not open any more once the rows are in the table."""
+        return [*self.landed, *self.filtered]
+
+    def abort(self) -> None:
+        """Delete what was written."""
+        if self.writer is not None:
+            self.writer.abort()
+
+
+def _provenance(made: Rows, open_set: OpenSet, columns: tuple[int, ...]) -> Iterator[Provenance]:
+    """Yield what a ledger says of the rows, by reading; nothing of letters whose reading is unknown."""
+    one_each = made.rows == len(made.landed)
+    for letters, count in ((made.landed, 1), (made.filtered, 0)):
+        by_reading: dict[int | None, list[tuple[SourcePartition, OffsetRange]]] = {}
+        for letter in letters:
+            partition, generation = open_set.reading(letter)
+            by_reading.setdefault(generation, []).append((partition, letter.offsets))
+        for generation, places in by_reading.items():
+            if generation is not None:
+                coverage = Coverage.of(places)
+                entry = Provenance.counted(generation, coverage, count * len(coverage), columns)
+                yield entry if one_each or not count else replace(entry, columns=(), per_offset=RowsPerOffset.MIXED)
+
+
+def made_of(
+    landing: Landing,
+    table: Table,
+    letters: Sequence[DeadLetter],
+    open_set: OpenSet,
+    *,
+    kafka: Mapping[str, Any],
+    io: Mapping[str, str] | None,
+    new_id: UUID,
+) -> Rows:
+    """Decode, and write.
+
+    :param table: the data table as it was just loaded
+    :param open_set: tells of which reading a letter is
+    :param kafka: settings of the source, with those of a registry among them
+    :param io: properties of its storage; ``None`` writes nothing
+    :param new_id: names the files
+    :raises TableError: the landing cannot fill the table
+    """
+    out = Rows()
+    target = target_of(landing.table, table, new_id)
+    schema = Schema.model_validate_json(target.schema)
+    decoder = block_decoder(landing, {landing.table: schema}, kafka)
+    keys = key_columns(landing, schema, kafka)
+    with closing(decoder), closing(keys):
+        values = with_schemas(landing, letters, [letter.value() or b"" for letter in letters])
+        block = decoder.decode(values).extended(lambda _, decoded: keys.added(decoded, letters))
+    decoded = block.tables[landing.table]
+    places = range(decoded.table.num_rows) if decoded.records is None else decoded.records
+    out.landed = [letters[i] for i in dict.fromkeys(places)]
+    out.filtered = [letters[i] for i in block.filtered]
+    for reject in block.rejects:
+        kind = f"{reject.kind}:{reject.column}" if reject.column else reject.kind
+        out.refused[kind] += 1
+        out.reasons.setdefault(kind, reject.reason)
+    out.rows = decoded.table.num_rows
+    out.provenance = tuple(_provenance(out, open_set, marks_of(landing, landing.table, schema)))
+    if io is None or not out.rows:
+        return out
+    of_rows = [letters[i] for i in places]
+    generations = [open_set.reading(letter)[1] for letter in of_rows]
+    rows = with_metadata(decoded.table, schema, of_rows, landing.record_columns, generations)
+    attempt = attempt_id(new_id, new_id)
+    out.target = target
+    out.writer = FanoutWriter(
+        target,
+        file_io(io),
+        attempt,
+        owner=(landing.name, REPLAY),
+        providers=landing.connections.location_providers,
+    )
+    try:
+        out.writer.write(rows)
+        out.files = tuple(out.writer.close())
+    except BaseException:
+        out.abort()
+        raise
+    return out

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the control topic holds of one Iceberg sink: the files that its tasks announced, and what was said of them.
+
+Contract: nothing is asked of anybody; records come in order of time. What is no control event, or of another group, is
+passed over, so that a topic that others share, or have spoilt, is read to its end. An event of the group that cannot be
+read, and a batch that a broker's disk has damaged, may have announced files: they are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from airflow_provider_lakecommit.control.control_log import ControlRecord
+from airflow_provider_lakecommit.control.errors import ControlEventError
+from airflow_provider_lakecommit.control.events import (
+    CommitToTable,
+    DataComplete,
+    DataFile,
+    DataWritten,
+    StartCommit,
+    TableReference,
+    decode,
+    head,
+)
+from airflow_provider_lakecommit.control.headers import DAMAGED_BATCH
+from airflow_provider_lakecommit.control.partition import PartitionField
+from airflow_provider_lakecommit.operations.kafka_connect.group_log import (
+    AnnouncedFiles,
+    ControlOffset,
+    File,
+    GroupLog,
+    ReportedSnapshot,
+)
+
+__all__ = ["Contents", "LogReader"]
+
+Contents = dict[tuple[ControlOffset, str], tuple[DataFile, tuple[PartitionField, ...]]]
+"""What was announced of a file, by where and its path, with the partition fields to read it by."""
+
+
+class _Answer(NamedTuple):
+    """A DATA_COMPLETE: the next source offsets that were committed with it, where something was read."""
+
+    order: int
+    ends: Mapping[tuple[str, int], int]
+
+
+class LogReader:
+    """Takes the records of one group, in order of time."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._order = 0
+        self._announced: list[tuple[bytes | None, AnnouncedFiles]] = []
+        self._made: list[ReportedSnapshot] = []
+        self._starts: dict[UUID, ControlOffset] = {}
+        self._answers: dict[tuple[bytes | None, UUID], _Answer] = {}
+        self._unread: list[str] = []
+        self._ends: dict[tuple[str, int], int] = {}
+        self._last_read: dict[tuple[str, int], datetime] = {}
+        self._read_to: dict[int, int] = {}
+        self.contents: Contents = {}
+
+    def take(self, record: ControlRecord) -> None:
+        """What is no control event, or of another group, is passed over."""
+        self._order += 1
+        self._read_to[record.partition] = record.offset + 1
+        if (said := next((value for name, value in record.headers if name == DAMAGED_BATCH), None)) is not None:
+            # Whose they were, nobody knows.
+            self._unread.append(f"{record.partition}@{record.offset}: damage ({said.decode(errors='replace')[:300]})")
+            return
+        try:
+            if record.value is None or head(record.value).group_id != self._group:
+                return
+        except ControlEventError:
+            return
+        try:
+            payload = decode(record.value).payload
+        except ControlEventError as e:
+            self._unread.append(f"{record.partition}@{record.offset}: {str(e)[:300]}")
+            return
+        place = ControlOffset(record.partition, record.offset)
+        match payload:
+            case StartCommit():
+                self._starts.setdefault(payload.commit_id, place)
+            case DataWritten():
+                self._announced.append((record.key, self._announcement(payload, place)))
+            case DataComplete():
+                ends = {(a.topic, a.partition): a.offset for a in payload.assignments or () if a.offset is not None}
+                self._answers[record.key, payload.commit_id] = _Answer(self._order, ends)
+                self._ends |= ends
+                times = {(a.topic, a.partition): a.timestamp for a in payload.assignments or ()}
+                self._last_read |= {place: at for place in ends if (at := times[place]) is not None}
+            case CommitToTable() if payload.snapshot_id is not None:
+                table, uuid = _name(payload.table), payload.table.table_uuid
+                self._made.append(
+                    ReportedSnapshot(place=place, table=table, table_uuid=uuid, snapshot_id=payload.snapshot_id)
+                )
+
+    def log(self, offsets: Mapping[tuple[str, int], int]) -> GroupLog:
+        """What was taken.
+
+        :param offsets: how far the group is now
+        """
+        again = self._read_again(offsets)
+        announced = (replace(a, read_again=(key, a.cycle) in again) for key, a in self._announced)
+        return GroupLog(
+            announced=tuple(announced),
+            made=tuple(self._made),
+            starts=self._starts,
+            unread=tuple(self._unread),
+            ends=self._ends,
+            last_read=self._last_read,
+            read_to=self._read_to,
+        )
+
+    def _announcement(self, payload: DataWritten, place: ControlOffset) -> AnnouncedFiles:
+        for file in payload.data_files or ():
+            self.contents[place, file.file_path] = (file, payload.partition_fields)
+        files = [_file(file) for file in payload.data_files or ()]
+        files += [_file(file, deletes=True) for file in payload.delete_files or ()]
+        return AnnouncedFiles(
+            place=place,
+            order=self._order,
+            cycle=payload.commit_id,
+            table=_name(payload.table),
+            table_uuid=payload.table.table_uuid,
+            files=tuple(files),
+        )
+
+    def _read_again(self, offsets: Mapping[tuple[str, int], int]) -> set[tuple[bytes | None, UUID]]:
+        """Senders and cycles behind whose answers an offset went back later."""
+        lowest, again = dict(offsets), set()
+        for who, answer in sorted(self._answers.items(), key=lambda item: item[1].order, reverse=True):
+            for partition, end in answer.ends.items():
+                if lowest.setdefault(partition, end) < end:
+                    again.add(who)
+                lowest[partition] = min(lowest[partition], end)
+        return again
+
+
+def _file(file: DataFile, *, deletes: bool = False) -> File:
+    return File(
+        path=file.file_path,
+        rows=file.record_count,
+        size=file.file_size_in_bytes,
+        spec_id=file.spec_id,
+        deletes=deletes or file.content != 0,
+        form=file.file_format.upper(),
+    )
+
+
+def _name(table: TableReference) -> str:
+    return ".".join((*table.namespace, table.name))

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connector that a table is taken over from, or handed back to: asked, stopped, waited for, resumed.
+
+Contract: what Kafka Connect says of it is asked each time, nothing is remembered. :func:`settled` returns only when
+nobody is at work for it and everything that it has begun is decided: its groups have no members, its offsets and its
+control topic have no transaction that is still open.
+
+Failure story: a worker that was killed holds its place for its session's time, and its transaction for that of its
+transaction: both are waited for. What takes longer is a :class:`ConnectorError` that says who or what it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import ConnectorError
+from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, read_rescue
+from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
+from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC, Sink, source_group
+from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By, SinkProgress
+from airflow_provider_lakecommit.operations.kafka_connect.stopped import check_stopped
+
+__all__ = ["KnownConnector", "known_connector", "progress_of", "rescue_of", "settled", "stop"]
+
+LOOK_SECONDS = 1.0
+WAIT_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownConnector:
+    """A connector as far as it can be known.
+
+    :param rest: its Kafka Connect; ``None``: a person says that it is gone
+    :param config: what it is told to do, where Kafka Connect has it still
+    :param by: whose word on its offsets holds
+    :param wait: seconds for it to stop, and for what it has begun to be decided
+    """
+
+    name: str
+    rest: ConnectRest | None
+    kafka: Mapping[str, Any] = field(repr=False)
+    sink: Sink
+    config: Mapping[str, str] | None = field(default=None, repr=False)
+    by: By = By.BOTH
+    wait: float = WAIT_SECONDS
+    state: str = "gone, by your word"
+
+    @property
+    def runs(self) -> bool:
+        return self.rest is not None and self.config is not None and "STOPPED" not in self.state
+
+    def check_stopped(self) -> None:
+        """:raises ConnectorError: somebody is at work for it"""
+        check_stopped(self.kafka, self.name, self.rest, group=self.sink.group, stated_gone=self.rest is None)
+
+
+def known_connector(
+    kafka: Mapping[str, Any],
+    name: str,
+    rest: ConnectRest | None,
+    *,
+    control_topic: str | None = None,
+    group: str | None = None,
+    by: By = By.BOTH,
+    wait: float = WAIT_SECONDS,
+) -> KnownConnector:
+    """Ask for it. One that was deleted, or whose Kafka Connect is gone, is known by what is stated.
+
+    :raises ConnectError: Kafka Connect cannot be asked
+    :raises SpecError: it is no Iceberg sink
+    """
+    stated = Sink(control_topic=control_topic or CONTROL_TOPIC, group=group or source_group(name), interval=0)
+    if rest is None:
+        return KnownConnector(name=name, rest=rest, kafka=kafka, sink=stated, by=by, wait=wait)
+    if name not in rest.connectors():
+        state = "not in that Kafka Connect"
+        return KnownConnector(name=name, rest=rest, kafka=kafka, sink=stated, by=by, wait=wait, state=state)
+    config = rest.config(name)
+    return KnownConnector(
+        name=name,
+        rest=rest,
+        kafka=kafka,
+        sink=Sink.of(name, config),
+        config=config,
+        by=by,
+        wait=wait,
+        state=str(rest.status(name)),
+    )
+
+
+def rescue_of(session: LandingSession, connector: KnownConnector, by: str = "") -> Rescue:
+    """What its control topic holds now, and the tables."""
+    return read_rescue(
+        connector.kafka,
+        session.tables,
+        control_topic=connector.sink.control_topic,
+        connector=connector.name,
+        group=connector.sink.group,
+        branch=session.landing.branch,
+        by=by,
+    )
+
+
+def progress_of(session: LandingSession, connector: KnownConnector, log: Rescue, *, decided: bool) -> SinkProgress:
+    """How far it has read. While it runs its log is asked before and after its offsets.
+
+    :param log: read before
+    :param decided: nobody is at work for it
+    """
+    least = log.log.ends
+    offsets = look_at_group(connector.kafka, source_group(connector.name), decided=decided).offsets
+    announced = least if decided else rescue_of(session, connector).log.ends
+    return SinkProgress(offsets=offsets, announced=announced, least=least)
+
+
+def stop(connector: KnownConnector) -> None:
+    """End its tasks; returns when Kafka Connect says so.
+
+    :raises ConnectError: Kafka Connect cannot be asked
+    :raises ConnectorError: it is gone, or Kafka Connect knows no such order
+    """
+    if connector.rest is not None and connector.config is not None:
+        try:
+            connector.rest.stop(connector.name)
+        except ConnectorError:
+            raise ConnectorError(
+                f"connector {connector.name} is not there any more, or its Kafka Connect is older than 3.5 and cannot "
+                f"stop it: keep its configuration, delete it, and say so (--connector-is-gone, with --control-topic "
+                f"{connector.sink.control_topic} --group {connector.sink.group})"
+            ) from None
+        connector.rest.wait_for(connector.name, lambda s: s.is_stopped, connector.wait, "stopped")
+
+
+def settled(session: LandingSession, connector: KnownConnector) -> None:
+    """Wait until nobody is at work for it, and everything that it has begun is decided.
+
+    :raises ConnectorError: that takes too long
+    :raises ControlTopicError: the brokers do not answer
+    """
+    waited = _Waiting(session.log, connector.wait)
+    while True:
+        try:
+            connector.check_stopped()
+        except ConnectorError as e:
+            waited.on(str(e))
+            continue
+        with closing(session.source.of((connector.sink.control_topic,))) as control:
+            marks = control.watermarks().partitions
+        held = [f"{p} has an open transaction at {m.stable}" for p, m in sorted(marks.items()) if m.stable < m.high]
+        if not held:
+            return
+        waited.on("; ".join(held))
+
+
+class _Waiting:
+    """For something that ends by itself; what it is is said once."""
+
+    def __init__(self, log: Callable[[str], None], seconds: float) -> None:
+        self._log, self._seconds = log, seconds
+        self._end = time.monotonic() + seconds
+        self._said: str | None = None
+
+    def on(self, what: str) -> None:
+        """:raises ConnectorError: for too long"""
+        if time.monotonic() >= self._end:
+            raise ConnectorError(f"after {self._seconds:.0f} s still: {what}")
+        if self._said is None:
+            self._log(f"waiting, as {what}")
+        self._said = what
+        time.sleep(LOOK_SECONDS)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a table and its storage say of the files that a connector announced for it.
+
+Contract: reads only. :meth:`Evidence.judge` gives every announced file its fate: the rules are those of
+:mod:`~airflow_provider_lakecommit.operations.kafka_connect.judge`, the facts are the snapshots in the table's metadata,
+the manifests that they name, and whether a file that waits is on the storage still, and is what was announced: who may
+write to the control topic can announce any file. What cannot change is read once, however often the table is looked at.
+
+Failure story: a catalog or a storage that is away is an error. So is a manifest that is gone, or a control position
+that cannot be read: without it nothing can be said of what the table holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from airflow_provider_lakecommit.committer.ledger import ancestry
+from airflow_provider_lakecommit.control.envelope import DAMAGE, count
+from airflow_provider_lakecommit.control.json_bounds import bounded_json
+from airflow_provider_lakecommit.core.places import data_roots, place_problem, storage_place
+from airflow_provider_lakecommit.exceptions import CatalogError, TableError
+from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer
+from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.operations.kafka_connect.group_log import File, GroupLog
+from airflow_provider_lakecommit.operations.kafka_connect.judge import (
+    Fate,
+    FileJudgement,
+    History,
+    KnownSnapshot,
+    judge,
+)
+
+__all__ = ["Evidence"]
+
+LOOKERS = 16
+"""Threads that ask the storage whether files are there."""
+PARQUET = "PARQUET"
+FORMS = {PARQUET: b"PAR1", "AVRO": b"Obj\x01", "ORC": b"ORC"}
+"""What files of a format begin with."""
+
+
+class Evidence:
+    """Of the tables that a connector's log names.
+
+    :param floor_key: summary key of the connector's control position
+    """
+
+    def __init__(self, log: GroupLog, *, branch: str, floor_key: str) -> None:
+        self._log = log
+        self._branch = branch
+        self._floor_key = floor_key
+        self._lists: dict[int, set[str]] = {}
+        self._manifests: dict[str, set[str]] = {}
+        self._there: set[str] = set()
+
+    def judge(self, table: Table, name: str) -> tuple[History, FileJudgement]:
+        """Every file's fate, and the history that it follows from.
+
+        :raises CatalogError: the storage is away
+        :raises TableError: a manifest is gone, or a control position cannot be read
+        """
+        history = self._history(table.metadata)
+        judgement = judge(self._log, name, history, self._named(table, name))
+        return history, self._checked(table, judgement)
+
+    def _history(self, metadata: TableMetadata) -> History:
+        floors = {s.snapshot_id: self._floor_in(s) for s in metadata.snapshots}
+        line = (floors[s.snapshot_id] for s in ancestry(metadata, self._branch))
+        return History(
+            table_uuid=metadata.table_uuid,
+            format_version=metadata.format_version,
+            spec_id=metadata.default_spec_id,
+            last_sequence=getattr(metadata, "last_sequence_number", 0) or 0,
+            snapshots=tuple(
+                KnownSnapshot(
+                    snapshot_id=s.snapshot_id,
+                    sequence=s.sequence_number or 0,
+                    parent_id=s.parent_snapshot_id,
+                    floor=floors[s.snapshot_id],
+                )
+                for s in metadata.snapshots
+            ),
+            floor=next((floor for floor in line if floor is not None), {}),
+        )
+
+    def _floor_in(self, snapshot: Any) -> dict[int, int] | None:
+        text = snapshot.summary and snapshot.summary.additional_properties.get(self._floor_key)
+        if not text:
+            return None
+        try:
+            return {int(partition): count(offset) for partition, offset in bounded_json(text).items()}
+        except DAMAGE as e:
+            raise TableError(
+                f"snapshot {snapshot.snapshot_id} has {self._floor_key} = {text!r:.200}, which is no control position: "
+                "whoever wrote it must say what was committed"
+            ) from e
+
+    def _named(self, table: Table, name: str) -> frozenset[str]:
+        """Those of the announced paths that any manifest names, deleted entries included. Snapshots and manifests never
+        change, so each is read once.
+        """
+        wanted: dict[tuple[str, str], str] = {}
+        for announced in self._log.announced:
+            if announced.table == name:
+                wanted |= {storage_place(f.path): f.path for f in announced.files}
+        lists, known = self._lists, self._manifests
+        named: set[str] = set()
+        try:
+            for snapshot in reversed(table.metadata.snapshots):
+                if snapshot.snapshot_id not in lists:
+                    manifests = snapshot.manifests(table.io)
+                    for m in manifests:
+                        if m.manifest_path not in known:
+                            entries = m.fetch_manifest_entry(table.io, discard_deleted=False)
+                            places = (storage_place(e.data_file.file_path) for e in entries)
+                            known[m.manifest_path] = {wanted[place] for place in places if place in wanted}
+                    lists[snapshot.snapshot_id] = {m.manifest_path for m in manifests}
+                named.update(*(known[path] for path in lists[snapshot.snapshot_id]))
+                if len(named) == len(wanted):
+                    break
+        except FileNotFoundError as e:
+            raise TableError(
+                f"a manifest of {name} is gone from the storage ({trouble_of(table.io, e)}): nothing can be said of "
+                "what the table holds; restore it, or expire the snapshots that name it"
+            ) from None
+        except OSError as e:
+            raise self._storage_away(table, e) from None
+        return frozenset(named)
+
+    def _checked(self, table: Table, judgement: FileJudgement) -> FileJudgement:
+        """Of those that wait, those that are not on the storage are gone, and those that are something else, false."""
+        ask = [j for j in judgement.of(Fate.WAITING) if j.file.path not in self._there]
+        roots = data_roots(table.metadata.location, table.metadata.properties)
+        try:
+            with ThreadPoolExecutor(LOOKERS) as pool:
+                found = list(pool.map(lambda j: _objection(table, roots, j.file), ask))
+        except OSError as e:
+            raise self._storage_away(table, e) from None
+        against = {j.file.path: o for j, o in zip(ask, found, strict=True) if o is not None}
+        self._there.update(j.file.path for j in ask if j.file.path not in against)
+        return replace(
+            judgement,
+            judged=tuple(
+                replace(j, fate=against[j.file.path][0], reason=against[j.file.path][1])
+                if j.fate is Fate.WAITING and j.file.path in against
+                else j
+                for j in judgement.judged
+            ),
+        )
+
+    def _storage_away(self, table: Table, error: OSError) -> CatalogError:
+        return CatalogError(
+            f"the storage of {'.'.join(table.name())} failed ({trouble_of(table.io, error, place=False)}): "
+            "check it; the next attempt goes on from where this one stopped"
+        )
+
+
+def _objection(table: Table, roots: Sequence[str], file: File) -> tuple[Fate, str] | None:
+    """What speaks against a file that waits, where anything does.
+
+    :raises OSError: the storage is away
+    """
+    if problem := place_problem(file.path, roots):
+        return Fate.FALSE, problem
+    source = table.io.new_input(file.path)
+    if not source.exists():
+        return Fate.GONE, "not on the storage any more"
+    if (size := len(source)) != file.size:
+        return Fate.FALSE, f"it has {size} bytes, {file.size} were announced"
+    begins = FORMS.get(file.form)
+    with source.open(seekable=False) as stream:
+        if begins is None or stream.read(len(begins)) != begins:
+            return Fate.FALSE, f"it is no file of format {file.form:.20}"
+    if file.form != PARQUET:
+        return None
+    try:
+        rows = rows_in_footer(table.io, file.path)
+    except TableError as e:
+        return Fate.FALSE, str(e)
+    return None if rows == file.rows else (Fate.FALSE, f"it holds {rows} rows, {file.rows} were announced")

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hands a table back to the connector that it was taken over from: `lakecommit connect adopt --back`.
+
+Contract: the connector must be stopped. What the landing has reported is published first; then, each step durable
+before the next: the table tells the connector that it is done with all that it ever announced; the ledger says that it
+is the connector's turn, under a new epoch, so that nothing that the landing has under way is committed any more and no
+run plans; the connector's consumer group is set to the ledger's ends, and the group of its coordinator to the end of
+its control topic. Then it is resumed. Meanwhile the landing is suspended: its runs are skipped, and say why.
+
+Invariants: once it is the connector's turn its group's offsets are only moved on, never back, and only while it has no
+members. So rows before the ledger's ends are the landing's, rows from them on the connector's.
+
+Failure story: killed anywhere, the same command goes on; a connector that runs again already is left alone, one that
+somebody resumed before its offsets were set is named, with what it has read again. What the landing has begun and not
+published when the ledger is set is lost work, no lost record: the connector reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_lakecommit.committer.adopted import sink_commits_text
+from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
+from airflow_provider_lakecommit.core.commands import BACKFILL, LAND, RESET_OFFSETS, VERIFY
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.model import AdoptedSink, LedgerSection
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning.admission import HANDED_BACK
+from airflow_provider_lakecommit.cycle.commit.drain import drain
+from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
+from airflow_provider_lakecommit.cycle.plan.truncation import diverged_logs
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError, SourceError
+from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, rescue_of, settled
+from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group, set_group_offsets
+from airflow_provider_lakecommit.operations.kafka_connect.look import sink_section
+from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
+from airflow_provider_lakecommit.operations.kafka_connect.take_over import off_things, put_back
+
+__all__ = ["HandBack", "hand_back", "hand_back_preview"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandBack:
+    """Where the connector goes on, or would. ``handed`` tells that the ledger says so; ``left`` is how many records are
+    not landed yet; ``wrong`` is what `verify` says of the tables afterwards.
+    """
+
+    landing: str
+    table: str
+    connector: str
+    ends: Mapping[SourcePartition, int]
+    left: Mapping[SourcePartition, int]
+    handed: bool
+    wrong: tuple[str, ...] = ()
+
+    def lines(self) -> Iterable[str]:
+        """For people."""
+        goes = "goes" if self.handed else "would go"
+        yield f"{self.table}: connector {self.connector} {goes} on after landing {self.landing}"
+        yield from (f"  {p}: at {end}, {self.left[p]} records are left to land" for p, end in sorted(self.ends.items()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON and XCom."""
+        return {
+            "landing": self.landing,
+            "table": self.table,
+            "connector": self.connector,
+            "next": {str(p): end for p, end in sorted(self.ends.items())},
+            "handed": self.handed,
+            "wrong": list(self.wrong),
+        }
+
+
+def hand_back_preview(session: LandingSession, connector: KnownConnector) -> HandBack:
+    """What it would come to; nothing is written.
+
+    :raises ConnectorError: it is at work, or this landing has not adopted it
+    :raises SourceError: the source has no more what the connector would have to read
+    """
+    section, sink = _adopted(session, connector)
+    if not sink.lands:
+        connector.check_stopped()
+    return _seen(session, connector, section, sink)
+
+
+def hand_back(
+    session: LandingSession, connector: KnownConnector, *, decision: Decision, doubled_stay: bool = False
+) -> HandBack:
+    """Publish what is reported, and let the connector go on behind it.
+
+    :param decision: who says it, for the table's history
+    :param doubled_stay: what the connector has read again stays in the table
+    :raises ConnectorError: it is at work, or this landing has not adopted it
+    :raises LakecommitError: a part that is needed is away
+    """
+    section, sink = _adopted(session, connector)
+    if not (sink.lands and _has_moved_on(connector, section)):
+        settled(session, connector)
+        if not sink.lands:
+            _seen(session, connector, section, sink)
+            put_back(session, connector, decision)
+            _publish(session)
+        log = rescue_of(session, connector, decision.by)
+        _turn_over(session, connector, decision, log.end_turn(session.landing.table))
+        section, sink = _adopted(session, connector)
+        _set_offsets(connector, section, sink, doubled_stay=doubled_stay)
+        _set_coordinator(connector, log.log.read_to)
+        session.log(f"{connector.name}: its offsets are the ends of the ledger")
+    _resume(session, connector)
+    return replace(_seen(session, connector, section, sink), wrong=off_things(session))
+
+
+def _adopted(session: LandingSession, connector: KnownConnector) -> tuple[LedgerSection, AdoptedSink]:
+    table = session.landing.table
+    ours = sink_section(session, table)
+    section, late = ours.section, ours.late
+    if section is None or section.sink is None or section.sink.connector != connector.name:
+        whose = "no connector" if section is None or section.sink is None else f"connector {section.sink.connector}"
+        raise ConnectorError(
+            f"landing {session.landing.name} has taken {table} over from {whose}, so it cannot be handed to "
+            f"{connector.name}: name the connector that it was, as `{VERIFY} SPEC` shows"
+        )
+    if ours.lanes:
+        raise LedgerError(
+            f"{table}: lane {', '.join(ours.lanes)} of landing {session.landing.name} is open, and would not be landed "
+            f"while it is the turn of {connector.name}: let it end, or `{BACKFILL} SPEC --close NAME`"
+        )
+    if late:
+        raise LedgerError(f"{table}: {sink_commits_text(section.sink, list(late))}")
+    return section, section.sink
+
+
+def _seen(session: LandingSession, connector: KnownConnector, section: LedgerSection, sink: AdoptedSink) -> HandBack:
+    marks = session.source.watermarks().partitions
+    ends = {p: section.end(p) for p in marks}
+    if not sink.lands and (gone := [f"{p} begins at {m.start}" for p, m in sorted(marks.items()) if ends[p] < m.start]):
+        raise SourceError(
+            f"{', '.join(gone)}: the source has no more what {connector.name} would have to read; `{RESET_OFFSETS} "
+            "SPEC --from earliest` says that it is given up"
+        )
+    left = {p: max(m.high - ends[p], 0) for p, m in marks.items()}
+    return HandBack(
+        landing=session.landing.name,
+        table=session.landing.table,
+        connector=connector.name,
+        ends=ends,
+        left=left,
+        handed=sink.lands,
+    )
+
+
+def _places(section: LedgerSection) -> dict[tuple[str, int], int]:
+    return {(p.topic, p.partition): section.end(p) for p in section.starts.keys() | section.covered.parts.keys()}
+
+
+def _offsets_of(connector: KnownConnector) -> Mapping[tuple[str, int], int]:
+    return look_at_group(connector.kafka, source_group(connector.name)).offsets
+
+
+def _has_moved_on(connector: KnownConnector, section: LedgerSection) -> bool:
+    """Does it read behind the ledger's ends already?"""
+    offsets, ends = _offsets_of(connector), _places(section)
+    return all(offsets.get(place, -1) >= end for place, end in ends.items())
+
+
+def _publish(session: LandingSession) -> None:
+    """What is reported, as far as it can be.
+
+    :raises LedgerError: rows of a table that are before the end of the data table cannot
+    :raises SourceError: a log has other records than were landed
+    """
+    run = RunIdentity(deployment="person", dag_id="adopt --back", run_id=str(session.new_id()))
+    drain(session, run, "publishes what is reported before the table is handed back")
+    prepared = prepare_for_commit(session)
+    for failure in prepared.failures.values():
+        raise failure
+    state = session.read_state(prepared.ledgers).state
+    # What a log has in place of records that it lost is read by nobody else: the connector goes on behind it.
+    if diverged := diverged_logs(session, state, session.source.watermarks()).text:
+        raise SourceError(f"{session.landing.table} is not handed back: {diverged}")
+    landed = next(t.ledger.section for t in prepared.tables if t.name == session.landing.table).covered
+    for name, accepted in state.accepted.items():
+        if left := [a for a in accepted if a.file_count(name) and a.coverage & landed]:
+            raise LedgerError(
+                f"{name}: {left[0].coverage} is reported and not published: `{LAND} SPEC` says what keeps it"
+            )
+    for blocked in state.blocked:
+        session.log(f"left to the connector: {blocked}")
+
+
+def _turn_over(session: LandingSession, connector: KnownConnector, decision: Decision, sequence: int) -> None:
+    """The ledgers say that it is the connector's turn; the data table's first, so that no run plans any more."""
+    landing = session.landing
+    for table in landing.tables:
+        section = sink_section(session, table).section
+        if section is None or (section.sink is not None and section.sink.lands):
+            continue
+        told = ", ".join(f"{p} {section.end(p)}" for p in sorted(section.starts))
+        set_section(
+            session.tables,
+            table,
+            landing.name,
+            session.lane,
+            lambda now: _handed(session, connector, now, sequence),
+            branch=landing.branch,
+            decision=replace(decision, what=f"hands back to connector {connector.name} at {told}"[:300]),
+        )
+        session.log(f"{table}: it is the turn of {connector.name}")
+
+
+def _handed(
+    session: LandingSession, connector: KnownConnector, now: LedgerSection | None, sequence: int
+) -> LedgerSection:
+    if now is None:
+        raise LedgerError(f"the ledger of landing {session.landing.name} is gone since it was looked at: look again")
+    own = now.sink or AdoptedSink(connector=connector.name, group=connector.sink.group, since={}, sequence=0)
+    if own.lands:
+        return now
+    suspended = f"connector {connector.name}, {HANDED_BACK}"
+    return replace(now, epoch=session.new_id(), sink=replace(own, lands=True, sequence=sequence), suspended=suspended)
+
+
+def _set_offsets(connector: KnownConnector, section: LedgerSection, sink: AdoptedSink, *, doubled_stay: bool) -> None:
+    """Of its tasks and of its coordinator, never back.
+
+    :raises ConnectorError: it has read again what the landing has landed
+    """
+    now, ends = _offsets_of(connector), _places(section)
+    since = {(p.topic, p.partition): offset for p, offset in sink.since.items()}
+    again = [
+        f"{t}[{n}] [{since.get((t, n), 0)}, {min(o, ends[t, n])})"
+        for (t, n), o in sorted(now.items())
+        if (t, n) in ends and since.get((t, n), 0) < o < ends[t, n]
+    ]
+    if again and not doubled_stay:
+        raise ConnectorError(
+            f"connector {connector.name} was resumed before its offsets were set, and has read again what landing "
+            f"{section.landing} has landed: {', '.join(again)}. Take out what it has committed since (roll the branch "
+            f"back to before it), or keep it (--doubled-stay)"
+        )
+    behind = {place: end for place, end in ends.items() if now.get(place, -1) < end}
+    if behind:
+        set_group_offsets(connector.kafka, source_group(connector.name), behind)
+
+
+def _set_coordinator(connector: KnownConnector, read_to: Mapping[int, int]) -> None:
+    """What its control topic holds was decided by others: it goes on behind it."""
+    group, topic = f"{connector.sink.group}-coord", connector.sink.control_topic
+    now = look_at_group(connector.kafka, group).offsets
+    if behind := {(topic, n): end for n, end in read_to.items() if now.get((topic, n), -1) < end}:
+        set_group_offsets(connector.kafka, group, behind)
+
+
+def _resume(session: LandingSession, connector: KnownConnector) -> None:
+    if connector.rest is None or connector.config is None:
+        session.log(f"{connector.name}: Kafka Connect does not have it; it goes on once it is made there again")
+        return
+    connector.rest.resume(connector.name)
+    status = connector.rest.wait_for(connector.name, lambda s: s.is_running, connector.wait, "running")
+    session.log(str(status))

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of the files that a connector announced were never committed, and may be committed by somebody else.
+
+Contract: pure. A file is *waiting* only if it can be shown that no snapshot ever held it. Whether the metadata names it
+is not enough: a file that was committed, compacted away and whose snapshots have expired is named nowhere, and
+committing it again would double its rows. So three things must come together:
+
+* no manifest of any snapshot in the metadata names it, deleted entries included;
+* there is a snapshot that was surely made before the file could be committed: one that the connector reported before
+  the file was announced, or one whose own control position is at or before the announcement;
+* every snapshot since that one is still in the metadata: their sequence numbers have no gap.
+
+Of a table whose snapshots are all there since its first one, the history is whole and the second point is given. No
+clock is asked. Everything else is *unknown* and is left alone.
+
+What a connector that runs again does with the same events is decided by its floor: the control position in the newest
+snapshot of the branch that has one. Events below it are passed over for ever. So who commits files in its place must
+move the floor past them, in the same snapshot, and may not move it past a file that waits for the connector still
+(:attr:`FileJudgement.blocking`).
+
+Source offsets travel in the same transaction as the announcement. If they are seen to have gone back since (somebody
+reset the connector's group), the rows are *read again* and the file is never committed here. A reset after which the
+connector has already read past the old place leaves no trace; who resets offsets decides against a rescue.
+
+Source: the rules of iceberg-kafka-connect's coordinator (1.9 to 1.12), seen in its code and on a real worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.places import storage_place
+from airflow_provider_lakecommit.operations.kafka_connect.group_log import AnnouncedFiles, ControlOffset, File, GroupLog
+
+__all__ = ["Fate", "FileJudgement", "History", "Judged", "KnownSnapshot", "chunks", "floor_after", "judge"]
+
+
+class Fate(StrEnum):
+    """What is to be done with an announced file."""
+
+    COMMITTED = "committed"
+    """A snapshot holds it, or has held it."""
+    WAITING = "waiting"
+    """It was never committed."""
+    UNKNOWN = "unknown"
+    """Nothing is left that could tell."""
+    READ_AGAIN = "read again"
+    """The source offsets were reset behind it: its rows are read again."""
+    OTHER_TABLE = "other table"
+    """It was written for another table of that name."""
+    UNFIT = "unfit"
+    """It cannot be appended: another partition spec, or deletes."""
+    GONE = "gone"
+    """It is not on the storage any more."""
+    FALSE = "not as announced"
+    """It lies elsewhere than the table's data, or its size, form or rows are others than its announcement says."""
+
+
+class KnownSnapshot(NamedTuple):
+    """One snapshot in the metadata. ``floor`` is the control position in it, by partition, if it has one."""
+
+    snapshot_id: int
+    sequence: int
+    parent_id: int | None
+    floor: Mapping[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """A table as its metadata has it.
+
+    :param floor: control position by partition in the newest snapshot of the branch that has one
+    """
+
+    table_uuid: UUID
+    format_version: int
+    spec_id: int
+    last_sequence: int
+    snapshots: tuple[KnownSnapshot, ...]
+    floor: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def whole_from(self) -> int:
+        """No snapshot made after the one with this sequence number is missing; 0 if none ever made is."""
+        there = {s.sequence for s in self.snapshots}
+        number = self.last_sequence
+        while number in there:
+            number -= 1
+        first = next((s for s in self.snapshots if s.sequence == 1), None)
+        # A table of format version 1 numbered nothing: what became version 2 has a past before its first number.
+        if number == 0 and first is not None and first.parent_id is not None:
+            return 1
+        return number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One file and its fate. ``below_floor``: the connector itself will never commit it."""
+
+    file: File
+    announced: AnnouncedFiles
+    fate: Fate
+    reason: str
+    below_floor: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileJudgement:
+    """The fates of all files announced for one table, in order of announcement, each place once."""
+
+    table: str
+    judged: tuple[Judged, ...]
+
+    def of(self, fate: Fate) -> tuple[Judged, ...]:
+        """The files with that fate."""
+        return tuple(j for j in self.judged if j.fate is fate)
+
+    @property
+    def blocking(self) -> tuple[Judged, ...]:
+        """Files that the connector would still commit and we may not: moving the floor past them would lose them."""
+        return tuple(j for j in self.judged if j.fate in (Fate.UNKNOWN, Fate.UNFIT) and not j.below_floor)
+
+
+def judge(log: GroupLog, table: str, history: History, named: Collection[str]) -> FileJudgement:
+    """The fate of each file announced for a table.
+
+    :param named: paths, among those announced, that any manifest of any snapshot names
+    """
+    evidence = _Evidence(log, table, history)
+    seen: set[tuple[str, str]] = set()
+    known = {storage_place(path) for path in named}
+    judged = []
+    for announced in log.announced:
+        if announced.table != table:
+            continue
+        for file in announced.files:
+            # The connector takes neither a file without rows nor a path twice.
+            if file.rows and (place := storage_place(file.path)) not in seen:
+                seen.add(place)
+                fate, reason = _fate(announced, file, history, evidence, named=place in known)
+                judged.append(
+                    Judged(
+                        file=file,
+                        announced=announced,
+                        fate=fate,
+                        reason=reason,
+                        below_floor=announced.place.offset < history.floor.get(announced.place.partition, 0),
+                    )
+                )
+    return FileJudgement(table=table, judged=tuple(judged))
+
+
+def floor_after(history: History, taken: Iterable[AnnouncedFiles]) -> dict[int, int]:
+    """The floor with which a connector passes over these events too; it never goes back."""
+    floor = dict(history.floor)
+    for announced in taken:
+        partition, offset = announced.place
+        floor[partition] = max(floor.get(partition, 0), offset + 1)
+    return floor
+
+
+def _fate(
+    announced: AnnouncedFiles,
+    file: File,
+    history: History,
+    evidence: _Evidence,
+    *,
+    named: bool,
+) -> tuple[Fate, str]:
+    if announced.table_uuid not in (None, history.table_uuid):
+        return Fate.OTHER_TABLE, f"written for table {announced.table_uuid}, this one is {history.table_uuid}"
+    if named:
+        return Fate.COMMITTED, "a snapshot names it"
+    if announced.read_again:
+        return Fate.READ_AGAIN, "the connector's source offsets were reset after it was announced"
+    if doubt := evidence.doubt(announced):
+        return Fate.UNKNOWN, doubt
+    if file.deletes:
+        return Fate.UNFIT, "a delete file: only data files can be appended"
+    if file.spec_id != history.spec_id:
+        return Fate.UNFIT, f"written under partition spec {file.spec_id}, the table is at spec {history.spec_id}"
+    return Fate.WAITING, evidence.ground(announced)
+
+
+class _Evidence:
+    """What the log and the metadata prove about the time before an announcement."""
+
+    def __init__(self, log: GroupLog, table: str, history: History) -> None:
+        self._log = log
+        self._history = history
+        self._whole_from = history.whole_from
+        sequences = {s.snapshot_id: s.sequence for s in history.snapshots}
+        ours = [m for m in log.made if m.table == table and m.table_uuid in (None, history.table_uuid)]
+        kept = [m for m in ours if sequences.get(m.snapshot_id, -1) >= self._whole_from]
+        lost = [m for m in ours if m.snapshot_id not in sequences]
+        self._kept = _first_places(m.place for m in kept)
+        self._lost = _last_places(m.place for m in lost)
+        floors = [s.floor for s in history.snapshots if s.floor and s.sequence >= self._whole_from]
+        self._floors = _first_places(ControlOffset(*item) for floor in floors for item in floor.items())
+
+    def doubt(self, announced: AnnouncedFiles) -> str | None:
+        """Why it cannot be known whether these files were ever committed; ``None`` if they surely were not."""
+        if self._history.format_version < 2:
+            return "snapshots of format version 1 have no numbers that would show a gap: upgrade the table"
+        if any(not self._before(ControlOffset(p, offset), announced) for p, offset in self._lost.items()):
+            return "a snapshot that the connector made since it was announced has expired"
+        if self._is_based(announced):
+            return None
+        if self._whole_from:
+            return f"the snapshots before number {self._whole_from + 1} have expired, and none is known to be older"
+        if announced.table_uuid is None:
+            return "neither the event (of a connector before 1.11) nor a snapshot tells that it is the same table"
+        return None
+
+    def ground(self, announced: AnnouncedFiles) -> str:
+        """What it rests on that the files were never committed."""
+        if self._is_based(announced):
+            return "in no snapshot since one made before it"
+        return "in no snapshot since the table was made"
+
+    def _is_based(self, announced: AnnouncedFiles) -> bool:
+        partition, offset = announced.place
+        if self._floors.get(partition, offset + 1) <= offset:
+            return True
+        return any(self._before(ControlOffset(p, at), announced) for p, at in self._kept.items())
+
+    def _before(self, place: ControlOffset, announced: AnnouncedFiles) -> bool:
+        """Whether a snapshot that was reported there was made without these files. It is reported after it is made, and
+        made after its files were announced; across partitions only the cycle's start gives an order.
+        """
+        if place.partition == announced.place.partition:
+            return place.offset < announced.place.offset
+        start = self._log.starts.get(announced.cycle)
+        return start is not None and start.partition == place.partition and place.offset < start.offset
+
+
+def _first_places(places: Iterable[ControlOffset]) -> dict[int, int]:
+    first: dict[int, int] = {}
+    for partition, offset in places:
+        first[partition] = min(first.get(partition, offset), offset)
+    return first
+
+
+def _last_places(places: Iterable[ControlOffset]) -> dict[int, int]:
+    last: dict[int, int] = {}
+    for partition, offset in places:
+        last[partition] = max(last.get(partition, offset), offset)
+    return last
+
+
+def chunks(waiting: Sequence[Judged], most: int) -> list[tuple[Judged, ...]]:
+    """Files in portions of about that many, cut between events, so that the floor can follow each."""
+    out: list[list[Judged]] = []
+    for j in waiting:
+        whole = bool(out) and out[-1][-1].announced is not j.announced and len(out[-1]) >= most
+        if not out or whole:
+            out.append([])
+        out[-1].append(j)
+    return [tuple(chunk) for chunk in out]

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What taking a table over from a connector would come to, before anything is stopped or written.
+
+Contract: reads only; the connector may be running, and then the numbers are those of this moment. What speaks against
+it is told as a whole, not one reason at a time.
+
+Failure story: what has to be known and cannot be asked (the brokers, the catalog, Kafka Connect) is an error of its
+own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pyiceberg.table.snapshots import Snapshot
+
+from airflow_provider_lakecommit.committer.adopted import SinkTurn, sink_commits, sink_turn, turn_is_over
+from airflow_provider_lakecommit.committer.ledger import read_ledger, require_ledger
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.cycle.plan.tables import prepare
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LakecommitError, Transient
+from airflow_provider_lakecommit.kafka.copied import PartitionLog
+from airflow_provider_lakecommit.kafka.source_topic import SourceState, SourceTopics
+from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, progress_of, rescue_of
+from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, RescueReport
+from airflow_provider_lakecommit.operations.kafka_connect.scope import notes_on, reads_earliest, reasons_against
+from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after
+from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import (
+    MADE_ANEW,
+    SinkOffsets,
+    SinkProgress,
+    sink_offsets,
+)
+
+__all__ = ["AdoptionPreview", "SinkSection", "adoption_preview", "looked_at", "sink_section"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptionPreview:
+    """Where the landing would go on, and what is against it. ``sink_snapshots`` were made by the connector after the
+    landing had taken its table over.
+    """
+
+    landing: str
+    table: str
+    connector: KnownConnector
+    source: SourceState
+    offsets: SinkOffsets
+    report: RescueReport
+    turn: Turn
+    against: tuple[str, ...]
+    notes: tuple[str, ...]
+    sink_snapshots: tuple[int, ...] = ()
+    reads_again: bool = False
+    """The landing reads all that the connector has read in its turn: the table has nothing of it."""
+
+    @property
+    def done(self) -> bool:
+        """The landing has taken it over already, and nothing came in between."""
+        return self.turn.done and not self.sink_snapshots and not self.connector.runs
+
+    def lines(self) -> Iterable[str]:
+        """For people."""
+        yield f"{self.table}: landing {self.landing} would go on after connector {self.connector.name}"
+        yield f"  {self.connector.state}; control topic {self.connector.sink.control_topic}"
+        for p, offset in sorted(self.offsets.next.items()):
+            mark = self.source.partitions[p]
+            yield f"  {p}: at {offset}, {max(mark.high - offset, 0)} records are left to land"
+        if waiting := self.report.of(Fate.WAITING):
+            rows = sum(j.file.rows for j in waiting)
+            yield f"  {len(waiting)} files with {rows} rows are announced and not committed: committed first"
+        if self.offsets.removed:
+            yield f"  LOST already, removed by retention before it was read: {_counted(self.offsets.removed)}"
+        if self.turn.gained:
+            yield f"  landed by the connector since the landing's last turn: {_counted(self.turn.gained)}"
+        if self.reads_again:
+            yield "  the table has nothing that the connector has read in its turn: the landing reads that again"
+        if self.sink_snapshots:
+            ids = ", ".join(map(str, self.sink_snapshots))
+            yield f"  the connector has committed after it was taken over, in snapshots {ids}"
+        yield from (f"  note: {note}" for note in self.notes)
+        yield from (f"  AGAINST: {reason}" for reason in self.against)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON and XCom."""
+        return {
+            "landing": self.landing,
+            "table": self.table,
+            "connector": self.connector.name,
+            "state": self.connector.state,
+            "next": {str(p): offset for p, offset in sorted(self.offsets.next.items())},
+            "left": self.offsets.left.to_dict(),
+            "removed": self.offsets.removed.to_dict(),
+            "announced": self.report.to_dict(),
+            "twice": self.turn.twice.to_dict(),
+            "gained": self.turn.gained.to_dict(),
+            "reads_again": self.reads_again,
+            "against": list(self.against),
+            "notes": list(self.notes),
+            "done": self.done,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkSection:
+    """The landing's section in a table, with what closed lanes have, and what the sink has committed since the table
+    was taken over from it. ``lanes`` are the landing's other lanes that are open. ``turn`` is that of a sink that the
+    table was handed back to.
+    """
+
+    section: LedgerSection | None = None
+    lanes: tuple[str, ...] = ()
+    late: tuple[Snapshot, ...] = ()
+    turn: SinkTurn = field(default_factory=SinkTurn)
+
+    def has_nothing_of(self, connector: str) -> bool:
+        """Return True if it is sure that the table has nothing that this connector has read since the landing's turn
+        began, or since it was handed back.
+        """
+        sink = None if self.section is None else self.section.sink
+        if sink is None or sink.connector != connector:
+            return False
+        return self.turn.is_untouched if sink.lands else not self.late
+
+    def known(self) -> dict[tuple[str, int], int]:
+        """Where the sink's offsets are known to be rightly, though it did not read up to there: where the landing went
+        on after it, or handed the table back to it.
+        """
+        section = self.section
+        if section is None or section.sink is None:
+            return {}
+        sink = section.sink
+        at = {p: section.end(p) for p in section.starts} if sink.lands else sink.since
+        return {(p.topic, p.partition): offset for p, offset in at.items()}
+
+
+def sink_section(session: LandingSession, table: str) -> SinkSection:
+    """As the table has it.
+
+    :raises LedgerError: the ledger of the table needs a person
+    """
+    found = session.tables.find(table)
+    if found is None:
+        return SinkSection()
+    state = read_ledger(found.metadata, session.landing.branch)
+    require_ledger(state, table)
+    own = state.section(session.landing.name, session.lane)
+    section = None if own is None else state.whole(own)
+    if section is None or section.sink is None:
+        return SinkSection(section=section)
+    if section.sink.lands:
+        return SinkSection(section=section, turn=sink_turn(found.metadata, session.landing.branch, section.sink))
+    lanes = tuple(s.lane for s in state.sections if s.landing == section.landing and s.ends)
+    late = tuple(sink_commits(found.metadata, session.landing.branch, section.sink))
+    return SinkSection(section=section, late=late, lanes=lanes)
+
+
+def adoption_preview(
+    session: LandingSession, connector: KnownConnector, *, doubled_stay: bool = False
+) -> AdoptionPreview:
+    """Look.
+
+    :param doubled_stay: a person says that what is in the table twice stays
+    :raises LakecommitError: a part that is needed is away
+    """
+    session.control.ensure()
+    log = rescue_of(session, connector)
+    progress = progress_of(session, connector, log, decided=not connector.runs)
+    return looked_at(session, connector, log, progress, doubled_stay=doubled_stay)
+
+
+def looked_at(
+    session: LandingSession,
+    connector: KnownConnector,
+    log: Rescue,
+    progress: SinkProgress,
+    *,
+    doubled_stay: bool = False,
+) -> AdoptionPreview:
+    """What it comes to, by what is known of the connector."""
+    landing, config = session.landing, connector.config
+    source = session.source.watermarks()
+    report = next(iter(log.look([landing.table])), RescueReport(table=landing.table))
+    ours = sink_section(session, landing.table)
+    offsets = sink_offsets(
+        progress, source.partitions, by=connector.by, known=ours.known(), earliest=reads_earliest(config or {})
+    )
+    mine = ours.section if ours.has_nothing_of(connector.name) else None
+    handed = mine is not None and mine.sink is not None and mine.sink.lands
+    reads_again = handed and mine is not None and not turn_is_over(mine, source.partitions) and not _all_wait(report)
+    if mine is not None and (reads_again or not handed):
+        # Of what it may have read since nothing is in the table: that is the landing's.
+        offsets = replace(offsets, next={p: mine.end(p) for p in offsets.next}, problems=())
+    turn = turn_after(connector.name, ours.section, offsets.next, offsets.read)
+    if mine is not None and not handed:
+        turn = Turn(starts=mine.starts, covered=mine.covered, done=True)
+    against = [*_of_config(session, connector, log, progress), *offsets.problems]
+    if ours.section is not None and turn_is_over(ours.section, source.partitions):
+        against.append(f"topic {', '.join(sorted({p.topic for p in source.partitions}))}: {MADE_ANEW}")
+    against += [] if turn.done or reads_again else [*_of_files(report), *_made_anew(session, source, log, offsets)]
+    against += [] if reads_again else _of_rollback(connector.name, ours.turn)
+    against += _of_turn(session, ours.section, source, turn, doubled_stay=doubled_stay)
+    return AdoptionPreview(
+        landing=landing.name,
+        table=landing.table,
+        connector=connector,
+        source=source,
+        offsets=offsets,
+        report=report,
+        turn=turn,
+        against=tuple(against),
+        notes=notes_on(landing, config) if config else (),
+        sink_snapshots=tuple(s.snapshot_id for s in ours.late),
+        reads_again=reads_again,
+    )
+
+
+def _of_config(
+    session: LandingSession, connector: KnownConnector, log: Rescue, progress: SinkProgress
+) -> tuple[str, ...]:
+    landing = session.landing
+    if connector.config is not None:
+        return reasons_against(landing, connector.name, connector.config, progress.topics)
+    others = sorted(set(log.log.tables) - {landing.table})
+    topics = progress.topics ^ set(landing.topic_names)
+    found = (
+        [f"it has announced files for {', '.join(others)} too: its offsets are those of all its tables"]
+        if others
+        else []
+    )
+    if not progress.topics:
+        found += [f"its consumer group has no offsets, which go with a topic that is deleted; if so, {MADE_ANEW}"]
+    elif topics:
+        found += [f"it read {', '.join(sorted(progress.topics))}, the landing reads others"]
+    return tuple(found)
+
+
+def _of_files(report: RescueReport) -> Iterable[str]:
+    if report.missing:
+        yield f"there is no table {report.table}"
+    if report.refusal:
+        yield report.refusal
+    if report.unread:
+        yield f"{len(report.unread)} of its events cannot be read, the first one being {report.unread[0]}"
+    # What it has passed over itself, it has lost already; what it has not, it would commit.
+    if left := [j for j in report.left_out if not j.below_floor]:
+        yield (
+            f"{len(left)} announced files are gone or not as announced ({left[0].file.path}: {left[0].reason}): their "
+            f"rows are in no table, and the landing would not read them; bring them back"
+        )
+
+
+def _all_wait(report: RescueReport) -> bool:
+    """Return True if there are files of its present turn, and each can still be committed."""
+    its = [j for j in report.judged if not j.below_floor and j.fate is not Fate.READ_AGAIN]
+    return bool(its) and all(j.fate is Fate.WAITING for j in its)
+
+
+def _of_rollback(connector: str, turn: SinkTurn) -> Iterable[str]:
+    """Its offsets are behind rows that somebody took out."""
+    if not turn.rolled_back:
+        return
+    ids = ", ".join(str(s.snapshot_id) for s in turn.rolled_back)
+    ways = [f"roll the branch forward to snapshot {turn.forward}"] if turn.forward else []
+    ways += [f"roll the branch back to snapshot {turn.before}, and the landing reads all again"] if turn.before else []
+    ways += ["set the offsets of its consumer group to where the table ends, and adopt it with --by offsets"]
+    yield (
+        f"the branch was rolled back, and has snapshot {ids} of connector {connector} no more, whose records it has "
+        f"read: {'; or '.join(ways)}"
+    )
+
+
+def _made_anew(session: LandingSession, source: SourceState, log: Rescue, offsets: SinkOffsets) -> Iterable[str]:
+    """Topics whose newest record that the connector has read is another one now; one partition of each is looked at,
+    and one whose record is not there any more tells nothing.
+    """
+    said = {p: log.log.last_read.get((p.topic, p.partition)) for p in source.partitions}
+    ends = {p: log.log.ends.get((p.topic, p.partition), 0) for p, at in said.items() if at is not None}
+    newest = {p.topic: p for p in sorted(ends, key=lambda p: ends[p])}
+    with closing(SourceTopics(session.kafka, tuple(newest))) as topics:
+        for p in newest.values():
+            end, at = ends[p], said[p]
+            if offsets.next.get(p) != end or at is None:
+                continue
+            place = PartitionLog(kafka=session.kafka, topics=topics, partition=p, mark=source.partitions[p])
+            for record in place.records(end - 1, end):
+                if (made := datetime.fromtimestamp(record.timestamp()[1] / 1000, UTC)) != at:
+                    yield (
+                        f"{p}: the record before offset {end} is of {made.isoformat()}, the connector has read one of "
+                        f"{at.isoformat()} there: {MADE_ANEW}"
+                    )
+
+
+def _of_turn(
+    session: LandingSession, section: LedgerSection | None, source: SourceState, turn: Turn, *, doubled_stay: bool
+) -> Iterable[str]:
+    if turn.refused:
+        yield turn.refused
+    if turn.back:
+        yield (
+            f"{_counted(turn.back)} was landed before the table was handed back, and the connector's offsets are "
+            f"below: it reads them again, or has"
+        )
+    if turn.twice and not doubled_stay:
+        yield (
+            f"{_counted(turn.twice)} is in the table twice: the landing and the connector have landed it. Take the "
+            f"rows of one of them out (roll the branch back to before the connector's snapshots), or keep them "
+            f"(--doubled-stay)"
+        )
+    if section is not None and section.cluster_id != source.cluster_id:
+        yield f"the landing's ledger is of Kafka cluster {section.cluster_id}, these brokers are {source.cluster_id}"
+    if section is None:
+        try:
+            prepare(session, source, dry=True)
+        except LakecommitError as e:
+            if isinstance(e, Transient):
+                raise
+            yield str(e)
+    table = session.tables.find(session.landing.table)
+    if table is not None and table.metadata.format_version < 2:
+        yield "the table has format version 1, whose snapshots have no numbers: upgrade it"
+
+
+def _counted(coverage: object) -> str:
+    return f"{coverage} ({len(coverage)} offsets)"  # type: ignore[arg-type]

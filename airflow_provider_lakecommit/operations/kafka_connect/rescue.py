@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commits files that an Iceberg sink of Kafka Connect announced and never committed, in its place.
+
+Contract: :meth:`Rescue.look` reads and writes nothing; it says of every announced file what became of it. What
+:meth:`Rescue.commit` appends is decided on the very look of the table that the request states
+(:mod:`~airflow_provider_lakecommit.committer.swap`), by the rules of
+:mod:`~airflow_provider_lakecommit.operations.kafka_connect.judge` alone. Each snapshot also carries the connector's
+control position past what it holds, so a connector that runs again passes over it. So it may be done twice, or by two
+at once, or be killed at any point: no file is in the table twice.
+
+Refused as a whole: while the connector, or a coordinator of it, is at work
+(:mod:`~airflow_provider_lakecommit.operations.kafka_connect.stopped`); a table with a file that the connector would
+still commit and we may not.
+
+Failure story: a catalog or a storage that is away ends it with its error; what is committed by then is, and the next
+attempt does the rest. A worker that was cut off from Kafka and still hangs in a commit is not seen by anybody: a sink
+from 1.11 on notices the moved position when it goes on, and fails; an older one doubles what it holds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyiceberg.manifest import DataFile as ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from airflow_provider_lakecommit.committer.adopted import ADOPTED_FROM
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.committer.stage import stage_untagged
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
+from airflow_provider_lakecommit.control.control_log import ControlRecord
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
+from airflow_provider_lakecommit.exceptions import ConnectorError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg
+from airflow_provider_lakecommit.operations.kafka_connect.announced import LogReader
+from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group
+from airflow_provider_lakecommit.operations.kafka_connect.evidence import Evidence
+from airflow_provider_lakecommit.operations.kafka_connect.group_log import GroupLog
+from airflow_provider_lakecommit.operations.kafka_connect.judge import (
+    Fate,
+    FileJudgement,
+    History,
+    Judged,
+    chunks,
+    floor_after,
+)
+from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
+
+__all__ = ["Rescue", "RescueReport", "read_rescue", "rescue"]
+
+MOST_FILES = 10_000
+"""About how many files one snapshot takes."""
+RESCUED = "lakecommit.rescued-from"
+"""Summary key of the snapshots that are made here: the connector's group."""
+RESCUED_BY = "lakecommit.rescued-by"
+"""Summary key of who committed them, where and why, if it is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescueReport:
+    """One table's share. ``snapshot_ids`` are those that this call made; ``missing`` tells that there is no table.
+    ``unread`` are events of the connector that cannot be read, each with its ``partition@offset``: nobody knows which
+    files they announced, or for which table.
+    """
+
+    table: str
+    judged: tuple[Judged, ...] = ()
+    missing: bool = False
+    snapshot_ids: tuple[int, ...] = ()
+    committed: tuple[Judged, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @property
+    def judgement(self) -> FileJudgement:
+        return FileJudgement(table=self.table, judged=self.judged)
+
+    def of(self, fate: Fate) -> tuple[Judged, ...]:
+        """The files with that fate."""
+        return self.judgement.of(fate)
+
+    @property
+    def left_out(self) -> tuple[Judged, ...]:
+        """What was announced and is not there, or is something else: somebody has to look at it."""
+        return (*self.of(Fate.GONE), *self.of(Fate.FALSE))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For XCom and JSON."""
+        counts = {fate.value: _sum(self.of(fate)) for fate in Fate if self.of(fate)}
+        return {
+            "table": self.table,
+            "missing": self.missing,
+            "fates": counts,
+            "committed": _sum(self.committed),
+            "snapshot_ids": list(self.snapshot_ids),
+            "refusal": self.refusal,
+            **({"unread": list(self.unread)} if self.unread else {}),
+        }
+
+    @property
+    def refusal(self) -> str | None:
+        """Why nothing of the table is committed, though files wait."""
+        if not (blocking := self.judgement.blocking):
+            return None
+        first = blocking[0]
+        return (
+            f"{self.table}: {len(blocking)} files that the connector would still commit cannot be judged or appended, "
+            f"the first one being {first.file.path} ({first.reason}). To pass over them would lose them: let the "
+            "connector run again, it commits all that it has announced"
+        )
+
+
+class Rescue:
+    """What a control topic holds of one connector, and the tables it was for.
+
+    :param records: all of the topic, in order of time
+    :param group: the group id in its events, `connect-NAME` by default
+    :param offsets: next source offsets of the group, by topic and partition, if they are known
+    :param by: who commits, where and why, for the snapshots' summaries
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        records: Iterable[ControlRecord],
+        *,
+        control_topic: str,
+        group: str,
+        branch: str = MAIN_BRANCH,
+        offsets: Mapping[tuple[str, int], int] | None = None,
+        most_files: int = MOST_FILES,
+        retry_policy: RetryPolicy | None = None,
+        by: str = "",
+    ) -> None:
+        self._by = by
+        self._tables = tables
+        self._branch = branch
+        self._group = group
+        self._floor_key = f"kafka.connect.offsets.{control_topic}.{group}"
+        self._most_files = most_files
+        self._retry_policy = retry_policy
+        reader = LogReader(group)
+        for record in records:
+            reader.take(record)
+        self.log: GroupLog = reader.log(offsets or {})
+        self._contents = reader.contents
+        self._evidence = Evidence(self.log, branch=branch, floor_key=self._floor_key)
+
+    def look(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
+        """Every file's fate, by table; of all tables that files were announced for, or of these.
+
+        :raises CatalogError: the catalog or the storage is away
+        """
+        reports = []
+        for name in self._chosen(names):
+            table = self._tables.find(name)
+            judged = () if table is None else self._evidence.judge(table, name)[1].judged
+            reports.append(RescueReport(table=name, judged=judged, missing=table is None, unread=self.log.unread))
+        return tuple(reports)
+
+    def commit(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
+        """Commit what waits. A table that refuses does not hold up the others.
+
+        :raises CommitUnknownError: what became of a request cannot be learned
+        :raises CatalogError: the catalog or the storage is away
+        """
+        return tuple(self._commit(name) for name in self._chosen(names))
+
+    def end_turn(self, name: str) -> int:
+        """Tell the connector, by a snapshot without files, that it is done with all that its control topic holds,
+        unless that is told already. Decided on a look at which nothing waits.
+
+        :return: the table's sequence number at that look, or that of the snapshot
+        :raises ConnectorError: files wait, or the connector would still commit some that cannot be judged or appended
+        :raises CatalogError: the catalog or the storage is away
+        """
+
+        def decide(table: Table) -> Change[None] | None:
+            history, judgement = self._evidence.judge(table, name)
+            left = (*judgement.of(Fate.WAITING), *judgement.blocking)
+            if left:
+                raise ConnectorError(
+                    f"{name}: {len(left)} announced files are not committed, {left[0].file.path} first"
+                )
+            floor = {p: max(offset, history.floor.get(p, 0)) for p, offset in self.log.read_to.items()}
+            floor = {**history.floor, **floor}
+            if floor == history.floor:
+                return None
+            return Change(files=(), summary={**self._told(floor), ADOPTED_FROM: self._group}, why=None)
+
+        done = compare_and_swap(self._tables, name, self._branch, decide, self._retry_policy, staging=stage_untagged)
+        told = None if done.snapshot_id is None else done.metadata.snapshot_by_id(done.snapshot_id)
+        return (told.sequence_number if told else getattr(done.metadata, "last_sequence_number", 0)) or 0
+
+    def _told(self, floor: Mapping[int, int]) -> dict[str, str]:
+        """What the summary of a snapshot tells a connector: up to where it is done."""
+        text = json.dumps({str(p): offset for p, offset in sorted(floor.items())}, separators=(",", ":"))
+        return {self._floor_key: text, **({RESCUED_BY: self._by} if self._by else {})}
+
+    def _chosen(self, names: Collection[str] | None) -> tuple[str, ...]:
+        return tuple(name for name in self.log.tables if names is None or name in names)
+
+    def _commit(self, name: str) -> RescueReport:
+        report = RescueReport(table=name, missing=self._tables.find(name) is None, unread=self.log.unread)
+        last: list[FileJudgement] = []
+
+        def decide(table: Table) -> Change[None] | None:
+            history, judgement = self._evidence.judge(table, name)
+            last[:] = [judgement]
+            return self._change(table, history, judgement)
+
+        while not report.missing:
+            done = compare_and_swap(
+                self._tables, name, self._branch, decide, self._retry_policy, staging=stage_untagged
+            )
+            report = replace(report, judged=last[0].judged)
+            if done.snapshot_id is None or done.landed is None:
+                break
+            brought = {f.file_path for f in done.landed.files}
+            report = replace(
+                report,
+                snapshot_ids=(*report.snapshot_ids, done.snapshot_id),
+                committed=(*report.committed, *(j for j in report.judged if j.file.path in brought)),
+            )
+        return report
+
+    def _change(self, table: Table, history: History, judgement: FileJudgement) -> Change[None] | None:
+        """The first portion of what waits, and the floor past it; with the last portion, past everything."""
+        portions = () if judgement.blocking else chunks(judgement.of(Fate.WAITING), self._most_files)
+        if not portions:
+            return None
+        last = portions[0][-1].announced.order if len(portions) > 1 else None
+        passed = [j.announced for j in judgement.judged if last is None or j.announced.order <= last]
+        summary = {**self._told(floor_after(history, passed)), RESCUED: self._group}
+        return Change(files=tuple(self._appendable(table.metadata, portions[0])), summary=summary, why=None)
+
+    def _appendable(self, metadata: TableMetadata, portion: tuple[Judged, ...]) -> Iterable[ManifestFile]:
+        spec, schema = metadata.spec(), metadata.schema()
+        for j in portion:
+            file, fields = self._contents[j.announced.place, j.file.path]
+            yield from to_pyiceberg([file], fields, spec=spec, schema=schema)
+
+
+def read_rescue(
+    kafka: Mapping[str, Any],
+    tables: Tables,
+    *,
+    control_topic: str,
+    connector: str,
+    group: str | None = None,
+    branch: str = MAIN_BRANCH,
+    retry_policy: RetryPolicy | None = None,
+    by: str = "",
+) -> Rescue:
+    """A rescue over all that the topic holds now.
+
+    :param group: the group in the connector's events, if it is not the one its tasks read in
+    :raises ControlTopicError: the topic is not there, or the brokers do not answer
+    """
+    offsets = look_at_group(kafka, source_group(connector)).offsets
+    with ControlTopic(control_topic, kafka) as control:
+        return Rescue(
+            tables,
+            control.read_all(),
+            control_topic=control_topic,
+            group=group or source_group(connector),
+            branch=branch,
+            offsets=offsets,
+            retry_policy=retry_policy,
+            by=by,
+        )
+
+
+def _sum(judged: Sequence[Judged]) -> dict[str, int]:
+    files = [j.file for j in judged]
+    return {"files": len(files), "rows": sum(f.rows for f in files), "bytes": sum(f.size for f in files)}
+
+
+def rescue(
+    kafka: Mapping[str, Any],
+    catalog: Mapping[str, str],
+    *,
+    control_topic: str,
+    connector: str,
+    group: str | None,
+    branch: str,
+    names: Collection[str] | None,
+    commit: bool,
+    by: str = "",
+) -> tuple[RescueReport, ...]:
+    """Look, and commit if that is asked for, with a catalog that is let go of at the end.
+
+    :param names: of tables; all that files were announced for by default
+    :param by: see :class:`Rescue`
+    :raises LakecommitError: a part that is needed is away
+    """
+    with closing(Tables(catalog)) as tables:
+        found = read_rescue(
+            kafka, tables, control_topic=control_topic, connector=connector, group=group, branch=branch, by=by
+        )
+        return found.commit(names) if commit else found.look(names)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a landing can go on for a Kafka Connect sink, by what each of them is told to do.
+
+Contract: pure. What would make rows that the sink did not make, or leave some out, is a reason against it; what a
+person should know, and can be right all the same, is a note. Nothing that is not understood is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
+
+__all__ = ["notes_on", "reads_earliest", "reasons_against"]
+
+_DYNAMIC = "iceberg.tables.dynamic-enabled"
+_ROUTE = "iceberg.tables.route-field"
+
+
+def reasons_against(
+    landing: Landing, connector: str, config: Mapping[str, str], topics: Collection[str]
+) -> tuple[str, ...]:
+    """Why this landing cannot go on for this connector.
+
+    :param topics: those in which the connector has read
+    """
+    return tuple(
+        reason
+        for reason in (
+            *_of_tables(landing, config),
+            _of_branch(landing, config),
+            _of_group(connector, config),
+            _of_topics(landing, config, topics),
+        )
+        if reason
+    )
+
+
+def _of_tables(landing: Landing, config: Mapping[str, str]) -> tuple[str, ...]:
+    if _on(config.get(_DYNAMIC)):
+        field = config.get(_ROUTE, "?")
+        return (
+            f"it names a table by the value of field {field} ({_DYNAMIC}): a landing fills one table, so records would "
+            f"come to {landing.table} that the connector had put elsewhere",
+        )
+    if route := config.get(_ROUTE):
+        return (
+            f"it leaves out, or puts elsewhere, records by the value of field {route} ({_ROUTE}): landing "
+            f"{landing.name} lands all of them in {landing.table}",
+        )
+    if len(landing.data_tables) > 1:
+        return (
+            f"landing {landing.name} has several tables of rows (`route`), and the connector one: adopt it by a "
+            f"landing of {landing.table} alone, and state `route` in a later spec",
+        )
+    tables = _names(config.get("iceberg.tables", ""))
+    if tables != [landing.table]:
+        return (
+            f"it fills {', '.join(tables) or 'no table by name'}, landing {landing.name} fills {landing.table}: only a "
+            "connector with that one table can be adopted, as its offsets are those of all its tables",
+        )
+    return ()
+
+
+def _of_branch(landing: Landing, config: Mapping[str, str]) -> str:
+    default = config.get("iceberg.tables.default-commit-branch") or "main"
+    branch = config.get(f"iceberg.table.{landing.table}.commit-branch") or default
+    if branch == landing.branch:
+        return ""
+    return f"it commits to branch {branch}, landing {landing.name} to branch {landing.branch}"
+
+
+def _of_group(connector: str, config: Mapping[str, str]) -> str:
+    own = config.get("consumer.override.group.id") or source_group(connector)
+    return "" if own == source_group(connector) else f"its tasks read in consumer group {own}, not in that of Connect"
+
+
+def _of_topics(landing: Landing, config: Mapping[str, str], topics: Collection[str]) -> str:
+    # By a pattern it reads what there is: that in which it has read is what counts.
+    its = {*_names(config.get("topics", "")), *topics}
+    ours = set(landing.topic_names)
+    left = [f"it reads {', '.join(sorted(its - ours))} too, which nobody would land" if its - ours else ""]
+    left += [f"it does not read {', '.join(sorted(ours - its))}" if ours - its else ""]
+    said = "; ".join(filter(None, left))
+    return f"{said}: landing {landing.name} has to name the same topics" if said else ""
+
+
+def notes_on(landing: Landing, config: Mapping[str, str]) -> tuple[str, ...]:
+    """What makes rows otherwise than the landing may."""
+    said = []
+    if transforms := _names(config.get("transforms", "")):
+        said.append(
+            f"its transforms ({', '.join(transforms)}) are not applied any more: the landing lands values as sent"
+        )
+    converter = config.get("value.converter", "")
+    if "json" not in converter.lower() and landing.format.startswith("json"):
+        said.append(f"it decodes values by {converter or 'the default converter of its worker'}, the landing as JSON")
+    if _on(config.get("value.converter.schemas.enable")) and landing.format.startswith("json"):
+        said.append("its values are envelopes with `schema` and `payload`; the landing takes a value as the row")
+    if config.get("errors.tolerance", "none").lower() == "all":
+        said.append("records that it could not convert were passed over (errors.tolerance): no table has them")
+    if _on(config.get("iceberg.tables.evolve-schema-enabled")):
+        said.append("it adds columns by itself; the landing ignores or rejects fields that the table lacks")
+    return tuple(said)
+
+
+def reads_earliest(config: Mapping[str, str]) -> bool:
+    """Does it begin with the first record of a partition? So Connect does unless it is told otherwise."""
+    return config.get("consumer.override.auto.offset.reset", "earliest") == "earliest"
+
+
+def _names(text: str) -> list[str]:
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
+def _on(value: str | None) -> bool:
+    return (value or "").strip().lower() == "true"

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a ledger says after a sink's turn, and after a landing's.
+
+Contract: pure. A section begins where the sink ended, and covers what lies before that, unmarked; where the landing had
+a turn before, it keeps what it has and gains what the sink has landed since. What both have landed is told: the ledger
+can hold it once only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+
+__all__ = ["Turn", "turn_after"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """The landing's turn after a sink's. ``gained`` is what the sink has landed since the landing's last turn,
+    ``twice`` what both have, ``back`` what the landing has handed back and the sink would read again. ``done``: it has
+    begun already.
+    """
+
+    starts: Mapping[SourcePartition, int]
+    covered: Coverage
+    gained: Coverage = field(default_factory=Coverage)
+    twice: Coverage = field(default_factory=Coverage)
+    back: Coverage = field(default_factory=Coverage)
+    refused: str = ""
+    done: bool = False
+
+
+def turn_after(
+    connector: str,
+    now: LedgerSection | None,
+    ends: Mapping[SourcePartition, int],
+    read: Collection[SourcePartition],
+    *,
+    data: LedgerSection | None = None,
+) -> Turn:
+    """What becomes of a section.
+
+    :param now: the landing's, if it has one
+    :param ends: where the sink's turn ended, or would have begun
+    :param read: the partitions in which the sink has read
+    :param data: of another table than the data table, the section of that one. It says where the sink's turn began. A
+        table that was rolled back ends before that, and the sink has landed nothing of what it lacks.
+    """
+    leading = data or now
+    was_handed = leading is not None and leading.sink is not None and leading.sink.lands
+    if now is None or leading is None or not (now.covered or leading.covered or was_handed):
+        done = now is not None and now.sink is not None and not now.sink.lands and dict(now.sink.since) == dict(ends)
+        # Rows of the sink do not say which records they are of; where it began is not known, so all before counts.
+        before = _spans({p: (0, end) for p, end in ends.items() if p in read})
+        return Turn(starts=dict(ends), covered=before, gained=before, done=done)
+    sink = leading.sink
+    if sink is None or sink.connector != connector:
+        whose = "itself" if sink is None else f"after connector {sink.connector}"
+        refused = f"landing {now.landing} has landed {now.covered} there {whose}, not after connector {connector}"
+        return Turn(starts=now.starts, covered=now.covered, refused=refused)
+    its = {p: end for p, end in ends.items() if p in read}
+    reach = {p: leading.end(p) for p in its}
+    gained = _spans({p: (reach[p], end) for p, end in its.items()})
+    starts = {**{p: min(end, reach[p]) for p, end in its.items()}, **now.starts}
+    if sink.lands:
+        back = _spans({p: (end, reach[p]) for p, end in its.items()})
+        return Turn(starts=starts, covered=now.covered | gained, gained=gained, back=back)
+    twice = _spans({p: (sink.since.get(p, 0), min(end, reach[p])) for p, end in its.items()})
+    done = not gained and not twice
+    return Turn(starts=starts, covered=now.covered | gained, gained=gained, twice=twice, done=done)
+
+
+def _spans(ranges: Mapping[SourcePartition, tuple[int, int]]) -> Coverage:
+    return Coverage.of((p, OffsetRange(start, end)) for p, (start, end) in ranges.items() if start < end)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Up to which source offsets a sink's table holds what the sink has read.
+
+Contract: pure. A sink commits its source offsets in one Kafka transaction with the announcement of the files that hold
+the records before them. So once its tasks are gone and everything announced is in the table, the offsets of its
+consumer group divide the records: all before them are in the table, none from them on. Both are asked, and must agree:
+offsets that somebody reset say where the sink would read, not what its table has.
+
+Failure story: what cannot be known is a problem by name, with both numbers; a person may say which of them holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark
+
+__all__ = ["MADE_ANEW", "By", "SinkOffsets", "SinkProgress", "sink_offsets"]
+
+MADE_ANEW = (
+    "it was made anew, and nobody knows what the connector has landed of it since; with the connector stopped for good "
+    f"`{RESET_OFFSETS} SPEC --from earliest` begins with what is there now"
+)
+Places = Mapping[tuple[str, int], int]
+"""Next offsets by topic and partition."""
+
+
+class By(StrEnum):
+    """Whose word on a sink's offsets holds where they differ."""
+
+    BOTH = "both"
+    """Neither's: it is refused."""
+    OFFSETS = "offsets"
+    """That of its consumer group: the landing reads again, and leaves out, what the connector would have."""
+    ANNOUNCED = "announced"
+    """That of its events: what it has announced is in the table, and nothing else is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkProgress:
+    """What is known of it. ``offsets`` are those of its consumer group, ``announced`` the newest that its events say;
+    while it runs these were told between ``least`` and ``announced``.
+    """
+
+    offsets: Places
+    announced: Places
+    least: Places
+
+    @property
+    def topics(self) -> set[str]:
+        return {topic for topic, _ in (*self.offsets, *self.announced)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOffsets:
+    """Where a landing goes on after it. ``read`` are the partitions in which it has read; ``left`` is what it has not
+    read yet, ``removed`` what it has not read either and the source has no more.
+    """
+
+    next: Mapping[SourcePartition, int]
+    read: frozenset[SourcePartition]
+    problems: tuple[str, ...]
+    left: Coverage
+    removed: Coverage
+
+
+def sink_offsets(
+    progress: SinkProgress,
+    marks: Mapping[SourcePartition, Watermark],
+    *,
+    by: By = By.BOTH,
+    known: Places = MappingProxyType({}),
+    earliest: bool = True,
+) -> SinkOffsets:
+    """Where each partition goes on.
+
+    :param known: offsets that are right though it did not read up to there: a landing's turn ended there. What it has
+        read of partitions that were not there then, and are not now, was of a topic before
+    :param earliest: the sink begins with the first record of a partition that it has no offset of
+    """
+    found = {p: _next(progress, p, mark, by, known, earliest=earliest) for p, mark in marks.items()}
+    problems = [said for _, said in found.values() if said]
+    there = {(p.topic, p.partition) for p in marks}
+    read = {**progress.announced, **progress.offsets}
+    problems += [
+        f"{t}[{n}]: it has read to offset {read[t, n]}, and the topic has no such partition: {MADE_ANEW}"
+        for t, n in sorted(read.keys() - there)
+        if not known or (t, n) in known
+    ]
+    ends = {p: offset for p, (offset, _) in found.items()}
+    return SinkOffsets(
+        next=ends,
+        read=frozenset(p for p in marks if (p.topic, p.partition) in read),
+        problems=tuple(problems),
+        left=_spans({p: (max(o, marks[p].start), marks[p].high) for p, o in ends.items()}),
+        removed=_spans({p: (o, marks[p].start) for p, o in ends.items()}),
+    )
+
+
+def _next(
+    progress: SinkProgress, p: SourcePartition, mark: Watermark, by: By, right: Places, *, earliest: bool
+) -> tuple[int, str]:
+    place = (p.topic, p.partition)
+    offset, announced = progress.offsets.get(place), progress.announced.get(place)
+    least = progress.least.get(place, announced)
+    if by is By.ANNOUNCED and announced is not None:
+        offset = announced
+    elif by is By.BOTH and announced is not None and least is not None:
+        if offset is None:
+            return announced, (
+                f"{p}: its consumer group has no offset (they expire some days after its last member left, and go with "
+                f"a topic that is deleted), its events "
+                f"say {announced}"
+            )
+        if not least <= offset <= announced and offset != right.get(place):
+            return offset, f"{p}: {_differs(offset, announced)}"
+    if offset is None:
+        if not earliest and mark.start < mark.high:
+            return mark.high, f"{p}: it has read nothing of it, and began at an end that nobody knows any more"
+        return mark.start, ""
+    if offset > mark.high:
+        return (
+            mark.high,
+            f"{p}: it has read to offset {offset}, and the partition ends at {mark.high}: {MADE_ANEW}",
+        )
+    return offset, ""
+
+
+def _differs(offset: int, announced: int) -> str:
+    said = f"its consumer group is at {offset}, its events say {announced}: its offsets were reset; "
+    if offset < announced:
+        return f"{said}{announced - offset} offsets from {offset} on are in the table, or were taken out by somebody"
+    return f"{said}{offset - announced} offsets from {announced} on it has not read"
+
+
+def _spans(ranges: Mapping[SourcePartition, tuple[int, int]]) -> Coverage:
+    return Coverage.of((p, OffsetRange(start, end)) for p, (start, end) in ranges.items() if start < end)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether anybody is at work for a connector.
+
+Contract: :func:`check_stopped` returns only if nobody is: not Connect, as far as it can be asked, and not, whatever
+Connect says, a member of the connector's consumer groups. A paused connector is at work: its coordinator goes on
+committing.
+
+Failure story: a worker that was cut off from Kafka for longer than its session, and still hangs in a commit, is seen by
+nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_lakecommit.exceptions import ConnectorError
+from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group
+from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
+from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
+
+__all__ = ["check_stopped"]
+
+
+def check_stopped(
+    kafka: Mapping[str, Any],
+    connector: str,
+    rest: ConnectRest | None,
+    *,
+    group: str | None = None,
+    stated_gone: bool = False,
+) -> None:
+    """Nobody may be at work for the connector: not Connect, and not, whatever Connect says, a member of its groups.
+
+    :param rest: Connect, if it can be asked
+    :param group: the group in the connector's events, if it is not the one its tasks read in
+    :param stated_gone: where it cannot, a person says that the connector is gone
+    :raises ConnectorError: somebody is at work, or nobody says that none is
+    """
+    if rest is not None:
+        _check_connect(rest, connector)
+    elif not stated_gone:
+        raise ConnectorError(
+            f"nobody says that connector {connector} is stopped: name its Kafka Connect, or state that it is gone"
+        )
+    own = source_group(connector)
+    for name in dict.fromkeys((own, group or own, f"{group or own}-coord")):
+        if members := look_at_group(kafka, name).members:
+            raise ConnectorError(
+                f"consumer group {name} has {len(members)} members ({', '.join(members[:3])}): connector {connector} "
+                "is at work, also while it is paused. Stop it (PUT /connectors/NAME/stop) or delete it, and wait for "
+                "its session to end, 45 s by default"
+            )
+
+
+def _check_connect(rest: ConnectRest, connector: str) -> None:
+    if connector not in rest.connectors():
+        return
+    status = rest.status(connector)
+    if not status.is_stopped:
+        raise ConnectorError(
+            f"{status}: its coordinator commits, also while it is paused, and anybody may restart failed tasks. Stop "
+            "it (PUT /connectors/NAME/stop) or delete it"
+        )

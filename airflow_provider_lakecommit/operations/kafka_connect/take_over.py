@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes a table over from a connector: `lakecommit connect adopt`.
+
+Contract: the connector is stopped first, and nothing is written before all that it has begun is decided. Then, in this
+order, each step durable before the next: files that it announced and never committed are committed (as
+`lakecommit connect rescue` does); the table tells the connector that it is done with all that it has announced; the
+ledger of the landing begins at the offsets of the connector's consumer group, by one compare-and-swap. At last
+everything is asked again.
+
+Invariants: the ledger is set only at offsets that were decided while nobody was at work, over a table in which nothing
+announced is missing. So rows before these offsets are the connector's, rows from them on the landing's: no gap and no
+overlap. It may be done twice, or by two at once.
+
+Failure story: killed anywhere, the same command goes on: a stopped connector stays stopped, a committed file is known
+by its path, a ledger that begins there already is left alone. A connector that somebody starts again meanwhile is
+named; the same command then goes on behind what it has landed, unless the landing has landed the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.model import AdoptedSink, ControlPosition, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.cycle.plan.sections import new_section, origin_position, positions_at
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError
+from airflow_provider_lakecommit.operations.kafka_connect.connector import (
+    KnownConnector,
+    progress_of,
+    rescue_of,
+    settled,
+    stop,
+)
+from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group, set_group_offsets
+from airflow_provider_lakecommit.operations.kafka_connect.look import AdoptionPreview, looked_at, sink_section
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
+from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after
+from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
+from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import SinkProgress
+from airflow_provider_lakecommit.status.history import read_history
+from airflow_provider_lakecommit.status.verify import Severity, check_landing
+
+__all__ = ["Adopted", "adopt", "off_things", "put_back"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """What was done. ``wrong`` is what `verify` says of the tables afterwards."""
+
+    preview: AdoptionPreview
+    rescued: int
+    wrong: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON and XCom."""
+        return {**self.preview.to_dict(), "rescued_rows": self.rescued, "wrong": list(self.wrong)}
+
+
+def adopt(
+    session: LandingSession, connector: KnownConnector, *, decision: Decision, doubled_stay: bool = False
+) -> Adopted:
+    """Take the table over, and say from where the landing goes on.
+
+    :param decision: who says it, for the table's history
+    :param doubled_stay: what is in the table twice stays
+    :raises ConnectorError: the connector cannot be adopted, or somebody has started it again
+    :raises ConnectError: Kafka Connect does not do as it is told
+    :raises LakecommitError: a part that is needed is away
+    """
+    stop(connector)
+    session.log(f"{connector.name}: is stopped")
+    settled(session, connector)
+    connector = replace(connector, state="stopped")
+    log = rescue_of(session, connector, decision.by)
+    progress = progress_of(session, connector, log, decided=True)
+    session.log(f"{connector.name}: nothing of it is under way any more")
+    preview = _acceptable(session, connector, log, progress, doubled_stay=doubled_stay)
+    if preview.done:
+        put_back(session, connector, decision)
+        session.log(f"{preview.table}: landing {preview.landing} goes on after {connector.name} already")
+        return Adopted(preview=preview, rescued=0, wrong=off_things(session))
+    if preview.reads_again:
+        put_back(session, connector, decision)
+        log = rescue_of(session, connector, decision.by)
+        progress = progress_of(session, connector, log, decided=True)
+    rescued = _rescued(session, log)
+    sequence = log.end_turn(preview.table)
+    session.log(f"{preview.table}: holds all that {connector.name} has announced")
+    _set_ledgers(session, preview, sequence, decision, doubled_stay=doubled_stay)
+    _check_left_alone(session, connector, dict(progress.offsets))
+    return Adopted(preview=preview, rescued=rescued, wrong=off_things(session))
+
+
+def put_back(session: LandingSession, connector: KnownConnector, decision: Decision) -> None:
+    """Nothing that the connector has read since the landing's turn, or its own, began is in the table: its offsets are
+    put back to where they were, and what it has announced since is left out. The landing reads all that.
+
+    :raises LakecommitError: a part that is needed is away
+    """
+    ours = sink_section(session, session.landing.table)
+    if not ours.has_nothing_of(connector.name):
+        return
+    now = look_at_group(connector.kafka, source_group(connector.name), decided=True).offsets
+    moved = {place: at for place, at in ours.known().items() if now.get(place, at) != at}
+    if moved:
+        session.log(f"{connector.name}: has read on, and nothing of that is in the table: its offsets are put back")
+        set_group_offsets(connector.kafka, source_group(connector.name), moved)
+    log = rescue_of(session, connector, decision.by)
+    if any(j.announced.read_again for report in log.look([session.landing.table]) for j in report.judged):
+        log.end_turn(session.landing.table)
+
+
+def _acceptable(
+    session: LandingSession, connector: KnownConnector, log: Rescue, progress: SinkProgress, *, doubled_stay: bool
+) -> AdoptionPreview:
+    preview = looked_at(session, connector, log, progress, doubled_stay=doubled_stay)
+    if preview.against:
+        raise ConnectorError(
+            f"connector {connector.name} is stopped, and cannot be adopted by landing {session.landing.name}: "
+            f"{'; '.join(preview.against)}. Nothing is written; it goes on where it was once it is resumed"
+        )
+    return preview
+
+
+def _rescued(session: LandingSession, log: Rescue) -> int:
+    """Commit what waits; how many rows that were."""
+    rows = 0
+    for report in log.commit([session.landing.table]):
+        rows += sum(j.file.rows for j in report.committed)
+        if report.committed:
+            session.log(f"{report.table}: {len(report.committed)} files that were announced are committed")
+    return rows
+
+
+def _set_ledgers(
+    session: LandingSession, preview: AdoptionPreview, sequence: int, decision: Decision, *, doubled_stay: bool
+) -> None:
+    """Of those that had a section of the landing's last turn, and at last of the data table, which says that it is
+    done.
+    """
+    control = origin_position(session)
+    others = (t for t in session.landing.tables if t != preview.table)
+    for table in (*(t for t in others if sink_section(session, t).section is not None), preview.table):
+        _set_ledger(session, preview, table, sequence, control, decision, doubled_stay=doubled_stay)
+    ends = ", ".join(f"{p} {offset}" for p, offset in sorted(preview.offsets.next.items()))
+    session.log(f"{preview.table}: landing {session.landing.name} goes on at {ends}")
+
+
+def _set_ledger(
+    session: LandingSession,
+    preview: AdoptionPreview,
+    table: str,
+    sequence: int,
+    control: ControlPosition,
+    decision: Decision,
+    *,
+    doubled_stay: bool,
+) -> None:
+    connector, ends, read = preview.connector, preview.offsets.next, preview.offsets.read
+    connected = AdoptedSink(connector=connector.name, group=connector.sink.group, since=ends, sequence=sequence)
+    made: list[LedgerSection] = []
+    late = preview.sink_snapshots
+    # The dead-letter table goes with the data table, whose ledger says whose turn it is.
+    data = None if table == preview.table else sink_section(session, preview.table).section
+
+    state = ledger_state(session, table)
+    sections = () if state is None else state.sections
+
+    def turn_of(now: LedgerSection | None) -> Turn:
+        whole = now if now is None or state is None else state.whole(now)
+        return turn_after(connector.name, whole, ends, read, data=data)
+
+    def make(now: LedgerSection | None) -> LedgerSection:
+        if made and now is not None and now.epoch == made[-1].epoch:
+            return now
+        turn = turn_of(now)
+        if turn.done and now is not None and not late:
+            return now
+        if why := turn.refused or (f"{turn.twice} is in it twice by now" if turn.twice and not doubled_stay else ""):
+            raise LedgerError(f"{table}: {why}; its ledger is not set: look again")
+        # Of a partition that the connector has not read since, the log is known as it was before.
+        known = {} if now is None else {p: at for p, at in now.positions.items() if p not in turn.gained.parts}
+        positions = positions_at({p: o for p, o in ends.items() if p not in known}, preview.source.partitions) | known
+        section = new_section(
+            session, preview.source, turn.starts, turn.covered, control, before=now, positions=positions, known=sections
+        )
+        # Whom the connector had wait goes on; what a person said of it stays.
+        handed = now is not None and now.sink is not None and now.sink.lands
+        before = section.sink.landed if section.sink else Coverage()
+        sink = replace(connected, landed=before | turn.gained | turn.twice)
+        made.append(replace(section, sink=sink, suspended="" if handed else section.suspended))
+        return made[-1]
+
+    def passed(now: LedgerSection | None) -> Coverage:
+        return turn_of(now).gained
+
+    told = ", ".join(f"{p} {offset}" for p, offset in sorted(ends.items()))
+    twice = f"; {preview.turn.twice} is in it twice" if preview.turn.twice else ""
+    set_section(
+        session.tables,
+        table,
+        session.landing.name,
+        session.lane,
+        make,
+        passed=passed,
+        branch=session.landing.branch,
+        decision=replace(decision, what=f"goes on after connector {connector.name} at {told}{twice}"[:300]),
+    )
+
+
+def _check_left_alone(session: LandingSession, connector: KnownConnector, before: dict[tuple[str, int], int]) -> None:
+    """:raises ConnectorError: somebody has started the connector again since its offsets were read"""
+    now = look_at_group(connector.kafka, source_group(connector.name)).offsets
+    moved = [
+        f"{t}[{n}] {before.get((t, n), 'none')} to {o}" for (t, n), o in sorted(now.items()) if before.get((t, n)) != o
+    ]
+    late = sink_section(session, session.landing.table).late
+    try:
+        connector.check_stopped()
+    except ConnectorError as e:
+        said = str(e)
+    else:
+        said = ""
+    if moved or late or said:
+        why = [said, f"its offsets went from {', '.join(moved)}" if moved else ""]
+        why += [f"it has committed snapshots {', '.join(str(s.snapshot_id) for s in late)}"] if late else []
+        raise ConnectorError(
+            f"connector {connector.name} was started again while landing {session.landing.name} took its table over "
+            f"({'; '.join(filter(None, why))}). The ledger is set, and does not count what it lands now: give the same "
+            f"command again before anything is landed"
+        )
+
+
+def off_things(session: LandingSession) -> tuple[str, ...]:
+    """What `verify` says is wrong with the tables."""
+    landing = session.landing
+    there = [t for t in landing.tables if session.tables.find(t) is not None]
+    histories = [read_history(session.tables, t, landing.branch, files=False, progress=lambda _: None) for t in there]
+    return tuple(str(f) for f in check_landing(landing, histories) if f.level is Severity.WRONG)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Old snapshots of a landing's tables are expired, because somebody asks for it.
+
+Contract: only snapshots of the branch's own past that are older than the ledger, and to which no branch or tag leads,
+see :mod:`~airflow_provider_lakecommit.committer.trim`; whoever made them. So the ledger is never taken, and neither is
+the way from the head to it. Data files stay: those of this landing that no snapshot has any more are for a sweep, those
+of other writers for the engine that wrote them.
+
+Failure story: each table's trouble is its own. A request that fails, or whose outcome is unknown, is told and left; the
+same again does what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow_provider_lakecommit.committer.trim import expire_older, old_snapshots
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LakecommitError
+
+__all__ = ["ExpiredSnapshots", "expire"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiredSnapshots:
+    """Of one table: how many may go, when the newest of them was made, and how many went."""
+
+    table: str
+    old: int = 0
+    newest: datetime | None = None
+    expired: int = 0
+    left: int = 0
+    error: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "old": self.old,
+            "newest": self.newest,
+            "expired": self.expired,
+            "left": self.left,
+            **({"error": self.error} if self.error else {}),
+        }
+
+
+def expire(
+    session: LandingSession, *, older_than: timedelta, keep: int = 0, remove: bool
+) -> Iterator[ExpiredSnapshots]:
+    """Table by table.
+
+    :param older_than: by the clock of whoever committed them
+    :param keep: so many of the newest stay in any case
+    :param remove: do it; else it is only looked
+    """
+    for name in session.landing.tables:
+        try:
+            yield _expire(session, name, older_than, keep, remove)
+        except LakecommitError as e:
+            yield ExpiredSnapshots(table=name, error=str(e))
+
+
+def _expire(session: LandingSession, name: str, older_than: timedelta, keep: int, remove: bool) -> ExpiredSnapshots:
+    branch = session.landing.branch
+    before_ms = int((session.now() - older_than).timestamp() * 1000)
+    loaded = session.tables.load(name)
+    old = old_snapshots(loaded, branch, before_ms=before_ms, keep=keep)
+    gone = expire_older(session.tables, name, branch, before_ms=before_ms, keep=keep) if old and remove else 0
+    short = remove and gone < len(old)
+    return ExpiredSnapshots(
+        table=name,
+        old=len(old),
+        newest=max((datetime.fromtimestamp(s.timestamp_ms / 1000, UTC) for s in old), default=None),
+        expired=gone,
+        left=len(loaded.metadata.snapshots) - gone,
+        error=f"{gone} of {len(old)} were expired: somebody else commits, or the catalog refused; run it again"
+        if short
+        else "",
+    )

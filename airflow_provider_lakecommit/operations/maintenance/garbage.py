@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which file is garbage, and why: by its name, by its age, by what the control log and the ledger say.
+
+Contract: pure. Garbage is only what a lane of this landing wrote for this very table, which the name of a data file
+tells by its mark, and that of a manifest by an id that is made from the table's. It is never what a snapshot of the
+metadata holds, what is younger than the age that was asked for, or what was reported and can still be published:
+reported files are garbage only when the compare-and-swap would refuse them, because their range is in the ledger or
+their epoch is void, or because the report itself says that nothing of it is published.
+
+A file that nobody reported is *unreported*: it is garbage once the control log says that its attempt is void, see
+:mod:`~airflow_provider_lakecommit.operations.maintenance.sweep`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.identity import is_attempt_at
+from airflow_provider_lakecommit.core.log import Entry, SliceFiles, SliceReported
+from airflow_provider_lakecommit.core.model import SliceReport
+from airflow_provider_lakecommit.core.state import TableLedger
+
+__all__ = ["Kept", "Why", "commit_of", "parent_of", "reports_of"]
+
+
+class Why(StrEnum):
+    """Why a file is garbage."""
+
+    UNREPORTED = "nothing tells of it: its task was killed, or what it did is long over"
+    LANDED = "its range is in the table by another attempt"
+    VOID = "its epoch is void"
+    NOT_DONE = "its slice was reported as not done"
+    CLOSED = "its lane was closed, so that nothing of it is published any more"
+    LOST_COMMIT = "of a commit attempt that is in no snapshot"
+
+
+class Kept(StrEnum):
+    """Why a file stays."""
+
+    HELD = "a snapshot holds it"
+    YOUNG = "younger than the age"
+    WAITS = "reported, and may still be published"
+    OTHERS = "of another landing, or an earlier table here"
+    EARLIER = (
+        "named by an earlier release, so that nobody knows whose it is: Iceberg's remove_orphan_files takes it, with "
+        "an older_than that is longer ago than anything has waited to be published"
+    )
+    FOREIGN = "not named by a landing"
+    IN_FLIGHT = "its commit may still be under way"
+
+
+_MANIFEST = re.compile(r"([0-9a-f-]{36})-m[0-9]+\.avro")
+_MANIFEST_LIST = re.compile(r"snap-[0-9]+-[0-9]+-([0-9a-f-]{36})\.avro")
+
+
+def commit_of(name: str, table: UUID) -> tuple[UUID, bool] | None:
+    """Which commit of a landing into this table wrote a manifest of this name, and whether it is a manifest list;
+    ``None``: none did.
+    """
+    listed = _MANIFEST_LIST.fullmatch(name)
+    found = listed or _MANIFEST.fullmatch(name)
+    try:
+        commit = None if found is None else UUID(found[1])
+    except ValueError:
+        return None
+    return (commit, listed is not None) if commit is not None and is_attempt_at(commit, table) else None
+
+
+def parent_of(listed: Mapping[str, str]) -> int | None:
+    """The snapshot that a commit attempt builds on, by what the file of its manifest list tells of itself."""
+    text = listed.get("parent-snapshot-id", "")
+    return int(text) if text.isdecimal() else None
+
+
+def reports_of(entries: Iterable[Entry], ledger: TableLedger, before: int | None = None) -> dict[UUID, Why | None]:
+    """What was reported of attempts for one table: why nothing of it can be published any more, ``None`` where it may.
+
+    :param before: only by records in front of this offset of the log
+    """
+    seen = [e for e in entries if before is None or e.offset < before]
+    out: dict[UUID, Why | None] = {}
+    for e in seen:
+        if isinstance(e, SliceReported):
+            attempt, why = e.report.attempt, _final(e.report, ledger)
+            # Whoever may write could report it a second time: one that may be published stays so.
+            out[attempt] = None if attempt in out and out[attempt] is None else why
+    files = (e.attempt for e in seen if isinstance(e, SliceFiles))
+    return {**dict.fromkeys(files), **out}
+
+
+def _final(report: SliceReport, ledger: TableLedger) -> Why | None:
+    if report.blocked is not None or report.failed is not None:
+        return Why.NOT_DONE
+    of = report.table(ledger.table)
+    if of is not None and (of.uuid != ledger.uuid or of.epoch != ledger.section.epoch):
+        return Why.VOID
+    landed = ledger.section.covered | ledger.others
+    return Why.LANDED if report.coverage.overlaps(landed) else None

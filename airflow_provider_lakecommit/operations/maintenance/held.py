@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that a table's metadata refers to, by any of its snapshots, whatever branch or tag leads there.
+
+Contract: a file is told by its name alone, whoever spells its folder how; names hold an id, so that two files of one
+name are one file. Of a million files sixteen megabytes are kept: eight bytes for each name, and once more while they
+are put in order. Two names with the same eight bytes are taken for one, by which a file may be kept that nobody needs.
+Entries that say that a file was deleted count as well: an older snapshot may have it.
+
+Failure story: a manifest that cannot be read is a :class:`CatalogError`, and nothing may be removed. One that is gone
+because its snapshot was expired meanwhile is no trouble: the metadata are read again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import fastavro
+import numpy as np
+from fastavro.read import SchemaResolutionError
+from pyiceberg.table.refs import SnapshotRefType
+
+from airflow_provider_lakecommit.core.commands import VERIFY
+from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.storage import trouble_of
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+
+__all__ = ["HeldFiles"]
+
+LOOKS = 5
+"""How often the metadata are read again for manifests that are gone."""
+_PATH_ALONE: dict[str, Any] = {
+    "type": "record",
+    "name": "manifest_entry",
+    "fields": [
+        {
+            "name": "data_file",
+            "type": {"type": "record", "name": "r2", "fields": [{"name": "file_path", "type": "string"}]},
+        }
+    ],
+}
+
+
+class HeldFiles:
+    """Of one table, as its metadata said when they were last looked at.
+
+    :ivar metadata: those
+    :raises CatalogError: the catalog or a manifest cannot be read
+    """
+
+    def __init__(self, tables: Tables, identifier: str, table: Table) -> None:
+        self._tables, self._identifier = tables, identifier
+        self._lists: set[str] = set()
+        self._manifests: set[str] = set()
+        self._hashes = array("q")
+        self._sorted: np.ndarray[Any, np.dtype[np.int64]] | None = None
+        self.metadata = table.metadata
+        self._take(table)
+
+    def refresh(self) -> None:
+        """Look again: what came since is read.
+
+        :raises LedgerError: it is another table now
+        :raises CatalogError: the catalog or a manifest cannot be read
+        """
+        self._take(self._load())
+
+    def __contains__(self, name: object) -> bool:
+        if self._sorted is None:
+            self._sorted = np.sort(np.array(self._hashes, dtype=np.int64))
+        wanted = _hash(str(name))
+        place = int(np.searchsorted(self._sorted, wanted))
+        return place < len(self._sorted) and int(self._sorted[place]) == wanted
+
+    @property
+    def heads(self) -> frozenset[int | None]:
+        """Where the branches are; ``None`` for a table without a snapshot."""
+        refs = self.metadata.refs.values()
+        branches: set[int | None] = {r.snapshot_id for r in refs if r.snapshot_ref_type is SnapshotRefType.BRANCH}
+        return frozenset(branches or {None})
+
+    def _load(self) -> Table:
+        table = self._tables.load(self._identifier)
+        before: UUID = self.metadata.table_uuid
+        if table.metadata.table_uuid != before:
+            raise LedgerError(
+                f"{self._identifier} was table {before} when this began and is {table.metadata.table_uuid} now: it was "
+                "dropped and made anew; nothing more is removed. Run it again"
+            )
+        return table
+
+    def _take(self, table: Table) -> None:
+        for look in range(LOOKS):
+            try:
+                self._read(table.io, table.metadata)
+            except FileNotFoundError as e:
+                if look + 1 == LOOKS:
+                    raise self._unreadable(table, e) from None
+                table = self._load()
+                continue
+            except Exception as e:  # whatever a reader says of a manifest that is damaged
+                raise self._unreadable(table, e) from None
+            self.metadata = table.metadata
+            return
+
+    def _unreadable(self, table: Table, error: Exception) -> CatalogError:
+        what = trouble_of(table.io, error)
+        return CatalogError(
+            f"the manifests of {self._identifier} cannot all be read ({what}), so that nobody knows which files are "
+            f"needed: nothing more is removed. `{VERIFY}` tells what is wrong"
+        )
+
+    def _read(self, io: FileIO, metadata: TableMetadata) -> None:
+        for snapshot in metadata.snapshots:
+            if snapshot.manifest_list in self._lists:
+                continue
+            for manifest in snapshot.manifests(io):
+                if manifest.manifest_path not in self._manifests:
+                    self._add((manifest.manifest_path, *_paths(io, manifest)))
+                    self._manifests.add(manifest.manifest_path)
+            self._add([snapshot.manifest_list])
+            self._lists.add(snapshot.manifest_list)
+
+    def _add(self, paths: Iterable[str]) -> None:
+        self._sorted = None
+        self._hashes.extend(_hash(path.rsplit("/", 1)[-1]) for path in paths)
+
+
+def _paths(io: FileIO, manifest: ManifestFile) -> Iterator[str]:
+    """Of the files that a manifest lists, in any state."""
+    try:
+        with io.new_input(manifest.manifest_path).open(seekable=True) as stream:
+            yield from _read_paths(cast(BinaryIO, stream), _PATH_ALONE)
+    except SchemaResolutionError:
+        # Of a writer that calls its records otherwise.
+        with io.new_input(manifest.manifest_path).open(seekable=True) as stream:
+            yield from _read_paths(cast(BinaryIO, stream), None)
+
+
+def _read_paths(stream: BinaryIO, schema: dict[str, Any] | None) -> Iterator[str]:
+    for entry in fastavro.reader(stream, reader_schema=schema):
+        yield cast(dict[str, Any], entry)["data_file"]["file_path"]
+
+
+def _hash(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), signed=True)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a landing's lanes say of the files that they wrote for one table: the live lane, and each that is open.
+
+Contract: a file is told by the mark in its name to be of a lane. Of a lane with a section its log and its ledger say
+what becomes of it. A lane without a section is closed: nothing of it can be published any more, whatever its log says,
+and one that is opened again under its name has another epoch. So its files are garbage, as long as no lane of that mark
+is in the ledger when they are removed: a file that was there by then is of the lane that was closed. Marks of lanes are
+short: where two lanes that are there have one mark, the files of both stay.
+
+Failure story: a lane whose log is not the one that its ledger names, or was cut, is an error of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+from pyiceberg.table.metadata import TableMetadata
+
+from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger
+from airflow_provider_lakecommit.core.commands import STATUS
+from airflow_provider_lakecommit.core.places import file_mark, landing_mark
+from airflow_provider_lakecommit.core.state import TableLedger
+from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
+from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
+from airflow_provider_lakecommit.operations.backfill.opening import joined_session
+from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, reports_of
+from airflow_provider_lakecommit.operations.maintenance.ready import ReadyTable, check_log, ready_tables
+
+__all__ = ["LaneFiles", "LaneLook", "TableLanes", "lane_looks"]
+
+PERSON = "person"
+ROLE = "sweep"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slot:
+    """Of what the transactional id is made."""
+
+    deployment: str = PERSON
+    slot: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneLook:
+    """One lane: its tables that may be swept, why others may not, and its log, which was read after them."""
+
+    session: LandingSession
+    tables: Mapping[str, ReadyTable]
+    errors: Mapping[str, str]
+    folded: FoldedLog | None
+
+
+@contextmanager
+def lane_looks(session: LandingSession) -> Iterator[list[LaneLook]]:
+    """The session's own lane first, then those that are open.
+
+    :raises LakecommitError: a control log cannot be read
+    """
+    try:
+        lanes = open_lanes(session)
+    except LakecommitError:
+        # The table that cannot be read is told as that, and files of lanes of which nothing is known stay.
+        lanes = ()
+    with ExitStack() as opened:
+        joined = [opened.enter_context(joined_session(session, lane)) for lane in lanes if lane.bounds]
+        yield [_look(one) for one in (session, *joined)]
+
+
+def _look(session: LandingSession) -> LaneLook:
+    tables, errors = ready_tables(session)
+    folded = session.read_state([t.ledger for t in tables]) if tables else None
+    return LaneLook(session=session, tables={t.name: t for t in tables}, errors=errors, folded=folded)
+
+
+class LaneFiles:
+    """Those of one lane.
+
+    :raises LedgerError: what is pending is not known
+    """
+
+    def __init__(self, session: LandingSession, table: ReadyTable, folded: FoldedLog) -> None:
+        check_log(table, folded)
+        self._session, self._folded = session, folded
+        self._ledger: TableLedger = table.ledger
+        self._reports = reports_of(folded.entries, table.ledger)
+        self._accepted = {a.report.attempt for a in folded.state.accepted.get(table.name, ())}
+
+    def judged(self, attempt: UUID) -> Why | Kept:
+        """What becomes of a file that is old enough and that no snapshot holds."""
+        if attempt in self._accepted:
+            return Kept.WAITS
+        return (self._reports[attempt] or Kept.WAITS) if attempt in self._reports else Why.UNREPORTED
+
+    def tell_void(self, attempts: set[UUID]) -> set[UUID]:
+        """Tell the log that these attempts are void; those that were reported in front of it, and so are not.
+
+        :raises LakecommitError: it cannot be told
+        """
+        session = self._session
+        sender = session.sender(ROLE, session.new_id())
+        record = sender.voided(session.new_id(), session.now(), sorted(attempts))
+        sent = session.send(ROLE, _Slot(), self._folded.partition, [record])
+        self._folded = session.read_state(self._folded.ledgers, since=self._folded, until=sent)
+        self._reports = reports_of(self._folded.entries, self._ledger, before=sent)
+        if not any(e.offset == sent for e in self._folded.entries):
+            raise LedgerError(
+                f"what was told the control topic at offset {sent} of partition {self._folded.partition} cannot be "
+                f"read back: nothing more is removed. Look at the topic with `{STATUS}`, and run it again"
+            )
+        return attempts & self._reports.keys()
+
+
+class TableLanes:
+    """The lanes of a landing, by the marks in the names of their files for one table.
+
+    :param looks: by :func:`lane_looks`
+    :ivar table: as it was loaded for one of them
+    :raises LakecommitError: one of them says that the table may not be swept
+    """
+
+    def __init__(self, name: str, looks: Sequence[LaneLook]) -> None:
+        if (wrong := next((look.errors[name] for look in looks if name in look.errors), None)) is not None:
+            raise LedgerError(wrong)
+        ready = [(look.session, look.tables[name], look.folded) for look in looks if name in look.tables]
+        if not ready:
+            raise LedgerError(f"{name}: nothing was landed in it by landing {looks[0].session.landing.name} yet")
+        self._session, self.table = looks[0].session, ready[0][1]
+        self._uuid = self.table.ledger.uuid
+        self._own = landing_mark(self._uuid, self._session.landing.name)
+        files = [(s.lane, LaneFiles(s, table, folded)) for s, table, folded in ready if folded is not None]
+        marks = [self.mark(lane) for lane, _ in files]
+        by_mark: dict[str, LaneFiles | None] = dict.fromkeys(self._marks_in(self.table.table.metadata))
+        # The session's own lane may be without a section, and is not closed.
+        by_mark[self.mark(self._session.lane)] = None
+        by_mark |= {m: one for m, (_, one) in zip(marks, files, strict=True) if marks.count(m) == 1}
+        self._by_mark = by_mark
+
+    def mark(self, lane: str) -> str:
+        """In the names of the files of a lane."""
+        return file_mark(self._uuid, self._session.landing.name, lane)
+
+    def is_own(self, mark: str) -> bool:
+        """Is it of any lane of the landing?"""
+        return mark.startswith(self._own)
+
+    def judged(self, mark: str, attempt: UUID) -> Why | Kept:
+        """What becomes of a file that is old enough and that no snapshot holds."""
+        if mark not in self._by_mark:
+            return Why.CLOSED
+        lane = self._by_mark[mark]
+        return Kept.OTHERS if lane is None else lane.judged(attempt)
+
+    def tell_void(self, unreported: Mapping[str, set[UUID]]) -> set[UUID]:
+        """By marks: those that were reported meanwhile, and so are not void.
+
+        :raises LakecommitError: a log cannot be told
+        """
+        late: set[UUID] = set()
+        for mark, attempts in unreported.items():
+            lane = self._by_mark[mark]
+            late |= set() if lane is None else lane.tell_void(attempts)
+        return late
+
+    def opened_again(self, metadata: TableMetadata) -> Collection[str]:
+        """Marks of lanes that are in the ledger by now.
+
+        :raises LakecommitError: nothing tells
+        """
+        return set(self._marks_in(metadata))
+
+    def _marks_in(self, metadata: TableMetadata) -> list[str]:
+        landing = self._session.landing
+        state = read_ledger(metadata, landing.branch)
+        if state.condition is not Condition.PRESENT:
+            raise LedgerError(
+                f"{self.table.name}: {state.reason}; nothing more is swept before a run of the landing has dealt "
+                "with that"
+            )
+        return [self.mark(s.lane) for s in state.sections if s.landing == landing.name]

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files below a folder of a table's storage: listed, removed, and the time that the storage keeps.
+
+Contract: any storage that pyiceberg reaches by Arrow, and local disks. Files are listed while they are asked for: of a
+local disk one at a time, of another storage a folder at a time; what lies deeper than :data:`STEPS` folders is listed
+with the folder above it, as a layout for object stores has a folder for nearly each file. Links are not followed.
+:meth:`FileStore.now` is the storage's own clock, by a file that is written and removed again: the times of its files
+are by that clock, not by ours.
+
+Failure story: what the storage refuses is a :class:`StorageError` that names the folder. A file that is gone counts as
+removed, so that two who remove at once do no harm.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_lakecommit.exceptions import StorageError
+from airflow_provider_lakecommit.iceberg.locations import location_problem
+from airflow_provider_lakecommit.redaction import redacted
+
+__all__ = ["FileStore", "StoredFile"]
+
+STEPS = 2
+"""Folders below the first that are listed one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """``size`` in bytes, ``modified`` in seconds of the epoch, by the storage's clock."""
+
+    path: str
+    size: int
+    modified: float
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit("/", 1)[-1]
+
+
+class FileStore:
+    """The storage of one folder.
+
+    :param location: the folder
+    :param properties: as :func:`pyiceberg.io.load_file_io` takes them, secrets included
+    :raises StorageError: no storage is known for such a location
+    """
+
+    def __init__(self, location: str, properties: Mapping[str, str]) -> None:
+        from pyiceberg.io.pyarrow import PyArrowFileIO
+
+        self._location, self._properties = location, properties
+        if problem := location_problem(location, properties):
+            raise StorageError(f"folder {location} is not read: {problem}")
+        io = PyArrowFileIO(dict(properties))
+        scheme, host, self._folder = io.parse_location(location, io.properties)
+        self._local = scheme == "file"
+        try:
+            self._files: Any = io.fs_by_scheme(scheme, host)
+        except Exception as e:
+            raise self._trouble("cannot be reached", e) from None
+
+    def walk(self) -> Iterator[StoredFile]:
+        """All files below the folder, in no order; none where there is no such folder.
+
+        :raises StorageError: it cannot be listed
+        """
+        try:
+            yield from self._walk_disk(self._folder) if self._local else self._walk(self._folder, STEPS)
+        except OSError as e:
+            raise self._trouble("cannot be listed", e) from None
+
+    def delete(self, path: str) -> bool:
+        """Remove a file that was listed; was it still there?
+
+        :raises StorageError: the storage refuses
+        """
+        try:
+            self._files.delete_file(path)
+        except FileNotFoundError:
+            return False
+        except OSError as e:
+            # Not all storages have an error of their own for it.
+            if "does not exist" in str(e):
+                return False
+            raise self._trouble(f"keeps {path}", e) from None
+        return True
+
+    def read(self, path: str) -> bytes:
+        """All of a file that was listed.
+
+        :raises OSError: it cannot be read
+        """
+        with self._files.open_input_file(path) as stream:
+            return bytes(stream.read())
+
+    def now(self, name: str) -> float:
+        """Seconds of the epoch by the storage's clock.
+
+        :param name: of the file that is made to ask it
+        :raises StorageError: it cannot be written
+        """
+        path = f"{self._folder.rstrip('/')}/{name}"
+        try:
+            with self._files.open_output_stream(path) as stream:
+                stream.write(b"\0")
+            return float(self._files.get_file_info(path).mtime_ns) / 1e9
+        except OSError as e:
+            raise self._trouble("cannot be written", e) from None
+        finally:
+            self.delete(path)
+
+    def _walk_disk(self, folder: str) -> Iterator[StoredFile]:
+        below: list[str] = []
+        try:
+            with os.scandir(folder) as found:
+                for entry in found:
+                    if entry.is_dir(follow_symlinks=False):
+                        below.append(entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        try:
+                            fact = entry.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue
+                        yield StoredFile(entry.path, fact.st_size, fact.st_mtime)
+        except FileNotFoundError:
+            return
+        for each in below:
+            yield from self._walk_disk(each)
+
+    def _walk(self, folder: str, steps: int) -> Iterator[StoredFile]:
+        from pyarrow.fs import FileSelector, FileType
+
+        below: list[str] = []
+        for info in self._files.get_file_info(FileSelector(folder, allow_not_found=True, recursive=not steps)):
+            if info.type is FileType.File:
+                yield StoredFile(info.path, info.size or 0, (info.mtime_ns or 0) / 1e9)
+            elif info.type is FileType.Directory and steps:
+                below.append(info.path)
+        for each in below:
+            yield from self._walk(each, steps - 1)
+
+    def _trouble(self, what: str, error: Exception) -> StorageError:
+        told = redacted(f"{type(error).__name__}: {error}", self._properties)
+        return StorageError(
+            f"the storage {what} below {self._location} ({told}): check it and the rights; run it again"
+        )

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a landing that may be swept: those whose ledger tells what is in them.
+
+Contract: reads only. A table whose ledger needs a new epoch or a person first is not swept, and neither is one whose
+control log is not the one that its ledger names: what is pending could not be known.
+
+Failure story: each table's trouble is its own, told by its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger, require_ledger
+from airflow_provider_lakecommit.core.state import TableLedger
+from airflow_provider_lakecommit.cycle.plan.tables import table_ledger
+from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
+
+__all__ = ["ReadyTable", "check_log", "ready_tables"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyTable:
+    """A table as it was loaded, and its ledger."""
+
+    name: str
+    table: Table
+    ledger: TableLedger
+
+
+def ready_tables(session: LandingSession) -> tuple[list[ReadyTable], dict[str, str]]:
+    """The tables that have a section of this lane and may be swept, and why others may not."""
+    ready: list[ReadyTable] = []
+    errors: dict[str, str] = {}
+    for name in session.landing.tables:
+        try:
+            if (found := _ready(session, name)) is not None:
+                ready.append(found)
+        except LakecommitError as e:
+            errors[name] = str(e)
+    return ready, errors
+
+
+def _ready(session: LandingSession, name: str) -> ReadyTable | None:
+    table = session.tables.load(name)
+    state = read_ledger(table.metadata, session.landing.branch)
+    require_ledger(state, name)
+    if state.condition is not Condition.PRESENT:
+        reason = state.reason or "nothing was landed in it yet"
+        raise LedgerError(f"{name}: {reason}; nothing is swept before a run of the landing has dealt with that")
+    if state.section(session.landing.name, session.lane) is None:
+        return None
+    ledger = table_ledger(session, name, state)
+    there, named = session.control.describe(), ledger.section.control
+    if (there.cluster_id, there.topic_id) != (named.cluster_id, named.topic_id):
+        raise LedgerError(
+            f"{name}: its ledger names control topic {named.topic} (id {named.topic_id}), {session.control.name} is "
+            f"another one (id {there.topic_id}): what is pending is not known; nothing is swept before a run of the "
+            "landing has dealt with that"
+        )
+    return ReadyTable(name=name, table=table, ledger=ledger)
+
+
+def check_log(table: ReadyTable, folded: FoldedLog) -> None:
+    """Is all of the log there that tells what is pending?
+
+    :raises LedgerError: it was cut
+    """
+    low = table.ledger.section.control.low
+    if low is not None and folded.begin.offset > low:
+        raise LedgerError(
+            f"{table.name}: the control log begins at offset {folded.begin.offset} of partition {folded.partition}; "
+            f"what is pending since offset {low} is cut off; nothing is swept before a run of the landing has dealt "
+            "with that"
+        )

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Removing the files that no slice needs any more: of slices that were redundant or void, of tasks that were killed, of
+commit attempts that were lost.
+
+Contract: files of all lanes of the landing are looked at, of those that are open and of those that were closed
+(:mod:`~airflow_provider_lakecommit.operations.maintenance.lane_files`). A file is removed only if it is garbage
+(:mod:`~airflow_provider_lakecommit.operations.maintenance.garbage`), and by then nothing can need it again, whatever is
+under way:
+
+* The metadata are read before the control log, so that what was published in between is seen as reported.
+* Before a file goes that nobody reported, the control log says that its attempt is void. From there on no reader of the
+  log takes a report of it, however late a zombie sends it. What was reported in front of that record stays.
+* Before each batch goes the metadata are read again; what a snapshot holds by then stays, and so does what is of a lane
+  that was opened again meanwhile.
+* Files of commits, and of replays of dead letters, are older than a day; a manifest goes only if the head has moved
+  past the parent of its commit.
+
+So safety rests on the order of the log and on the compare-and-swap, on no clock; the age only keeps work from being
+done in vain. It is by the storage's clock. A sweep writes nothing but these records and the file by which it asks the
+storage for the time. Memory is bounded by what the metadata and the log hold, not by how many files there are.
+
+Failure story: killed anywhere, or with a catalog, storage or broker that goes away, what was removed was garbage; the
+next sweep finds the rest. Of two at once the later shuts the earlier one out of the control topic, or both remove the
+same files. A table whose ledger is not in order is left alone and told; others go on.
+"""
+
+from __future__ import annotations
+
+import io as streams
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.identity import attempt_id
+from airflow_provider_lakecommit.core.places import REPLAY, attempt_of, data_roots, mark_of, storage_place
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, commit_of, parent_of
+from airflow_provider_lakecommit.operations.maintenance.held import HeldFiles
+from airflow_provider_lakecommit.operations.maintenance.lane_files import TableLanes, lane_looks
+from airflow_provider_lakecommit.operations.maintenance.listing import FileStore, StoredFile
+from airflow_provider_lakecommit.operations.maintenance.ready import ReadyTable
+
+__all__ = ["COMMIT_AGE", "Garbage", "SweptTable", "least_age", "sweep"]
+
+DEFAULT_AGE = timedelta(days=3)
+COMMIT_AGE = timedelta(days=1)
+"""The least age of manifests: a commit that is under way writes them before anything tells of it."""
+BATCH = 2_000
+"""Files that are removed between two looks; their attempts fit into one control record."""
+AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """A file that nothing needs. ``attempt`` and ``mark`` are those of a slice, ``None`` for a file of a commit."""
+
+    file: StoredFile
+    why: Why
+    attempt: UUID | None = None
+    mark: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class SweptTable:
+    """What was found below one table, and removed. ``found`` and ``kept`` are numbers of files and bytes by reason."""
+
+    table: str
+    found: dict[str, tuple[int, int]] = field(default_factory=dict)
+    kept: dict[str, tuple[int, int]] = field(default_factory=dict)
+    removed: int = 0
+    removed_bytes: int = 0
+    error: str = ""
+
+    @property
+    def files(self) -> int:
+        return sum(files for files, _ in self.found.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for _, size in self.found.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        def told(some: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, int]]:
+            return {reason: {"files": files, "bytes": size} for reason, (files, size) in sorted(some.items())}
+
+        return {
+            "table": self.table,
+            "files": self.files,
+            "bytes": self.bytes,
+            "found": told(self.found),
+            "kept": told(self.kept),
+            "removed": self.removed,
+            "removed_bytes": self.removed_bytes,
+            **({"error": self.error} if self.error else {}),
+        }
+
+
+def sweep(
+    session: LandingSession,
+    *,
+    older_than: timedelta,
+    remove: bool,
+    told: Callable[[str, Garbage], None] = lambda _table, _garbage: None,
+    progress: Callable[[SweptTable], None] = lambda _table: None,
+) -> tuple[SweptTable, ...]:
+    """Look for garbage below the tables of a landing, and remove it if asked to.
+
+    :param older_than: younger files are left alone
+    :param told: gets each file that is found, before it is removed
+    :param progress: gets a table's numbers after each batch
+    :raises LakecommitError: the control log cannot be read, or not be written
+    """
+    swept = tuple(SweptTable(table=name) for name in session.landing.tables)
+    with lane_looks(session) as looks:
+        for out in swept:
+            try:
+                lanes = TableLanes(out.table, looks)
+                with ThreadPoolExecutor(AT_ONCE) as pool:
+                    one = _TableSweep(session, lanes, older_than, remove, out, pool)
+                    one.run(partial(told, out.table), progress)
+            except LakecommitError as e:
+                out.error = str(e)
+    return swept
+
+
+def least_age(landing: Landing, asked: timedelta | None) -> timedelta:
+    """The age of files that a sweep may remove without taking work from tasks that run.
+
+    :raises SpecError: less is asked for
+    """
+    least = landing.window.completion_timeout
+    if asked is not None and asked < least:
+        raise SpecError(
+            f"an age of {asked} is less than window.completion_timeout of landing {landing.name} ({least}): tasks may "
+            "still be writing such files; ask for more"
+        )
+    return max(DEFAULT_AGE, 2 * least) if asked is None else asked
+
+
+class _TableSweep:
+    """One table while it is swept."""
+
+    def __init__(
+        self,
+        session: LandingSession,
+        lanes: TableLanes,
+        older_than: timedelta,
+        remove: bool,
+        out: SweptTable,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self._session, self._lanes, self._remove, self._out, self._pool = session, lanes, remove, out, pool
+        self._table = table = lanes.table
+        self._age, self._commit_age = older_than.total_seconds(), max(older_than, COMMIT_AGE).total_seconds()
+        self._held = HeldFiles(session.tables, table.name, table.table)
+        self._replays = lanes.mark(REPLAY)
+        self._now = 0.0
+
+    def run(self, told: Callable[[Garbage], None], progress: Callable[[SweptTable], None]) -> None:
+        properties = self._session.tables.storage(self._table.name).properties
+        for folder in _folders(self._table):
+            store = FileStore(folder, properties)
+            self._now = self._clock(store)
+            batch: list[Garbage] = []
+            for garbage in self._garbage(store):
+                told(garbage)
+                _count(self._out.found, garbage.why, garbage.file)
+                batch.append(garbage)
+                if self._remove and len(batch) >= BATCH:
+                    self._remove_batch(store, batch)
+                    batch = []
+                    progress(self._out)
+            if self._remove and batch:
+                self._remove_batch(store, batch)
+                progress(self._out)
+
+    def _clock(self, store: FileStore) -> float:
+        """A look writes nothing, so that it has to do with our own clock."""
+        if not self._remove:
+            return self._session.now().timestamp()
+        return store.now(f"{attempt_id(self._table.ledger.uuid, self._session.new_id())}-m0.avro")
+
+    def _garbage(self, store: FileStore) -> Iterator[Garbage]:
+        commits: dict[UUID, list[tuple[StoredFile, bool]]] = {}
+        for file in store.walk():
+            if (attempt := attempt_of(file.name)) is not None:
+                found = self._data_file(file, attempt)
+                if isinstance(found, Why):
+                    yield Garbage(file, found, attempt, mark_of(file.name))
+                else:
+                    _count(self._out.kept, found, file)
+            elif (commit := commit_of(file.name, self._table.ledger.uuid)) is None:
+                _count(self._out.kept, Kept.FOREIGN, file)
+            elif file.name in self._held:
+                _count(self._out.kept, Kept.HELD, file)
+            else:
+                commits.setdefault(commit[0], []).append((file, commit[1]))
+        for some in commits.values():
+            yield from self._lost_commit(store, some)
+
+    def _data_file(self, file: StoredFile, attempt: UUID) -> Why | Kept:
+        mark = mark_of(file.name)
+        if mark is None:
+            return Kept.HELD if file.name in self._held else Kept.EARLIER
+        if not (mark == self._replays or self._lanes.is_own(mark)):
+            return Kept.OTHERS
+        if file.name in self._held:
+            return Kept.HELD
+        if mark == self._replays:
+            # Of these no log tells: like manifests, they are written before anything tells of them.
+            return Why.LOST_COMMIT if self._now - file.modified >= self._commit_age else Kept.YOUNG
+        if self._now - file.modified < self._age:
+            return Kept.YOUNG
+        return self._lanes.judged(mark, attempt)
+
+    def _lost_commit(self, store: FileStore, some: Sequence[tuple[StoredFile, bool]]) -> Iterator[Garbage]:
+        """Files of one commit attempt; which of them a snapshot holds is held for good, so that these are the rest."""
+        reason: Kept | None = None
+        if any(self._now - file.modified < self._commit_age for file, _ in some):
+            reason = Kept.YOUNG
+        elif any(listed and _parent(store, file) in self._held.heads for file, listed in some):
+            reason = Kept.IN_FLIGHT
+        for file, _ in some:
+            if reason is None:
+                yield Garbage(file, Why.LOST_COMMIT)
+            else:
+                _count(self._out.kept, reason, file)
+
+    def _remove_batch(self, store: FileStore, batch: Sequence[Garbage]) -> None:
+        unreported: dict[str, set[UUID]] = {}
+        for g in batch:
+            if g.why is Why.UNREPORTED and g.mark is not None and g.attempt is not None:
+                unreported.setdefault(g.mark, set()).add(g.attempt)
+        late = self._lanes.tell_void(unreported)
+        self._held.refresh()
+        again = self._lanes.opened_again(self._held.metadata) if any(g.why is Why.CLOSED for g in batch) else ()
+        gone = [
+            g.file
+            for g in batch
+            if g.file.name not in self._held and g.attempt not in late and not (g.why is Why.CLOSED and g.mark in again)
+        ]
+        for file, there in zip(gone, self._pool.map(lambda f: store.delete(f.path), gone), strict=True):
+            self._out.removed += there
+            self._out.removed_bytes += file.size if there else 0
+
+
+def _parent(store: FileStore, file: StoredFile) -> int | None:
+    """Of a manifest list. One that cannot be read was never finished, so that nobody could ask for it to be taken; it
+    is as one that builds on a snapshot which nothing has.
+    """
+    import fastavro
+
+    try:
+        facts = fastavro.reader(streams.BytesIO(store.read(file.path))).metadata
+    except (OSError, ValueError, EOFError):
+        return -1
+    return parent_of({key: str(value) for key, value in facts.items()})
+
+
+def _folders(table: ReadyTable) -> Iterable[str]:
+    """Where the table has files, without those below one another."""
+    metadata = table.table.metadata
+    own = metadata.properties.get("write.metadata.path", "")
+    found = [f for f in dict.fromkeys((*data_roots(metadata.location, metadata.properties), own)) if f]
+    places = {f: "{}:{}/".format(*storage_place(f.rstrip("/"))) for f in found}
+    seen: list[str] = []
+    for folder in sorted(found, key=lambda f: len(places[f])):
+        if not any(places[folder].startswith(places[other]) for other in seen):
+            seen.append(folder)
+    return seen
+
+
+def _count(where: dict[str, tuple[int, int]], reason: Why | Kept, file: StoredFile) -> None:
+    files, size = where.get(reason.value, (0, 0))
+    where[reason.value] = (files + 1, size + file.size)

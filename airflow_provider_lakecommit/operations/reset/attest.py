@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A person's word on what a table holds, where its metadata does not tell any more: `lakecommit reset assert`.
+
+Contract: :func:`look_up` reads and writes nothing; what it gives is what :func:`attest` then writes, by one
+compare-and-swap per table that is refused if the ledger of that table has changed since. The section that is written
+has a new epoch, so nothing that was pending is committed to it, and its snapshot says where the word came from. Unlike
+``reset offsets`` an attested ledger may also go *back*: the person answers for the rows, and is shown beforehand which
+offsets would be read again and which never.
+
+A log does not know what became of a table afterwards: where the metadata remember a ledger that has less, or the table
+has fewer rows than the log says, its word is refused. What is reported and the source no longer has is not voided: it
+is published before, or the section keeps the epoch where the word is that of the newest ledger; else it has to be given
+up by a word of its own.
+
+Failure story: killed in between, some tables have the attested ledger and some have not; the same command can be given
+again. A word that cannot be true (offsets past the end of the log, another topic) is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
+from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections, attest_section
+from airflow_provider_lakecommit.committer.summary import has_ledger, sections_of
+from airflow_provider_lakecommit.core.commands import LAND, RESET_ASSERT, RESET_OFFSETS
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import Unreadable
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.core.planning.truncation import positions_up_to
+from airflow_provider_lakecommit.core.planning.voiding import Loss, gone, irreplaceable, losses, losses_text
+from airflow_provider_lakecommit.core.routing import Role, role_of
+from airflow_provider_lakecommit.cycle.plan.pending import endangered, known_section, known_state, own_partition
+from airflow_provider_lakecommit.cycle.plan.sections import new_section, origin_position
+from airflow_provider_lakecommit.cycle.plan.unbelieved import unbelieved, unbelieved_text
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.operations.reset.known import (
+    KnownTable,
+    check_log,
+    check_topics,
+    first_known,
+    known_table,
+    with_ledger,
+)
+
+__all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "from_snapshot"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttestedTable:
+    """What is about to be said of one table. ``before`` is what its ledger says now, ``announced`` what the control log
+    says was published in it, ``reported`` what that log has for it and nobody published yet; ``others`` are sections of
+    other landings that come back with the named snapshot, ``old`` is the newest section that is known. A new epoch
+    would have ``lost`` what is reported and cannot be read again, and ``doubted`` says of what that may hold, too, by
+    records that are not believed; ``endangered`` is the same of other landings, by the epochs of their sections.
+    ``rows`` are those of the table now, of all writers.
+    """
+
+    table: str
+    word: str
+    state: LedgerState
+    section: LedgerSection
+    before: Coverage
+    announced: Coverage
+    reported: Coverage = field(default_factory=Coverage)
+    others: tuple[LedgerSection, ...] | None = None
+    old: LedgerSection | None = None
+    lost: tuple[Loss, ...] = ()
+    doubted: str = ""
+    endangered: Mapping[UUID, str] = field(default_factory=dict)
+    rows: int | None = None
+
+    @property
+    def kept(self) -> LedgerSection | None:
+        """The section under the epoch that it had, where the word is what the newest ledger said: then what is reported
+        for it can be published still.
+        """
+        if self.old is None or self.state.condition is not Condition.CUT or self.old.covered != self.section.covered:
+            return None
+        return replace(self.section, epoch=self.old.epoch, control=self.old.control)
+
+    @property
+    def others_lost(self) -> tuple[str, ...]:
+        """What others have reported and would lose: sections that come back keep their epochs, those of a table that
+        was rolled back cannot.
+        """
+        rolled_back = self.state.condition in (Condition.ROLLED_BACK, Condition.PICKED)
+        return tuple(self.endangered.values()) if rolled_back else ()
+
+    @property
+    def loses(self) -> str:
+        """What is reported and would be lost."""
+        own = () if self.kept is not None else self.own_lost
+        return "; ".join((*own, *self.others_lost))
+
+    @property
+    def own_lost(self) -> tuple[str, ...]:
+        """What this landing has reported and a new epoch would lose."""
+        return tuple(filter(None, (losses_text(self.lost) if self.lost else "", self.doubted)))
+
+    @property
+    def again(self) -> Coverage:
+        """Landed by the ledger or the log, and not by this word: read again, so doubled if the rows are there."""
+        return (self.before | self.announced) - self.section.covered
+
+    @property
+    def unsaid(self) -> Coverage:
+        """Landed by this word only: never read, so lost if the rows are not there."""
+        return self.section.covered - self.before - self.announced - self.reported
+
+    @property
+    def unpublished(self) -> Coverage:
+        """Landed by this word, and by the log reported only: never published, so lost if the rows are not there."""
+        return (self.section.covered & self.reported) - self.before - self.announced
+
+    @property
+    def voided(self) -> Coverage:
+        """Reported, and not landed by this word: read again under the new epoch."""
+        return self.reported - self.section.covered - self.before if self.written is self.section else Coverage()
+
+    @property
+    def written(self) -> LedgerSection:
+        """What is written: under the old epoch, where a new one would lose something."""
+        return (self.kept if self.own_lost else None) or self.section
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attested:
+    """The whole of it."""
+
+    tables: tuple[AttestedTable, ...]
+    marks: Mapping[SourcePartition, Watermark]
+
+
+Said = tuple[str, Mapping[SourcePartition, int], Coverage, tuple[LedgerSection, ...] | None]
+"""Where a word is from, the first offsets, what is landed, and sections of others."""
+Word = Callable[[KnownTable, SourceState], Said]
+
+
+def from_snapshot(session: LandingSession, snapshot_id: int) -> Attested:
+    """The word that the table which has this snapshot holds what the ledger in it says: one on the branch's ancestry,
+    or the newest of a branch whose ancestry was cut behind it. The rows of any other snapshot are not on the branch.
+
+    :raises LedgerError: no table of the landing has such a snapshot, its rows are not on the branch, or there is no
+        ledger of this landing in it
+    :raises WireError: the ledger in it is damaged
+    """
+    tables = [(name, t) for name in session.landing.tables if (t := session.tables.find(name)) is not None]
+    name = next((n for n, t in tables if t.metadata.snapshot_by_id(snapshot_id) is not None), None)
+    if name is None:
+        raise LedgerError(
+            f"no table of landing {session.landing.name} has a snapshot {snapshot_id}; with a ledger there are: "
+            f"{'; '.join(f'{n}: {with_ledger(t.metadata)}' for n, t in tables) or 'none'}"
+        )
+
+    def word(known: KnownTable, _: SourceState) -> Said:
+        snapshot = known.table.metadata.snapshot_by_id(snapshot_id)
+        sections = sections_of(snapshot) if snapshot is not None and has_ledger(snapshot) else ()
+        own = next((s for s in sections if s.key == (session.landing.name, session.lane)), None)
+        if own is None:
+            raise LedgerError(
+                f"snapshot {snapshot_id} of {name} holds no ledger of landing {session.landing.name}; these do: "
+                f"{with_ledger(known.table.metadata)}"
+            )
+        if snapshot_id not in known.on_branch:
+            raise LedgerError(
+                f"{name}: the rows of snapshot {snapshot_id} are not on branch {known.state.branch}, so its ledger "
+                "does not say what the table holds. Roll the branch to that snapshot, or state the offsets that the "
+                f"table really holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`, or those to go on from, "
+                f"`{RESET_OFFSETS} SPEC --from OFFSETS`"
+            )
+        return f"snapshot {snapshot_id}", own.starts, own.covered, tuple(s for s in sections if s is not own)
+
+    return _said(session, (name,), word)
+
+
+def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> Attested:
+    """The word that a table holds what the control log says was published in it. What the log has forgotten is taken to
+    be in the table too: all before the oldest range of a partition that it remembers.
+
+    :param tables: by default those whose ledger is not in order
+    :raises LedgerError: the log remembers nothing of them, or holds what cannot be read
+    """
+
+    def word(known: KnownTable, source: SourceState) -> Said:
+        if unread := next((e for e in known.entries if isinstance(e, Unreadable)), None):
+            raise LedgerError(
+                f"{known.name}: a record of {session.control.name} at offset {unread.offset} cannot be read, and may "
+                f"tell of a commit ({unread.reason}): say what the table holds with `{RESET_ASSERT} SPEC --snapshot "
+                "ID` or `--at TOPIC:PARTITION=OFFSET,…`"
+            )
+        if not known.announced and role_of(session.landing.destinations, known.name) is Role.ROWS:
+            raise LedgerError(
+                f"control topic {session.control.name} remembers no commit of landing {session.landing.name} to "
+                f"{known.name}: say what it holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`"
+            )
+        landed = Coverage({p: s for p, s in known.announced.parts.items() if p in source.partitions})
+        own = known.own.starts if known.own else {}
+        starts = {p: first_known(p, known, own.get(p)) for p in source.partitions}
+        if unknown := sorted(p for p, start in starts.items() if start is None and source.partitions[p].high):
+            raise LedgerError(
+                f"{known.name}: the log of {session.control.name} was cut by its retention and remembers nothing of "
+                f"{', '.join(map(str, unknown))}: say what the table holds with `{RESET_ASSERT} SPEC --at "
+                "TOPIC:PARTITION=OFFSET,…`"
+            )
+        check_log(session, known, landed)
+        return f"the log of {session.control.name}", {p: s or 0 for p, s in starts.items()}, landed, None
+
+    return _said(session, tables, word)
+
+
+def from_offsets(
+    session: LandingSession, at: Mapping[tuple[str, int], int], tables: Sequence[str] | None = None
+) -> Attested:
+    """The word that a table holds everything below these offsets, by (topic, partition).
+
+    :param tables: by default those whose ledger is not in order
+    :raises SourceError: there is no such partition
+    :raises LedgerError: a partition is not named, and no ledger tells of it
+    """
+
+    def word(known: KnownTable, source: SourceState) -> Said:
+        places = {(p.topic, p.partition): p for p in source.partitions}
+        if strange := [f"{t}[{n}]" for t, n in at if (t, n) not in places]:
+            raise SourceError(f"{', '.join(strange)}: the source has no such partition")
+        starts = {p: known.own.starts.get(p, 0) if known.own else 0 for p in source.partitions}
+        unnamed = [p for place, p in places.items() if place not in at]
+        if unnamed and known.own is None:
+            raise LedgerError(
+                f"{known.name} has no ledger that tells of {', '.join(map(str, sorted(unnamed)))}: name them too, with "
+                f"0 where nothing is landed"
+            )
+        parts = {p: known.own.covered[p] for p in unnamed} if known.own else {}
+        for (topic, number), offset in at.items():
+            p = places[topic, number]
+            starts[p] = min(starts[p], offset)
+            parts[p] = RangeSet.of(OffsetRange(starts[p], offset))
+        return "a person's offsets", starts, Coverage(parts), None
+
+    return _said(session, tables, word)
+
+
+def attest(
+    session: LandingSession,
+    said: Attested,
+    *,
+    decision: Decision | None = None,
+    give_up_reported: bool = False,
+    rows_of_others: OtherSections = OtherSections.ASK,
+) -> dict[str, Any]:
+    """Write it.
+
+    :param decision: who says it, for the tables' history
+    :param give_up_reported: also what is reported and the source has no more
+    :param rows_of_others: the person's word on them, where the ledger is lost
+    :raises LedgerError: the ledger of a table has changed since it was looked up, or what is reported would be lost
+    :raises CatalogError: the catalog is away
+    """
+    if not give_up_reported and (lost := [t for t in said.tables if t.loses]):
+        raise LedgerError(
+            f"{'; '.join(f'{t.table}: {t.loses}' for t in lost)} is reported and the source has it no "
+            f"more: nothing is changed, as a new epoch would lose it. Where the ledger is in order `{LAND}` "
+            f"publishes it first, where it was cut `--snapshot` with its newest snapshot keeps it; to give it up: "
+            f"`--give-up-reported`"
+        )
+    for rehearse in (True, False):
+        for t in said.tables:
+            what = f"holds {t.section.covered}, by {t.word}; read again {t.again}, never read {t.unsaid}"
+            if t.unpublished:
+                what += f", reported and never published {t.unpublished}"
+            state = attest_section(
+                session.tables,
+                t.table,
+                t.written,
+                seen=t.state,
+                others=t.others,
+                rows_of_others=rows_of_others,
+                keep=t.endangered.keys(),
+                word=t.word,
+                branch=session.landing.branch,
+                decision=None if decision is None else replace(decision, what=what),
+                rehearse=rehearse,
+            )
+            if not rehearse:
+                session.log(f"{t.table}: the ledger is now what was attested, in snapshot {state.snapshot_id}")
+    return {"attested": {t.table: {str(p): t.section.end(p) for p in sorted(said.marks)} for t in said.tables}}
+
+
+def _said(session: LandingSession, tables: Sequence[str] | None, word: Word) -> Attested:
+    session.control.ensure()
+    source = session.source.watermarks()
+    log = session.control.read(own_partition(session), None)
+    known = [known_table(session, name, log) for name in tables or session.landing.tables]
+    if tables is None:
+        known = [k for k in known if k.own is None or k.state.condition is not Condition.PRESENT]
+        if not known:
+            raise LedgerError(
+                f"every table of landing {session.landing.name} has its ledger; to set one all the same, name it: "
+                f"`--table {session.landing.table}` (an operator: `tables`)"
+            )
+    return Attested(tables=tuple(_one(session, k, source, word) for k in known), marks=source.partitions)
+
+
+def _one(session: LandingSession, known: KnownTable, source: SourceState, word: Word) -> AttestedTable:
+    source_of_word, starts, covered, others = word(known, source)
+    check_topics(known.name, starts, covered, source)
+    old = known_section(session, known.state)
+    section = new_section(
+        session, source, starts, covered, origin_position(session), before=old, known=known.state.sections
+    )
+    if old is not None and old.cluster_id == source.cluster_id:
+        there = {p: section.end(p) for p in source.partitions}
+        section = replace(section, positions=positions_up_to(old.positions, there))
+    pending = known_state(session, {known.name: known.state})
+    accepted = pending.accepted[known.name] if pending else ()
+    kept = irreplaceable(accepted, source.partitions, known.name)
+    doubted = gone(unbelieved(session, known.name, old), source.partitions) - covered if old else Coverage()
+    return AttestedTable(
+        table=known.name,
+        word=source_of_word,
+        state=known.state,
+        section=section,
+        before=known.own.covered if known.own else Coverage(),
+        announced=known.announced,
+        reported=Coverage.union(a.coverage for a in accepted if a.matters(known.name)),
+        others=others,
+        old=old,
+        endangered={} if known.state.condition is Condition.PRESENT else endangered(session, known.name, known.state),
+        rows=known.rows,
+        lost=losses((a for a in kept if a.coverage - covered), source.partitions),
+        doubted=unbelieved_text(session, doubted, old) if doubted and old else "",
+    )

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Going back over what is landed, with its rows: `lakecommit reset offsets --delete` and `reset hard`.
+
+Contract: the rows of the landing from the stated offsets on are taken out of each of its tables, and of their ledgers,
+in one snapshot per table (:mod:`~airflow_provider_lakecommit.operations.backfill.replace`); the live lane reads them
+again with its next run. What the source has removed of them cannot be read again: it is deleted, and given up. `reset
+hard` takes out all there is of the landing, and has it begin where its declaration says.
+
+Before the first row goes the tables are brought in step
+(:mod:`~airflow_provider_lakecommit.operations.backfill.level`), and all of them are checked: an operation that is
+refused has deleted nothing.
+
+Failure story: killed in between, some tables are back and some are not, and the same command goes on. What the source
+has removed is not deleted unless it was shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_lakecommit.committer.adopted import check_turn
+from airflow_provider_lakecommit.committer.ledger import require_ledger
+from airflow_provider_lakecommit.core.commands import BACKFILL
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.core.provenance import shares_of, unmarked
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession, RunIdentity
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.operations.backfill.level import check_pending, level
+from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview, replace_preview
+from airflow_provider_lakecommit.operations.backfill.replace import replace as take_out
+from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
+from airflow_provider_lakecommit.operations.reset.ledger_init import check_init, ledger_init
+from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way, offsets_of
+
+__all__ = ["DeleteBack", "delete_back", "delete_preview"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteBack:
+    """What goes, table by table. ``removed`` of it the source has no more; ``before`` lies before the place where the
+    live lane began, so that only a lane reads it again. ``start`` is where the landing begins after a hard reset.
+    """
+
+    tables: tuple[ReplacePreview, ...]
+    removed: Coverage
+    before: Coverage
+    start: str = ""
+    within: Coverage | None = None
+    """The offsets that were asked for; ``None``: all of the landing."""
+
+    @property
+    def deletes(self) -> bool:
+        return bool(self.tables)
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield from (f"DELETES of {t}" for t in self.tables)
+        yield from (
+            f"  among them what earlier readings of topics landed: {t.replaced.past} ({len(t.replaced.past)} offsets)"
+            for t in self.tables
+            if t.replaced.past
+        )
+        yield from (
+            f"  {t.missing} rows that were landed are not there any more: {t.table}" for t in self.tables if t.missing
+        )
+        if not self.tables:
+            yield "nothing of the landing is landed there: no row is deleted"
+        if self.removed:
+            yield f"  CANNOT be read again, as the source has removed it: {self.removed} ({len(self.removed)} offsets)"
+        if self.before:
+            yield f"  is read again by `{BACKFILL}` only, as the live lane began behind it: {self.before}"
+        if self.start:
+            yield f"the landing begins anew at {self.start}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "tables": [
+                {
+                    "table": t.table,
+                    "rows": t.replaced.rows,
+                    "missing": t.missing,
+                    "ranges": t.replaced.ranges.to_dict(),
+                    "dropped_files": t.replaced.dropped_files,
+                    "rewritten_files": t.replaced.rewritten_files,
+                    "rewritten_bytes": t.replaced.rewritten_bytes,
+                }
+                for t in self.tables
+            ],
+            "removed": self.removed.to_dict(),
+            "before": self.before.to_dict(),
+            "start": self.start or None,
+        }
+
+
+def delete_preview(session: LandingSession, start: Start | None, way: Way = PLAIN) -> DeleteBack:
+    """What goes; nothing is written.
+
+    :param start: from where on, for each partition; ``None``: all there is of the landing, as `reset hard` does
+    :raises LedgerError: a ledger needs a person
+    :raises TableError: a table does not say which rows to take
+    :raises SourceError: the source has no such partition
+    """
+    source = session.source.watermarks()
+    if start is None:
+        return _found(session, source, None)
+    offsets = offsets_of(session, source.partitions, start, way).offsets
+    return _found(session, source, Coverage({p: RangeSet.of((o, BEYOND)) for p, o in offsets.items()}))
+
+
+def _found(session: LandingSession, source: SourceState, within: Coverage | None) -> DeleteBack:
+    found, live, copied = Coverage(), Coverage(), Coverage()
+    for name in session.landing.tables:
+        if (state := ledger_state(session, name)) is None:
+            continue
+        require_ledger(state, name)
+        if name == session.landing.table:
+            check_turn(state, session.landing.name, name)
+        own = [s for s in state.sections if s.landing == session.landing.name]
+        found |= Coverage.union(s.covered for s in own)
+        live |= Coverage({p: RangeSet.of((o, BEYOND)) for s in own if s.lane == LIVE for p, o in s.starts.items()})
+        copied |= _copied(own)
+    if within is not None:
+        found &= within
+    hard = within is None
+    tables = replace_preview(session, found - copied if hard else found, hard=hard)
+    past = Coverage.union(t.replaced.past for t in tables)
+    removed = found - copied - Coverage({p: RangeSet.of((m.start, BEYOND)) for p, m in source.partitions.items()})
+    return DeleteBack(
+        tables=tables,
+        removed=removed | past,
+        before=Coverage() if hard else found - removed - live,
+        start=session.landing.start if hard else "",
+        within=within,
+    )
+
+
+def _copied(own: Sequence[LedgerSection]) -> Coverage:
+    """Return what the live lane covers as landed from another cluster: its rows are those of a lane of that cluster."""
+    live = next((s for s in own if s.lane == LIVE and s.sink is None), None)
+    if live is None or not any(s.lane.startswith(f"{LIVE}@") for s in own):
+        return Coverage()
+    before = Coverage({p: RangeSet.of((0, start)) for p, start in live.starts.items()}) & live.covered
+    return unmarked(shares_of(live.provenance, before), before)
+
+
+def delete_back(
+    session: LandingSession, found: DeleteBack, decision: Decision, *, fewer: bool = False
+) -> dict[str, Any]:
+    """Do what was shown.
+
+    :param fewer: where a table has fewer of these rows than were landed, others deleted them
+    :raises LakecommitError: as :func:`delete_preview`, and what keeps it from being done
+    """
+    run = RunIdentity(deployment="person", dag_id="delete back", run_id=str(session.new_id()))
+    level(session, run, "rows are deleted after what is reported was published")
+    now = _found(session, session.source.watermarks(), found.within)
+    if more := now.removed - found.removed:
+        raise LedgerError(
+            f"landing {session.landing.name}: by now this would also delete {more}, which the source has removed; no "
+            "row is deleted: the same again shows it first"
+        )
+    found = replace(now, removed=found.removed | now.removed)
+    coverage = Coverage.union(t.replaced.ranges for t in found.tables)
+    if coverage:
+        check_pending(session, coverage)
+    begin = _beginning(session, found)
+    if begin is not None:
+        check_init(session, *begin)
+    if coverage:
+        after = f"; begins anew at {found.start} after that" if found.start else ""
+        told = replace(decision, what=f"deletes the rows of {coverage}{after}")
+        take_out(
+            session,
+            coverage,
+            commit_id=session.new_id(),
+            previews=found.tables,
+            fewer=fewer,
+            hard=bool(found.start),
+            decision=told,
+        )
+        session.log(f"the rows of {coverage} are deleted")
+    if begin is not None:
+        ledger_init(session, *begin, agreed=init_preview(session, *begin), decision=decision)
+    return {"deleted": coverage.to_dict(), "rows": {t.table: t.replaced.rows for t in found.tables}}
+
+
+def _beginning(session: LandingSession, found: DeleteBack) -> tuple[Start, Way] | None:
+    """Return where the ledgers begin once the rows are deleted; None if that is where they were deleted from."""
+    if found.start:
+        return found.start, Way(again=True)
+    if not found.removed:
+        return None
+    marks = session.source.watermarks().partitions
+    return {(p.topic, p.partition): marks[p].start for p in found.removed.parts if p in marks}, PLAIN

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `lakecommit reset offsets` would come to: in each table of a landing, in offsets, before anything is written.
+
+Contract: reads tables, log and source, and writes nothing. A ledger never goes back over offsets that it has, because
+their rows are in the table, except where the source's log lost them and holds other records there. What is reported
+and the source no longer has counts as published where it can be published first, and as lost where it cannot.
+
+Failure story: a word that leaves a partition open, or names offsets that the log does not have, is refused with what
+the log has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from airflow_provider_lakecommit.committer.adopted import check_turn, turn_is_over
+from airflow_provider_lakecommit.committer.alone import check_no_other
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
+from airflow_provider_lakecommit.core.model import LedgerSection, ReadPosition
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.core.planning.restart import Restart, StatedOffsets, restart
+from airflow_provider_lakecommit.core.planning.truncation import first_offsets_of, in_doubt, positions_up_to
+from airflow_provider_lakecommit.core.planning.voiding import Rescued, gone, irreplaceable, losses, losses_text, rescued
+from airflow_provider_lakecommit.core.settle import passed_by_all
+from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.cycle.plan.absent import remembered
+from airflow_provider_lakecommit.cycle.plan.joining import joining_offsets
+from airflow_provider_lakecommit.cycle.plan.known import unknown_text
+from airflow_provider_lakecommit.cycle.plan.pending import endangered, known_section, known_state
+from airflow_provider_lakecommit.cycle.plan.sections import check_cluster, positions_at
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+from airflow_provider_lakecommit.cycle.plan.unbelieved import unbelieved
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.operations.reset.published_before import PublishedBefore, published_before
+from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way, check_lane, offsets_of
+
+__all__ = ["InitPreview", "InitTable", "SectionInit", "init_preview", "section_inits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitTable:
+    """What a word comes to in one table. ``published`` is published first, ``reported`` is voided; ``lost`` of that
+    cannot be read again. A table that ``begins`` has no ledger: ``not_again`` was in it before, by the log, and is not
+    read again by a ledger that begins there.
+    """
+
+    table: str
+    begins: bool
+    ends: Mapping[SourcePartition, int]
+    given_up: Coverage
+    behind: Coverage
+    back: Coverage
+    published: Coverage
+    reported: Coverage
+    not_again: Coverage = field(default_factory=Coverage)
+    lost: str = ""
+    again: Coverage = field(default_factory=Coverage)
+    filled: Coverage = field(default_factory=Coverage)
+    lane: str = ""
+    record_bytes: int = 0
+    sink: str = ""
+    """The connector whose turn it was; nobody knows what that has landed of a topic that was made anew."""
+
+    @property
+    def loses(self) -> bool:
+        return bool(self.given_up or self.back or self.not_again or self.lost or self.again or self.sink)
+
+    @property
+    def what(self) -> str:
+        """For the table's history."""
+        parts = (
+            ("gives up", self.given_up),
+            ("goes back over", self.back),
+            ("does not read again", self.not_again),
+            ("reads again, beside the rows that are there,", self.again),
+            (f"leaves to lane {self.lane}", self.filled),
+            ("loses, reported:", self.lost),
+            ("takes over, without what it has landed since its topic was made anew, from connector", self.sink),
+        )
+        return "; ".join(f"{said} {ranges}" for said, ranges in parts if ranges) or "gives up nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitPreview:
+    """``unknown`` says that nothing knows the landing, and which one may be meant."""
+
+    tables: tuple[InitTable, ...]
+    unknown: str = ""
+
+    @property
+    def loses(self) -> bool:
+        """Return True if a person has to agree: something is given up, or the name may be misspelt."""
+        return bool(self.unknown) or any(t.loses for t in self.tables)
+
+    @property
+    def lost(self) -> str:
+        """What is reported and can neither be published nor read again."""
+        return "; ".join(f"{t.table}: {t.lost}" for t in self.tables if t.lost)
+
+    def given_up(self, table: str) -> Coverage:
+        return next((t.given_up | t.back | t.again | t.not_again for t in self.tables if t.table == table), Coverage())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SectionInit:
+    """What a person's word makes of the section of one table, whatever has landed there since it was looked at."""
+
+    name: str
+    source: SourceState
+    word: StatedOffsets
+    old: LedgerSection | None
+    passed: Coverage
+    firsts: Mapping[SourcePartition, int]
+    diverged: Mapping[SourcePartition, int]
+    pending: tuple[AcceptedSlice, ...]
+    publishable: bool
+    remembered: LedgerSection | None = None
+    rolled_back: bool = False
+    endangered: Mapping[UUID, str] = field(default_factory=dict)
+    unbelieved: Coverage = field(default_factory=Coverage)
+    before: PublishedBefore = field(default_factory=PublishedBefore)
+    lane: str = ""
+    others: Coverage = field(default_factory=Coverage)
+    closed: Coverage = field(default_factory=Coverage)
+    """What closed lanes of the landing have."""
+    sections: tuple[LedgerSection, ...] = ()
+    """All of the ledger: a reading that begins now has another generation than those of any of them."""
+    begun: Mapping[SourcePartition, int] = field(default_factory=dict)
+    """Where other tables of the landing have begun."""
+
+    def whole(self, section: LedgerSection) -> LedgerSection:
+        """Return a section with what closed lanes have, which a word is about, too."""
+        return replace(section, covered=section.covered | self.closed)
+
+    def passed_of(self, section: LedgerSection | None) -> Coverage:
+        """What the table has passed without a row beyond this section, which may not be the one that was looked at."""
+        same = section is not None and self.old is not None and section.epoch == self.old.epoch
+        return self.passed if same else Coverage()
+
+    def restart(self, section: LedgerSection | None) -> Restart:
+        """:raises LakecommitError: the word leaves something open, or cannot be"""
+        found = restart(
+            self.word,
+            self.source.partitions,
+            self._left if section is None else self.whole(section),
+            # What other lanes have lies before where it goes on, as what was passed without a row does.
+            passed=self.passed_of(section) | self.others,
+            firsts=self.firsts,
+            diverged=self.diverged,
+            begun=self.begun,
+        )
+        if section is None and self.remembered is not None:
+            # Where the rows of a ledger that is lost end, is known of no partition.
+            found = replace(found, untold=tuple(sorted(self.source.partitions.keys() - self.word.offsets.keys())))
+        _check(self.name, found, self.source.partitions)
+        return found
+
+    @property
+    def _left(self) -> LedgerSection | None:
+        """Return what is left of a ledger that is lost: what others had landed before its first offsets. A word leads
+        forward from there, and what it leads over is never landed as if it were known not to be in the table.
+        """
+        if self.remembered is None:
+            return None
+        before = Coverage({p: self.remembered.covered[p] & RangeSet.of((0, o)) for p, o in self._first.items()})
+        return replace(self.remembered, starts=self._first, covered=before)
+
+    @property
+    def _first(self) -> dict[SourcePartition, int]:
+        """The first offsets of a ledger that is lost, of partitions that the word names."""
+        starts = {} if self.remembered is None else self.remembered.starts
+        return {p: o for p, o in starts.items() if p in self.word.offsets}
+
+    def positions(self, section: LedgerSection | None, found: Restart) -> dict[SourcePartition, ReadPosition]:
+        """Those that a word leaves as they are: what it says of a log that is another one is taken for it. Who names
+        offsets because a ledger is gone says nothing of the log.
+        """
+        if section is None and (gone := self.remembered) and gone.cluster_id == self.source.cluster_id:
+            return positions_up_to(gone.positions, _ends(found, self.source.partitions))
+        said = self.diverged.keys() & self.word.offsets.keys() | found.back.parts.keys()
+        known = section.positions if section else {}
+        kept = {p: at for p, at in known.items() if p not in said and p in self.source.partitions}
+        ends = _ends(found, self.word.offsets.keys() & self.source.partitions.keys())
+        beyond = {p: end for p, end in ends.items() if p not in kept or end > kept[p].offset}
+        return kept | positions_at(beyond, self.source.partitions)
+
+    @property
+    def rescued(self) -> Rescued:
+        """What of the pending slices can be published before the word is given."""
+        marks = self.source.partitions
+        if self.old is None or not self.publishable:
+            return Rescued(lost=losses(irreplaceable(self.pending, marks, self.name), marks))
+        return rescued(self.name, self.old, self.pending, marks, self._given_up)
+
+    def _given_up(self, section: LedgerSection) -> Coverage:
+        """Return what the word gives up, and what can never be read of a topic that was made anew."""
+        marks, reported = self.source.partitions, Coverage.union(a.coverage for a in self.pending)
+        anew = {p: s for p, s in reported.parts.items() if p not in marks and p.topic in self.source.topic_ids}
+        before = Coverage({p: RangeSet.of((section.starts.get(p, 0), s.ranges[-1].end)) for p, s in anew.items()})
+        return self.restart(section).given_up | (before - section.covered - self.others)
+
+    @property
+    def others_lost(self) -> Iterable[str]:
+        """Sections that come back keep their epochs, those of a table that was rolled back cannot."""
+        return self.endangered.values() if self.rolled_back else ()
+
+    @property
+    def _sink_whose_turn_is_over(self) -> str:
+        section = self.old
+        if section is None or section.sink is None or not turn_is_over(section, self.source.partitions):
+            return ""
+        return section.sink.connector
+
+    def preview(self) -> InitTable:
+        saved = self.rescued
+        after = None if self.old is None else replace(self.old, covered=self.old.covered | saved.covered)
+        found = self.restart(after)
+        reported = self.before.lost(self.source.partitions)
+        not_again = self.before.not_again(_ends(found, found.starts), self.source.partitions)
+        lost = (losses_text(saved.lost) if saved.lost else "", str(reported) if reported else "", *self.others_lost)
+        return InitTable(
+            table=self.name,
+            begins=self.old is None,
+            ends=_ends(found, sorted(self.source.partitions)),
+            given_up=found.given_up - not_again | saved.bridged,
+            behind=found.behind,
+            back=found.back,
+            published=saved.published,
+            reported=Coverage.union(a.coverage for a in self.pending) - saved.published,
+            not_again=not_again,
+            lost="; ".join(filter(None, lost)),
+            again=found.again,
+            filled=found.filled,
+            lane=self.lane,
+            record_bytes=0 if self.old is None else self.old.record_bytes,
+            sink=self._sink_whose_turn_is_over,
+        )
+
+
+def init_preview(session: LandingSession, start: Start, way: Way = PLAIN) -> InitPreview:
+    """What the word would come to; nothing is written.
+
+    :raises LakecommitError: as :func:`~airflow_provider_lakecommit.operations.reset.ledger_init.ledger_init`
+    """
+    settings = section_inits(session, start, way)
+    unknown = unknown_text(session, {name: ledger_state(session, name) for name in settings})
+    return InitPreview(tables=tuple(s.preview() for s in settings.values()), unknown=unknown)
+
+
+def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> dict[str, SectionInit]:
+    """By table, in the order of the landing.
+
+    :raises LakecommitError: as :func:`~airflow_provider_lakecommit.operations.reset.ledger_init.ledger_init`
+    """
+    session.control.ensure()
+    source = session.source.watermarks()
+    word = offsets_of(session, source.partitions, start, way)
+    states = {name: ledger_state(session, name) for name in session.landing.tables}
+    for name, known in states.items():
+        if known is not None:
+            sections = known.sections or known.remembered
+            check_no_other(name, session.landing.name, sections, source.partitions)
+    check_lane(session, states, way.fill)
+    state = known_state(session, states)
+    passed = passed_by_all(state) if state and _in_order(session, states) else {}
+    settings: dict[str, SectionInit] = {}
+    data: Restart | None = None
+    for name, ledger in states.items():
+        # The dead-letter table goes with the data table, which may have been rolled back alone.
+        if ledger is not None and name == session.landing.table:
+            check_turn(ledger, session.landing.name, name, source.partitions)
+        newest = None if ledger is None else known_section(session, ledger)
+        cut = ledger is not None and ledger.condition is Condition.CUT
+        # Of a ledger that was cut the rows are in the table as they were.
+        old = newest if cut else None if ledger is None else ledger.section(session.landing.name, session.lane)
+        if old is not None:
+            check_cluster(session, name, old, source.cluster_id)
+        in_order = ledger is None or ledger.condition is Condition.PRESENT
+        if word.offsets.keys() >= source.partitions.keys():
+            firsts: Mapping[SourcePartition, int] = {}
+        else:
+            firsts = _firsts(session, name, ledger, old, source) if data is None else _ends(data, source.partitions)
+        settings[name] = SectionInit(
+            name=name,
+            source=source,
+            word=word,
+            old=old,
+            passed=passed.get(name, Coverage()),
+            firsts=firsts,
+            diverged=_diverged(session, source, ledger),
+            pending=state.accepted.get(name, ()) if state else (),
+            publishable=ledger is not None and ledger.newest and _same_topic(session, old),
+            remembered=newest,
+            rolled_back=ledger is not None and ledger.condition in (Condition.ROLLED_BACK, Condition.PICKED),
+            endangered={} if ledger is None or in_order else endangered(session, name, ledger),
+            before=PublishedBefore() if old is not None else published_before(session, name, newest),
+            unbelieved=Coverage() if newest is None else gone(unbelieved(session, name, newest), source.partitions),
+            lane=way.fill,
+            others=Coverage() if ledger is None else ledger.covered(exclude=(session.landing.name, session.lane)),
+            closed=Coverage() if ledger is None else ledger.closed(session.landing.name),
+            sections=() if ledger is None else ledger.sections or ledger.remembered,
+            begun=_begun(session, {n: s for n, s in states.items() if n != name}),
+        )
+        found = settings[name].restart(old)
+        data = data or found
+    return settings
+
+
+def _begun(session: LandingSession, states: Mapping[str, LedgerState | None]) -> dict[SourcePartition, int]:
+    """Return the greatest first offset of each partition in these tables."""
+    sections = (s.section(session.landing.name, session.lane) for s in states.values() if s is not None)
+    out: dict[SourcePartition, int] = {}
+    for p, start in (item for s in sections if s for item in s.starts.items()):
+        out[p] = max(start, out.get(p, start))
+    return out
+
+
+def _diverged(session: LandingSession, source: SourceState, state: LedgerState | None) -> dict[SourcePartition, int]:
+    """Return from where the logs hold other records than those that a table has of them. One that was rolled back alone
+    has none of the records that a log has lost since, though other tables do.
+    """
+    section = None if state is None else state.section(session.landing.name, session.lane)
+    if section is None or section.cluster_id != source.cluster_id:
+        return {}
+    return first_offsets_of(session.source.diverged(in_doubt(section.positions.items(), source.partitions)))
+
+
+def _in_order(session: LandingSession, states: Mapping[str, LedgerState | None]) -> bool:
+    """What a table has no rows of, only the log tells: a table without rows is brought forward rarely. Nothing of that
+    is known where a table has no ledger that holds.
+    """
+    return all(
+        s and s.condition is Condition.PRESENT and s.section(session.landing.name, session.lane)
+        for s in states.values()
+    )
+
+
+def _same_topic(session: LandingSession, section: LedgerSection | None) -> bool:
+    """Is what a ledger has pending in the control topic that the landing names?"""
+    return section is None or section.control.topic == session.control.name
+
+
+def _firsts(
+    session: LandingSession, name: str, state: LedgerState | None, old: LedgerSection | None, source: SourceState
+) -> dict[SourcePartition, int]:
+    """Where partitions begin of which the data table's ledger does not tell, as in a plan: a topic that joins, and a
+    landing that never ran, where the landing says; a topic that was made anew with its first record. Nobody knows where
+    the rows of a ledger that is gone end.
+    """
+    lost = state is not None and state.condition in (Condition.LOST, Condition.CUT)
+    if old is None and (lost or remembered(session, name)):
+        return {}
+    topics = set() if old is None else {p.topic for p in old.starts}
+    joined = joining_offsets(session, {p: m for p, m in source.partitions.items() if p.topic not in topics})
+    return {p: joined.get(p, mark.start) for p, mark in source.partitions.items()}
+
+
+def _ends(data: Restart, partitions: Iterable[SourcePartition]) -> dict[SourcePartition, int]:
+    """A table that joins goes on where the data table's ledger ends."""
+    return {p: data.covered[p].reach(data.starts.get(p, 0)) for p in partitions}
+
+
+def _check(name: str, found: Restart, marks: Mapping[SourcePartition, Watermark]) -> None:
+    if found.untold:
+        raise LedgerError(
+            f"{name} has no ledger that tells of {', '.join(map(str, found.untold))}: name "
+            f"{'it' if len(found.untold) == 1 else 'them'} too, or say `earliest` or `latest`; nothing is changed"
+        )
+    if found.removed:
+        gone = "; ".join(f"{p} begins at {marks[p].start}, and not at {r.start}" for p, r in found.removed.items())
+        raise SourceError(
+            f"{gone}: nothing is changed; {name} would have to read there, so state offsets that the log has, or "
+            f"`earliest`"
+        )

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a table before a person's word: its ledger, what the log says of it, and whether a word on it can
+be true.
+
+Contract: reads only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger
+from airflow_provider_lakecommit.committer.summary import has_ledger
+from airflow_provider_lakecommit.control.control_log import ControlLog
+from airflow_provider_lakecommit.control.quarantine import read_entries
+from airflow_provider_lakecommit.core.announced import announced_in, rows_of
+from airflow_provider_lakecommit.core.commands import RESET_ASSERT, RESET_OFFSETS
+from airflow_provider_lakecommit.core.log import Entry, TablePublished
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.cycle.plan.pending import known_section
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+
+__all__ = [
+    "KnownTable",
+    "check_log",
+    "check_topics",
+    "first_known",
+    "known_table",
+    "with_ledger",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTable:
+    """One table as it is, for making the word, and all that the control partition still holds, from ``begin`` on."""
+
+    name: str
+    table: Table
+    state: LedgerState
+    own: LedgerSection | None
+    entries: Sequence[Entry]
+    begin: int
+
+    @property
+    def announced(self) -> Coverage:
+        """What the log says was published in it."""
+        return announced_in(self.entries, self.name, self.state.table_uuid)
+
+    @property
+    def announced_of_any(self) -> Coverage:
+        """What was published in any table."""
+        said = (e for e in self.entries if isinstance(e, TablePublished))
+        return Coverage.union(e.coverage for e in said)
+
+    @property
+    def on_branch(self) -> frozenset[int]:
+        """Snapshots whose rows are on the branch: its ancestry, and where that was cut, the ledger behind the cut."""
+        line = {s.snapshot_id for s in ancestry(self.table.metadata, self.state.branch)}
+        tag = {self.state.tag_id} if self.state.condition is Condition.CUT and self.state.tag_id is not None else set()
+        return frozenset(line | tag)
+
+    @property
+    def taken_back(self) -> Coverage:
+        """What snapshots published that the metadata still have beside the branch, and none that is on it: rows that a
+        rollback took out, also where it went back to before the first ledger of this landing.
+        """
+        metadata = self.table.metadata
+        there = {s.snapshot_id for s in ancestry(metadata, self.state.branch)}
+        beside = {s.snapshot_id for s in metadata.snapshots} - there
+        said = [e for e in self.entries if isinstance(e, TablePublished) and e.table == self.name]
+        gone = Coverage.union(e.coverage for e in said if e.snapshot_id in beside)
+        return gone - Coverage.union(e.coverage for e in said if e.snapshot_id not in beside)
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of the table, as its newest snapshot counts them."""
+        head = self.table.metadata.snapshot_by_id(self.state.head_id) if self.state.head_id is not None else None
+        if head is None:
+            return 0
+        total = head.summary.additional_properties.get("total-records", "") if head.summary else ""
+        return int(total) if total.isdecimal() else None
+
+
+def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> None:
+    """Can the table hold what the log says?
+
+    :raises LedgerError: a ledger that the metadata remember has less, snapshots that published it are not on the
+        branch, or the table has fewer rows
+    """
+    remedy = f"say what the table holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`"
+    newest = known_section(session, known.state)
+    if newest is not None and (more := landed - newest.covered):
+        snapshot = known.state.snapshot_id or known.state.tag_id or "ID"
+        raise LedgerError(
+            f"{known.name}: the log of {session.control.name} says that {more} was published, which the newest ledger "
+            "that the metadata know does not have: it was rolled back, or given back by a person. If that ledger is "
+            f"right, `{RESET_ASSERT} SPEC --snapshot {snapshot}`; if not, {remedy}"
+        )
+    if back := landed & known.taken_back:
+        raise LedgerError(
+            f"{known.name}: the log of {session.control.name} says that {back} was published, by snapshots that are "
+            f"not on branch {known.state.branch} any more: it was rolled back, and these rows with it. "
+            f"`{RESET_OFFSETS} SPEC --from earliest` reads again what the source has of them; if somebody has brought "
+            f"them back, {remedy}"
+        )
+    rows, said = known.rows, rows_of(known.entries, known.name, landed)
+    if rows is not None and rows < said:
+        raise LedgerError(
+            f"{known.name} has {rows} rows, by the log of {session.control.name} {said} were published in it: some "
+            f"were rolled back or removed, and the log does not tell which; {remedy}"
+        )
+
+
+def check_topics(name: str, starts: Mapping[SourcePartition, int], covered: Coverage, source: SourceState) -> None:
+    """Can it be true of the topics as they are?"""
+    ids = source.topic_ids
+    if strange := sorted({p.topic for p in starts.keys() | covered.parts.keys() if p.topic_id != ids.get(p.topic)}):
+        raise SourceError(
+            f"{name}: that ledger is of topic {', '.join(strange)} under another id, or of a topic that this landing "
+            f"does not read: the offsets of a topic made anew are other records; `{RESET_OFFSETS} SPEC --from "
+            "earliest` starts it over"
+        )
+    for p, s in sorted(covered.parts.items()):
+        mark = source.partitions.get(p)
+        if mark is None or s.ranges[-1].end > mark.high:
+            end = "does not exist" if mark is None else f"ends at {mark.high}"
+            raise SourceError(f"{name} cannot hold {p} {s}: the partition {end}; is this the right cluster?")
+
+
+def known_table(session: LandingSession, name: str, log: ControlLog) -> KnownTable:
+    table = session.tables.load(name)
+    state = read_ledger(table.metadata, session.landing.branch)
+    return KnownTable(
+        name=name,
+        table=table,
+        state=state,
+        own=state.section(session.landing.name, session.lane),
+        entries=read_entries(log.records, session.landing.name, session.lane),
+        begin=log.begin,
+    )
+
+
+def first_known(p: SourcePartition, known: KnownTable, start: int | None) -> int | None:
+    """Where a partition begins: where the log's oldest commit to *any* table does, because a table without rows is
+    announced late; ``None`` when nobody can tell.
+    """
+    if said := known.announced_of_any[p]:
+        return said.ranges[0].start
+    return 0 if start is None and not known.begin else start
+
+
+def with_ledger(metadata: TableMetadata) -> str:
+    return ", ".join(str(s.snapshot_id) for s in metadata.snapshots if has_ledger(s)) or "none"

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Taking out of the ledgers what is gone for good: the limit of a ledger's size is that of all landings of its table.
+
+Contract: what is gone is decided by :mod:`~airflow_provider_lakecommit.operations.reset.gone` on what the landing's
+cluster says now; sections of other clusters stay. A section that lost something has a new epoch: what was pending of it
+is read again, and no report of what it lost can be taken a second time. Where something of that cannot be read again,
+nothing is taken out.
+
+Failure story: nothing is written unless the cluster has answered for every topic. Killed in between, some tables are
+pruned and some are not; the same command goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_lakecommit.committer.ledger import LedgerState
+from airflow_provider_lakecommit.committer.ledger_by_hand import prune_sections
+from airflow_provider_lakecommit.core.commands import LAND, RESET_OFFSETS
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.cycle.plan.pending import endangered
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceUnavailableError
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
+from airflow_provider_lakecommit.operations.reset.gone import gone, pruned
+
+__all__ = ["Prunable", "look", "prune"]
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prunable:
+    """What is gone of the sections of one table's ledger, by landing and lane."""
+
+    table: str
+    state: LedgerState
+    gone: Mapping[Key, frozenset[SourcePartition]] = field(default_factory=dict)
+    cluster_id: str = ""
+    ids: Mapping[str, str | None] = field(default_factory=dict)
+
+    def landed(self, key: Key, p: SourcePartition) -> int:
+        """How many offsets of a partition a section has."""
+        return sum(len(s.covered[p]) for s in self.state.sections if (s.landing, s.lane) == key)
+
+    @property
+    def what(self) -> str:
+        """For the table's history."""
+        parts = (f"{p} of topic id {p.topic_id}" for some in self.gone.values() for p in sorted(some))
+        return f"takes out {', '.join(dict.fromkeys(parts))}"
+
+
+def look(session: LandingSession) -> tuple[Prunable, ...]:
+    """What could be taken out; nothing is written.
+
+    :raises SourceUnavailableError: the cluster does not answer
+    :raises CatalogError: the catalog is away
+    """
+    states = [(name, state) for name in session.landing.tables if (state := ledger_state(session, name)) is not None]
+    topics = {p.topic for _, state in states for s in state.sections for p in (*s.starts, *s.covered.parts)}
+    cluster_id, ids = _asked(session, sorted(topics))
+    return tuple(
+        Prunable(
+            table=name,
+            state=state,
+            gone=_gone(session, state.sections, cluster_id, ids),
+            cluster_id=cluster_id,
+            ids=ids,
+        )
+        for name, state in states
+    )
+
+
+def prune(session: LandingSession, found: Prunable, decision: Decision | None = None) -> LedgerState:
+    """Take it out, as the ledger is now.
+
+    :param decision: who says it, for the table's history
+    :raises LedgerError: the ledger is gone, or its rollback was not dealt with; or what is reported would be lost
+    """
+    own = (session.landing.name, session.lane)
+    if lost := endangered(session, found.table, found.state, found.gone):
+        raise LedgerError(
+            f"{found.table}: a ledger from which something is taken gets a new epoch, and that would lose what is "
+            f"reported and the source has no more: {'; '.join(lost.values())}. Nothing is changed: `{LAND}` "
+            f"of that landing publishes it first; to give it up: `{RESET_OFFSETS} SPEC --from earliest "
+            "--give-up-reported` of that landing"
+        )
+
+    def change(sections: tuple[LedgerSection, ...]) -> dict[Key, LedgerSection | None]:
+        dead = _gone(session, sections, found.cluster_id, found.ids)
+        by_key = {s.key: s for s in sections}
+        return {key: pruned(by_key[key], parts, session.new_id(), own=key == own) for key, parts in dead.items()}
+
+    told = None if decision is None else replace(decision, what=found.what)
+    return prune_sections(session.tables, found.table, own, change, branch=session.landing.branch, decision=told)
+
+
+def _gone(
+    session: LandingSession, sections: tuple[LedgerSection, ...], cluster_id: str, ids: Mapping[str, str | None]
+) -> dict[Key, frozenset[SourcePartition]]:
+    named = session.landing.topic_names
+    found = {s.key: gone(s, cluster_id, ids, named if s.landing == session.landing.name else ()) for s in sections}
+    return {key: parts for key, parts in found.items() if parts}
+
+
+def _asked(session: LandingSession, topics: list[str]) -> tuple[str, dict[str, str | None]]:
+    admin = ClusterAdmin(
+        session.kafka,
+        timeout=30.0,
+        away=SourceUnavailableError,
+        refused=SourceUnavailableError,
+        remedy=lambda: "grant DESCRIBE on these topics: one that may not be seen looks like one that is gone",
+    )
+    try:
+        facts = admin.topics(topics) if topics else {}
+        return admin.cluster_id(), {name: None if fact is None else fact.topic_id for name, fact in facts.items()}
+    finally:
+        admin.close()

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A person wants what has been read to be in the tables now, and does not wait for the windows that are under way.
+
+Contract: every open cycle of the landing is asked to end: its tasks report what they have read, to the record, and no
+attempt goes on with it. Who runs a cycle publishes it then and goes on with the next one; a run that lands in several
+windows does not end by it. What nobody publishes within the wait, as its runner is gone, is published here. Nothing is
+given up: what the windows lack is planned by later ones.
+
+Failure story: nothing is said to be published of what cannot be known: a table that cannot be read is an error, and a
+landing of which no table knows, too. Asking twice asks nothing new. A cycle that was opened in between is the next
+call's. Where the control topic or a table cannot be reached it is an error, and what was asked by then holds.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_lakecommit.cycle.commit.drain import drain
+from airflow_provider_lakecommit.cycle.plan.known import unknown_text
+from airflow_provider_lakecommit.cycle.plan.resume import ticket_of
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state, prepare_for_commit
+from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
+from airflow_provider_lakecommit.cycle.session.early_end import end_cycle
+from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession, RunIdentity
+from airflow_provider_lakecommit.exceptions import LedgerError
+
+__all__ = ["WAIT_SECONDS", "PublishedNow", "publish_now"]
+
+WAIT_SECONDS = 60.0
+"""For which those who run the cycles may publish them: a commit task of a DAG has to be scheduled first."""
+LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedNow:
+    """What came of it: cycles that were asked to end, those of them that their own runs have closed, and what was
+    published in place of others.
+    """
+
+    asked: tuple[UUID, ...]
+    closed: tuple[UUID, ...]
+    published: tuple[PublishedSnapshot, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "asked": [str(c) for c in self.asked],
+            "closed": [str(c) for c in self.closed],
+            "published": [p.to_dict() for p in self.published],
+        }
+
+    def __str__(self) -> str:
+        if not self.asked and not self.published:
+            return "nothing is under way, and nothing that is reported waits to be published"
+        rows = "; ".join(f"{p.table}: {p.rows} rows in snapshot {p.snapshot_id}" for p in self.published)
+        here = f"published here: {rows}" if rows else "there was nothing to be published here"
+        return f"{len(self.closed)} of {len(self.asked)} windows were published by their own runs; {here}"
+
+
+def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait: float = WAIT_SECONDS) -> PublishedNow:
+    """Have all that was read published.
+
+    :param run: whose cycle it is, if something is published here
+    :param reason: who wants it, and why, for logs and the notes of runs
+    :param wait: seconds for those who run the cycles
+    :raises LedgerError: it never landed anything
+    :raises LakecommitError: the control topic or a table cannot be reached
+    """
+    session.control.ensure()
+    folded = session.read_state(prepare_for_commit(session).ledgers)
+    asked = _ask(session, folded, reason)
+    deadline = time.monotonic() + wait
+    while (left := _open_of(folded, asked)) and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+        folded = session.read_state(folded.ledgers, since=folded)
+    if left:
+        session.log(
+            f"{len(left)} windows are not closed by their runs after {wait:.0f} s; what they told is published here"
+        )
+    if (drained := drain(session, run, reason)) is None:
+        _check_known(session)
+    closed = tuple(c for c in asked if c not in left)
+    return PublishedNow(asked=asked, closed=closed, published=drained[1].published if drained else ())
+
+
+def _check_known(session: LandingSession) -> None:
+    """Is there nothing to be published, or does nobody know?"""
+    prepared = prepare_for_commit(session, tell=False)
+    for error in prepared.failures.values():
+        raise error
+    if not prepared.tables:
+        landing = session.landing
+        unknown = unknown_text(session, {name: ledger_state(session, name) for name in landing.tables})
+        raise LedgerError(
+            f"nothing was ever landed by landing {landing.name} in {', '.join(landing.tables)}, so nothing of it can "
+            "be published: look whether its name, tables and connections are those of the DAG that lands it; its first "
+            f"run begins the ledger{f'; {unknown}' if unknown else ''}"
+        )
+
+
+def _ask(session: LandingSession, folded: FoldedLog, reason: str) -> tuple[UUID, ...]:
+    live = [c for c in folded.state.open_cycles() if c.live(session.now()) and c.plan.slices]
+    for c in live:
+        if not c.ended_early:
+            ticket = ticket_of(session, c, folded.partition, c.since)
+            end_cycle(session.control, session.landing, ticket, reason)
+            session.log(f"cycle {c.cycle.commit_id} of run {c.cycle.run} is asked to end: {c.plan.coverage}")
+    return tuple(c.cycle.commit_id for c in live)
+
+
+def _open_of(folded: FoldedLog, asked: tuple[UUID, ...]) -> tuple[UUID, ...]:
+    open_ = {c.cycle.commit_id for c in folded.state.open_cycles()}
+    return tuple(c for c in asked if c in open_)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a landing had put into a table that knows nothing of it now: one that was dropped, made anew, or rolled back to
+before the landing's first snapshot.
+
+Contract: reads only. The control log tells it, by the slices that were reported with rows for the table, and so does
+the newest ledger that the metadata remember. Of that it tells what the source has no more, or what lies before the
+place where a new ledger begins: nobody will read it again.
+
+Failure story: what the control topic has forgotten by its retention is not known. Slices that were reported and never
+published count as reported: they may still be published, if the table is brought back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider_lakecommit.core.log import SliceReported, TablePublished
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.core.planning.voiding import gone
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+
+__all__ = ["PublishedBefore", "published_before"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedBefore:
+    """``published`` were in the table, ``reported`` were to come into it."""
+
+    published: Coverage = field(default_factory=Coverage)
+    reported: Coverage = field(default_factory=Coverage)
+
+    def lost(self, marks: Mapping[SourcePartition, Watermark]) -> Coverage:
+        """What is reported, and the source has no more."""
+        return gone(self.reported, marks)
+
+    def not_again(self, starts: Mapping[SourcePartition, int], marks: Mapping[SourcePartition, Watermark]) -> Coverage:
+        """What else a ledger that begins there does not read."""
+        parts = (self.published | (self.reported - self.lost(marks))).parts.items()
+        return Coverage({p: s & RangeSet.of((0, starts[p])) if p in starts else s for p, s in parts})
+
+
+def published_before(session: LandingSession, name: str, remembered: LedgerSection | None) -> PublishedBefore:
+    """What this lane had put into a table.
+
+    :param remembered: the newest ledger of the lane that the table's metadata know, if there is one
+    :raises ControlTopicError: the control topic cannot be read
+    """
+    reported: list[Coverage] = []
+    published: list[Coverage] = []
+    for _, entries in session.all_entries():
+        for e in entries:
+            if isinstance(e, TablePublished) and e.table == name:
+                published.append(e.coverage)
+            elif isinstance(e, SliceReported) and (of := e.report.table(name)) is not None and of.rows:
+                reported.append(e.report.coverage)
+    known = Coverage() if remembered is None else remembered.covered
+    had, there = Coverage.union(reported), Coverage.union(published) | known
+    return PublishedBefore(published=(had & there) | known, reported=had - there)

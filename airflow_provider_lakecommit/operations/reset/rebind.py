@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit reset migrate`: where a landing goes on whose topics moved to another Kafka cluster.
+
+Contract: :func:`rebind_preview` reads and writes nothing. What the tables have of the old cluster stays in their
+ledgers, as a lane of its own that nobody lands in (`live@CLUSTER`), and `verify` accounts for it as before; the
+landing's own lane begins on the new cluster under a new epoch, so nothing that was reported on the old one is committed
+any more. Whoever goes back to a cluster goes on where its lane ended.
+
+Failure story: killed in between, some tables are rebound and some are not; the same command can be given again. What
+the copy does not have, or has at two places, is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from airflow_provider_lakecommit.committer.ledger import LedgerState, require_ledger
+from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary_extras import MOVED
+from airflow_provider_lakecommit.core.commands import BACKFILL
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.cycle.plan.sections import new_section, origin_position
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.kafka.copied import CopyPlace, PartitionLog, place_in_copy
+from airflow_provider_lakecommit.kafka.source_topic import SourceState, SourceTopics
+from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, offsets_of
+
+__all__ = ["SAME", "RebindPreview", "ReboundPartition", "Word", "rebind", "rebind_preview"]
+
+SAME = "same"
+"""The copy keeps offsets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """Where partitions go on. Without ``start`` it is where the records of the old cluster say.
+
+    :param start: ``earliest``, ``latest``, ``same``, the first record at or after a time, or an offset per topic and
+        partition of the new cluster
+    :param old: brokers of the old cluster, to compare records with
+    :param topics: new names of topics, by their old ones
+    """
+
+    start: Start | None = None
+    old: Mapping[str, Any] | None = field(default=None, repr=False)
+    topics: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReboundPartition:
+    """One partition of the new cluster. ``landed`` is how far the old one is in the data table, ``exact`` where the
+    record after that is in the new one, if that could be compared.
+    """
+
+    partition: SourcePartition
+    mark: Watermark
+    next: int
+    landed: int | None = None
+    exact: CopyPlace | None = None
+
+    @property
+    def is_compared(self) -> bool:
+        return self.exact is not None and self.exact.offset is not None
+
+    @property
+    def copied(self) -> int:
+        """Return where the copies of landed records end; unless they were compared, where the landing goes on."""
+        at = self.exact.offset if self.exact else None
+        return self.next if at is None else min(at, self.next)
+
+    @property
+    def skipped(self) -> range:
+        """Offsets of the new cluster that were never landed and are not read."""
+        at = self.exact.offset if self.exact else None
+        return range(0) if at is None else range(at, self.next)
+
+    @property
+    def twice(self) -> range:
+        """Offsets of the new cluster whose records were landed from the old one and are read again."""
+        at = self.exact.offset if self.exact else None
+        return range(0) if at is None else range(self.next, at)
+
+    def __str__(self) -> str:
+        was = "" if self.landed is None else f", landed to {self.landed} on the old cluster"
+        said = f"{self.partition}: at {self.next} of [{self.mark.start}, {self.mark.high}){was}"
+        if self.exact is None:
+            return f"{said}; not compared"
+        if self.exact.offset is None:
+            return f"{said}; {self.exact.why}"
+        if self.skipped:
+            return f"{said}; SKIPS {len(self.skipped)} records"
+        return f"{said}; {f'READS TWICE {len(self.twice)} records' if self.twice else 'exactly the next record'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebindPreview:
+    """What it would come to. ``tables`` are those that are of the old cluster still."""
+
+    source: SourceState
+    old_cluster: str
+    partitions: tuple[ReboundPartition, ...]
+    tables: tuple[str, ...]
+
+    @property
+    def next(self) -> dict[SourcePartition, int]:
+        return {r.partition: r.next for r in self.partitions}
+
+    @property
+    def what(self) -> str:
+        """For the tables' history."""
+        ends = ", ".join(f"{p} {o}" for p, o in sorted(self.next.items()))
+        skipped, twice = (sum(len(getattr(r, n)) for r in self.partitions) for n in ("skipped", "twice"))
+        compared = all(r.is_compared for r in self.partitions if r.landed)
+        proof = f"{skipped} records skipped, {twice} read twice" if compared else "not compared"
+        return f"from cluster {self.old_cluster} to {self.source.cluster_id}, {proof}: goes on at {ends}"[:300]
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield f"from cluster {self.old_cluster} to {self.source.cluster_id}, in {', '.join(self.tables) or 'no table'}"
+        yield from (f"  {r}" for r in self.partitions)
+        if any(r.exact is None for r in self.partitions if r.landed):
+            yield "  --old HOST:PORT compares with the records of the old cluster: what is skipped, what is read twice"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "old_cluster": self.old_cluster,
+            "cluster": self.source.cluster_id,
+            "tables": list(self.tables),
+            "next": {str(p): o for p, o in sorted(self.next.items())},
+            "skipped": {str(r.partition): len(r.skipped) for r in self.partitions if r.skipped},
+            "read_twice": {str(r.partition): len(r.twice) for r in self.partitions if r.twice},
+            "not_compared": [
+                str(r.partition) for r in self.partitions if r.landed and not (r.exact and r.exact.offset)
+            ],
+        }
+
+
+def rebind_preview(session: LandingSession, word: Word) -> RebindPreview:
+    """Look.
+
+    :raises LedgerError: no table is of another cluster, or a ledger needs a person
+    :raises SourceError: the word leaves partitions open, or names what the new cluster does not have
+    """
+    session.control.ensure()
+    source = session.source.watermarks()
+    sections = _sections(session, source)
+    old = next(iter(sections.values()), None)
+    if old is None:
+        raise LedgerError(
+            f"landing {session.landing.name}: no table is of another cluster than {source.cluster_id}, which it reads"
+        )
+    stated = _stated(session, word, source)
+    landed = _landed(old, source, word)
+    exact = {} if word.old is None else _compared(session, word.old, old, source, landed)
+    found = tuple(
+        ReboundPartition(
+            partition=p,
+            mark=mark,
+            next=_next(word, p, mark, landed.get(p), exact.get(p)) if stated is None else stated[p],
+            landed=landed[p][1] if p in landed else None,
+            exact=exact.get(p),
+        )
+        for p, mark in sorted(source.partitions.items())
+    )
+    _check_within(found)
+    return RebindPreview(source=source, old_cluster=old.cluster_id, partitions=found, tables=tuple(sections))
+
+
+def rebind(session: LandingSession, preview: RebindPreview, *, decision: Decision) -> dict[str, Any]:
+    """Do what was shown.
+
+    :param decision: who says it, for the tables' history
+    :raises LedgerError: the ledger of a table has changed since
+    :raises CatalogError: the catalog is away
+    """
+    control = origin_position(session)
+    landing, told = session.landing, replace(decision, what=preview.what)
+    for table in preview.tables:
+        moved = [session.lane, _kept_lane(session.lane, preview.old_cluster)]
+        record = SnapshotRecord(
+            kind=SnapshotKind.INIT,
+            branch=landing.branch,
+            landing=landing.name,
+            lane=session.lane,
+            extra={MOVED: json.dumps(moved)},
+            decisions=(told,),
+        )
+        swap_sections(session.tables, table, record, partial(_moved, session, preview, control, table))
+        session.log(f"{table}: goes on, on cluster {preview.source.cluster_id}")
+    return {"rebound": list(preview.tables), **preview.to_dict()}
+
+
+def _sections(session: LandingSession, source: SourceState) -> dict[str, LedgerSection]:
+    """Of the tables that are of another cluster, the data table's first."""
+    found = {}
+    for name in session.landing.tables:
+        state = ledger_state(session, name)
+        if state is None:
+            continue
+        require_ledger(state, name)
+        section = state.section(session.landing.name, session.lane)
+        if section is not None and section.cluster_id != source.cluster_id:
+            if section.sink is not None and section.sink.lands:
+                raise LedgerError(f"{name} was handed back to connector {section.sink.connector}: it is not landed in")
+            if lanes := [s.lane for s in state.sections if s.landing == section.landing and s.ends]:
+                raise LedgerError(
+                    f"{name}: lane {', '.join(lanes)} of landing {section.landing} is open, and its offsets are of the "
+                    f"old cluster: let it end there, or `{BACKFILL} SPEC --close NAME`"
+                )
+            found[name] = section
+    return found
+
+
+def _landed(old: LedgerSection, source: SourceState, word: Word) -> dict[SourcePartition, tuple[SourcePartition, int]]:
+    """The old partition of each new one, and how far it is landed."""
+    names = {p.topic for p in source.partitions}
+    renamed = {topic: word.topics.get(topic) or _copy_of(topic, names) for topic in {p.topic for p in old.starts}}
+    there = {(p.topic, p.partition): p for p in source.partitions}
+    found = {}
+    for p in old.starts.keys() | old.covered.parts.keys():
+        new = there.get((renamed.get(p.topic) or p.topic, p.partition))
+        if new is not None:
+            found[new] = (p, old.end(p))
+        elif old.end(p) > old.starts.get(p, 0) and not isinstance(word.start, Mapping):
+            raise SourceError(
+                f"the new cluster has no partition for {p}, which is landed to {old.end(p)}: name the topic that it is "
+                f"in now (--topic {p.topic}=NEW), or give all offsets (--from TOPIC:0=OFFSET,…)"
+            )
+    return found
+
+
+def _copy_of(topic: str, names: Iterable[str]) -> str | None:
+    """Of that name, or with the name of the old cluster before it, as MirrorMaker makes them."""
+    exact = [name for name in names if name == topic]
+    found = exact or [name for name in names if name.endswith(f".{topic}")]
+    return found[0] if len(found) == 1 else None
+
+
+def _compared(
+    session: LandingSession,
+    kafka: Mapping[str, Any],
+    old: LedgerSection,
+    source: SourceState,
+    landed: Mapping[SourcePartition, tuple[SourcePartition, int]],
+) -> dict[SourcePartition, CopyPlace]:
+    names = tuple(sorted({p.topic for p, _ in landed.values()}))
+    with (
+        closing(SourceTopics(kafka, names)) as originals,
+        closing(SourceTopics(session.kafka, session.landing.topic_names)) as copies,
+    ):
+        there = originals.watermarks()
+        if there.cluster_id != old.cluster_id:
+            raise SourceError(f"--old is cluster {there.cluster_id}, the tables are of {old.cluster_id}")
+        found = {}
+        for new, (p, end) in landed.items():
+            mark = there.partitions.get(p)
+            if mark is None:
+                found[new] = CopyPlace(offset=None, why=f"the old cluster has {p} no more: its topic was made anew")
+                continue
+            original = PartitionLog(kafka=kafka, topics=originals, partition=p, mark=mark)
+            copy = PartitionLog(kafka=session.kafka, topics=copies, partition=new, mark=source.partitions[new])
+            found[new] = place_in_copy(original, end, copy)
+    return found
+
+
+def _stated(session: LandingSession, word: Word, source: SourceState) -> Mapping[SourcePartition, int] | None:
+    """What the word says of the new cluster by itself; ``None``: it speaks of the old one."""
+    if word.start is None or word.start == SAME:
+        return None
+    said = offsets_of(session, source.partitions, word.start, PLAIN).offsets
+    if unnamed := sorted(source.partitions.keys() - said.keys()):
+        raise SourceError(f"{unnamed[0]} is not named: say where it goes on, 0 for its begin")
+    return said
+
+
+def _next(
+    word: Word,
+    p: SourcePartition,
+    mark: Watermark,
+    landed: tuple[SourcePartition, int] | None,
+    exact: CopyPlace | None,
+) -> int:
+    if landed is None:
+        return mark.start
+    if word.start == SAME:
+        return landed[1]
+    if exact is None or exact.offset is None:
+        why = exact.why if exact else "nothing says where the next record is"
+        raise SourceError(
+            f"{p}: {why}; say it (--from TOPIC:{p.partition}=OFFSET,…), or a time (--from 2026-03-01T12:00)"
+        )
+    return exact.offset
+
+
+def _check_within(found: Iterable[ReboundPartition]) -> None:
+    if beyond := [f"{r.partition} ends at {r.mark.high}, and not at {r.next}" for r in found if r.next > r.mark.high]:
+        raise SourceError(f"{'; '.join(beyond)}: nothing is changed; is the copy complete?")
+    if gone := [f"{r.partition} begins at {r.mark.start}, and not at {r.next}" for r in found if r.next < r.mark.start]:
+        raise SourceError(f"{'; '.join(gone)}: nothing is changed; give offsets that the new cluster has")
+
+
+def _kept_lane(lane: str, cluster_id: str) -> str:
+    return f"{lane}@{cluster_id}"
+
+
+def _moved(
+    session: LandingSession, preview: RebindPreview, control: ControlPosition, table: str, state: LedgerState
+) -> tuple[LedgerSection, ...] | None:
+    """The ledger with the old cluster's section put aside, and the landing's own on the new one."""
+    require_ledger(state, table)
+    own = state.section(session.landing.name, session.lane)
+    if own is None or own.cluster_id == preview.source.cluster_id:
+        return None
+    if own.cluster_id != preview.old_cluster:
+        raise LedgerError(f"{table} is of cluster {own.cluster_id} by now: look again")
+    kept = replace(
+        own, lane=_kept_lane(session.lane, own.cluster_id), epoch=session.new_id(), control=control, positions={}
+    )
+    back = state.section(session.landing.name, _kept_lane(session.lane, preview.source.cluster_id))
+    starts, covered = _on_the_new(preview, back, table)
+    section = new_section(session, preview.source, starts, covered, control, before=back or own, known=state.sections)
+    section = replace(section, provenance=back.provenance if back else ())
+    others = [s for s in state.sections if s.key not in {own.key, kept.key, back.key if back else None}]
+    # What was read from another cluster is not read again: no dead letter is closed by that.
+    replayed = own.replayed | (back.replayed if back else Coverage())
+    return (*others, kept, replace(section, sink=None, replayed=replayed))
+
+
+def _on_the_new(
+    preview: RebindPreview, back: LedgerSection | None, table: str
+) -> tuple[dict[SourcePartition, int], Coverage]:
+    """Return starts and coverage. What a copied partition has of the records that were landed from the old cluster is
+    covered, unmarked; of a cluster that the landing comes back to, also what it had of it and passes over.
+    """
+    ends = preview.next
+    copied = ((r.partition, OffsetRange(0, r.copied)) for r in preview.partitions if r.landed is not None)
+    if back is None:
+        return dict(ends), Coverage.of(copied)
+    if again := [f"{p} {back.end(p)}" for p, end in sorted(ends.items()) if p in back.starts and end < back.end(p)]:
+        raise LedgerError(
+            f"{table} has landed from this cluster before, up to {', '.join(again)}: nothing is changed, as it would "
+            f"be landed again"
+        )
+    passed = Coverage.of(
+        (p, OffsetRange(back.end(p), end)) for p, end in ends.items() if p in back.starts and back.end(p) < end
+    )
+    return {**ends, **back.starts}, back.covered | passed

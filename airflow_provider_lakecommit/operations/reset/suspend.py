@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A landing that is to plan nothing for a while, whoever runs it: `lakecommit pause` and `resume`.
+
+Contract: the word is in the ledger of the data table, so that it holds for every run of the landing, wherever it is
+started, and outlives the control topic. While it stands no window is planned; what is reported is published all the
+same, and lanes beside the live one are not concerned. `pause --drain` has the windows that are under way end behind
+the record in hand, too. Each word is recorded in the table's history, with who said it and why.
+
+Failure story: each is one compare-and-swap; said again it changes nothing. A landing that never ran has no ledger to
+say it in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_lakecommit.committer.ledger_updates import change_section
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
+from airflow_provider_lakecommit.cycle.plan.known import unknown_text
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError
+
+__all__ = ["Suspension", "resume", "suspend"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspension:
+    """What the ledger says now, and whether this word changed it; empty: the landing is not suspended."""
+
+    suspended: str
+    changed: bool
+
+    def __str__(self) -> str:
+        if self.suspended:
+            return f"suspended by {self.suspended}" + ("" if self.changed else ", as it was before")
+        return "goes on with its next run" if self.changed else "was not suspended"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"suspended": self.suspended or None, "changed": self.changed}
+
+
+def suspend(session: LandingSession, decision: Decision) -> Suspension:
+    """Plan no more windows.
+
+    :raises LedgerError: the landing has no ledger yet, or it needs a person
+    :raises CatalogError: the catalog is away
+    """
+    return _say(session, decision.by, replace(decision, what="plans no more windows"))
+
+
+def resume(session: LandingSession, decision: Decision) -> Suspension:
+    """Plan again.
+
+    :raises LedgerError: as for :func:`suspend`
+    :raises CatalogError: the catalog is away
+    """
+    return _say(session, "", replace(decision, what="plans windows again"))
+
+
+def _say(session: LandingSession, text: str, decision: Decision) -> Suspension:
+    landing, changed = session.landing, False
+    state = ledger_state(session, landing.table)
+    if state is None or state.section(landing.name, LIVE) is None:
+        unknown = unknown_text(session, {landing.table: state})
+        raise LedgerError(
+            f"landing {landing.name} has no ledger in {landing.table} yet, in which this could be said: pause whatever "
+            f"would run it first{f'; {unknown}' if unknown else ''}"
+        )
+
+    def change(section: LedgerSection) -> LedgerSection | None:
+        nonlocal changed
+        if section.sink is not None and section.sink.lands and not text:
+            raise LedgerError(
+                f"{landing.table} was handed back to connector {section.sink.connector}, which lands in it: "
+                f"`{CONNECT_ADOPT} SPEC --connector NAME --connect URL` takes it over again"
+            )
+        # Who said it first is who is asked.
+        changed = bool(section.suspended) != bool(text)
+        return replace(section, suspended=text) if changed else None
+
+    after = change_section(
+        session.tables,
+        landing.table,
+        landing.name,
+        LIVE,
+        SnapshotKind.CARRY,
+        change,
+        branch=landing.branch,
+        decision=decision,
+    )
+    section = after.section(landing.name, LIVE)
+    return Suspension(suspended=section.suspended if section else "", changed=changed)

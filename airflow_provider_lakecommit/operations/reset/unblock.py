@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A person's word on how a blocked range goes on: `lakecommit reset blocked`.
+
+Contract: a decision is durable before it is reported. An unblock is a cycle of its own in the control log: its START
+carries the word, and it is closed like any other, so that a COMMIT_COMPLETE of it tells that commits come through. Only
+ranges that are named, or all, are taken. Records that can be read are given up only if the whole range is asked for:
+otherwise a range whose bad records were counted is read again, with a budget of just these; where they were not
+counted to the end of the range, with a budget for as many as there are.
+
+Failure story: killed in between, a decision is either in the log or not made at all; the same command can be given
+again. Where the commit of an unblock fails the word stands, and the next commit that succeeds publishes it. Who decided
+and why is in the log with the word, and the table's history has it with the next rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_lakecommit.committer.ledger_updates import carry_forward
+from airflow_provider_lakecommit.core.commands import RESET_BLOCKED, STATUS
+from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
+from airflow_provider_lakecommit.core.identity import slice_id, window_id
+from airflow_provider_lakecommit.core.log import Directives, Raised, SliceReported
+from airflow_provider_lakecommit.core.model import (
+    Budget,
+    Counts,
+    Cycle,
+    SliceReport,
+    Span,
+    SpanReport,
+    TableReport,
+    TableTarget,
+)
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+from airflow_provider_lakecommit.cycle.plan.known import unknown_text
+from airflow_provider_lakecommit.cycle.plan.open import empty_plan, new_cycle, send_start
+from airflow_provider_lakecommit.cycle.plan.resume import ticket_of
+from airflow_provider_lakecommit.cycle.plan.tables import Prepared, ledger_state, prepare_for_commit
+from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession, RunIdentity
+from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError
+
+__all__ = ["BlockedPart", "blocked_parts", "unblock"]
+
+Named = Mapping[tuple[str, int], RangeSet]
+"""Ranges by (topic, partition)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockedPart:
+    """One blocked range, as far as it was named. ``bad`` and ``good`` records are known where its slice was read to its
+    end; ``least_bad`` where that was stopped, because its budget was surely exceeded.
+    """
+
+    span: Span
+    reason: str
+    bad: int | None = None
+    good: int | None = None
+    least_bad: int | None = None
+
+    @property
+    def argument(self) -> str:
+        """As `--range` takes it."""
+        p, r = self.span.partition, self.span.range
+        return f"{p.topic}:{p.partition}={r.start}-{r.end}"
+
+    def __str__(self) -> str:
+        known = "how many of its records are good is not known" if self.good is None else f"{self.good} good records"
+        bad = "" if self.bad is None else f", {self.bad} bad"
+        least = "" if self.least_bad is None else f", at least {self.least_bad} are bad"
+        return f"{self.span} ({known}{bad}{least}): {self.reason}"
+
+    @property
+    def most_bad(self) -> int | None:
+        """How many records a person gives up who goes on without the bad ones; ``None``: nobody knows which are."""
+        return len(self.span) if self.bad is None and self.least_bad is not None else self.bad
+
+
+def blocked_parts(
+    session: LandingSession, partitions: Collection[tuple[str, int]] | None = None, ranges: Named | None = None
+) -> tuple[BlockedPart, ...]:
+    """What is blocked there; nothing is written.
+
+    :param partitions: only those
+    :param ranges: only these offsets
+    :raises BlockedRangeError: nothing is blocked there
+    """
+    _, folded = _look(session)
+    return _parts(session, folded, partitions, ranges)
+
+
+def unblock(
+    session: LandingSession,
+    partitions: Collection[tuple[str, int]] | None = None,
+    *,
+    ranges: Named | None = None,
+    raise_to: Budget | None = None,
+    skip: bool = False,
+    only_bad: bool = False,
+    decision: Decision | None = None,
+) -> dict[str, Any]:
+    """Say how blocked ranges go on: read again under ``raise_to``, or given up (``skip``).
+
+    :param partitions: only those; all that are blocked by default
+    :param ranges: only these offsets of them
+    :param only_bad: give no good record up: a range that has some is read again, with a budget of its bad ones
+    :param decision: who says it, for the tables' history
+    :raises BlockedRangeError: nothing is blocked there, or nobody knows which of its records are bad
+    """
+    prepared, folded = _look(session)
+    parts = _parts(session, folded, partitions, ranges)
+    given_up = [p for p in parts if skip and (not only_bad or p.good == 0)]
+    again = [p for p in parts if p not in given_up]
+    if unknown := [p for p in again if skip and p.most_bad is None]:
+        named = " ".join(f"--range {p.argument}" for p in unknown)
+        raise BlockedRangeError(
+            f"{'; '.join(map(str, unknown))}: name the whole range to give it up (`--skip --whole`): `{RESET_BLOCKED} "
+            f"SPEC --skip --whole {named}`"
+        )
+    budgets = {p: raise_to or Budget(max_records=p.most_bad or 0, max_ratio=1.0) for p in again}
+    raised = tuple(Raised(coverage=_coverage([p]), budget=budget) for p, budget in budgets.items())
+    coverage = _coverage(parts)
+    run = RunIdentity(deployment="person", dag_id="unblock", run_id=_run_id(session, decision))
+    cycle = new_cycle(session, run, folded.state)
+    plan = empty_plan(session, f"unblock {coverage}")
+    told = None if decision is None else replace(decision, what=_what(given_up, again))
+    directives = Directives(raised=raised, decided=() if told is None else (told,))
+    sent = send_start(session, folded.partition, cycle, plan, directives)
+    if given_up:
+        _give_up(session, prepared, folded, _coverage(given_up), cycle)
+    session.log(f"{'given up' if given_up and not again else 'to be read again'}: {coverage}")
+    committed = _commit(session, run, folded, cycle, sent)
+    if committed and told is not None:
+        _record(session, prepared, told)
+    return {
+        "unblocked": coverage.to_dict(),
+        "skipped": skip,
+        "read_again": _coverage(again).to_dict(),
+        "committed": committed,
+    }
+
+
+def _look(session: LandingSession) -> tuple[Prepared, FoldedLog]:
+    prepared = prepare_for_commit(session)
+    for failure in prepared.failures.values():
+        raise failure
+    return prepared, session.read_state(prepared.ledgers)
+
+
+def _parts(
+    session: LandingSession,
+    folded: FoldedLog,
+    partitions: Collection[tuple[str, int]] | None,
+    ranges: Named | None,
+) -> tuple[BlockedPart, ...]:
+    reports = [e.report for e in folded.entries if isinstance(e, SliceReported) and e.report.blocked is not None]
+    found: list[BlockedPart] = []
+    for b in folded.state.blocked:
+        for p, whole in b.coverage.parts.items():
+            place = (p.topic, p.partition)
+            if partitions is not None and place not in partitions:
+                continue
+            wanted = whole if ranges is None else whole & ranges.get(place, RangeSet())
+            found += (_part(Span(p, r), b.reason, reports) for r in wanted)
+    if not found:
+        unknown = unknown_text(session, {name: ledger_state(session, name) for name in session.landing.tables})
+        raise BlockedRangeError(
+            f"landing {session.landing.name}: nothing is blocked there; `{STATUS}` lists what is"
+            f"{f'; {unknown}' if unknown else ''}"
+        )
+    return tuple(found)
+
+
+def _part(span: Span, reason: str, reports: Sequence[SliceReport]) -> BlockedPart:
+    """With what the newest report that was judged on this range counted; of a part of it only that nothing is good."""
+    for report in reversed(reports):
+        counted = next((s for s in report.spans if _holds(s.span, span)), None)
+        if counted is None:
+            continue
+        counts = counted.counts
+        if not counts.rejected:
+            break
+        if counts.total != len(counted.span):
+            return BlockedPart(span=span, reason=reason, least_bad=counts.rejected if counted.span == span else None)
+        if counted.span == span or not counts.landed:
+            bad = counts.rejected if counted.span == span else None
+            return BlockedPart(span=span, reason=reason, bad=bad, good=counts.landed)
+    return BlockedPart(span=span, reason=reason)
+
+
+def _holds(one: Span, other: Span) -> bool:
+    return one.partition == other.partition and RangeSet.of(one.range).covers(other.range)
+
+
+def _coverage(parts: Sequence[BlockedPart]) -> Coverage:
+    return Coverage.of((p.span.partition, p.span.range) for p in parts)
+
+
+def _run_id(session: LandingSession, decision: Decision | None) -> str:
+    """Whose cycle it is, for readers of the control log."""
+    unique = str(session.new_id())
+    return unique if decision is None else f"{unique} by {decision.actor} on {decision.host}: {decision.reason}"[:300]
+
+
+def _commit(session: LandingSession, run: RunIdentity, folded: FoldedLog, cycle: Cycle, sent: int) -> bool:
+    """Close the cycle like any other: what is settled is published, and only then it is complete."""
+    after = session.read_state(folded.ledgers, since=folded, until=sent)
+    ticket = ticket_of(session, after.just_opened(cycle.commit_id), folded.partition, folded.read_from)
+    try:
+        close_cycle(session, run, ticket)
+    except LakecommitError as e:
+        session.log(f"the word stands in the control log; its commit failed, the next that succeeds publishes it: {e}")
+        return False
+    return True
+
+
+def _what(given_up: Sequence[BlockedPart], again: Sequence[BlockedPart]) -> str:
+    said = [f"gives up {_coverage(given_up)}"] if given_up else []
+    return "; ".join([*said, *([f"reads {_coverage(again)} again"] if again else [])])[:MOST_TEXT]
+
+
+def _record(session: LandingSession, prepared: Prepared, told: Decision) -> None:
+    """Into the history of each table, where that can be done now; else the next snapshot with rows tells of it."""
+    for t in prepared.tables:
+        try:
+            carry_forward(
+                session.tables,
+                t.name,
+                session.landing.name,
+                session.lane,
+                branch=session.landing.branch,
+                decision=told,
+            )
+        except LakecommitError as e:
+            session.log(f"{t.name}: its history does not tell of it, the control log does: {e}")
+
+
+def _give_up(session: LandingSession, prepared: Prepared, folded: FoldedLog, coverage: Coverage, cycle: Cycle) -> None:
+    """Report each range as done with all of its offsets skipped; the next commit settles it like any other slice."""
+    sender, version = session.sender("write", cycle.commit_id), session.landing.spec_version
+    window = window_id(
+        session.landing.name, session.lane, version, prepared.epochs, (Span(p, r) for p, r in coverage.items())
+    )
+    records = []
+    for p, r in coverage.items():
+        span = Span(p, r)
+        report = SliceReport(
+            slice_id=slice_id(window, (span,), session.landing.tables),
+            attempt=session.new_id(),
+            window_id=window,
+            spec_version=version,
+            spans=(SpanReport(span=span, counts=Counts(skipped=len(r))),),
+            tables=tuple(_untouched(t) for t in prepared.targets),
+        )
+        records.append(sender.reported(session.new_id(), session.now(), report))
+    session.send("skip", cycle, folded.partition, records)
+
+
+def _untouched(t: TableTarget) -> TableReport:
+    return TableReport(
+        table=t.table, uuid=t.uuid, epoch=t.epoch, schema_id=t.schema_id, spec_id=t.spec_id, events=0, files=0, rows=0
+    )

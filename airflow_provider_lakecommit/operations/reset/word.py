@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A person's word on where a ledger goes on, as offsets of the source as it is.
+
+Contract: reads the source, and writes nothing. What a word is about, and what it does with what it leads over, is a
+:class:`Way`.
+
+Failure story: a word that names what the source does not have is refused with what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from airflow_provider_lakecommit.committer.ledger import LedgerState
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.core.planning.restart import StatedOffsets
+from airflow_provider_lakecommit.cycle.plan.sections import first_offsets
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.moments import offsets_at
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+
+__all__ = ["PLAIN", "Start", "Way", "check_lane", "offsets_of"]
+
+Start = str | datetime | Mapping[tuple[str, int], int]
+"""``earliest``, ``latest``, the first record at or after a time, or an offset per (topic, partition)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How a word is meant.
+
+    :param only: the partitions that it is about; by default all that it could be
+    :param fill: the lane that gets what it leads forward over; empty: that is given up
+    :param again: it leads back over what is landed, which is read again
+    """
+
+    only: Collection[tuple[str, int]] = ()
+    fill: str = ""
+    again: bool = False
+
+
+PLAIN = Way()
+
+
+def check_lane(session: LandingSession, states: Mapping[str, LedgerState | None], lane: str) -> None:
+    """:raises LedgerError: a lane that a word would open is there"""
+    there = {s.lane for state in states.values() if state for s in state.sections if s.landing == session.landing.name}
+    if lane and lane in there:
+        raise LedgerError(f"landing {session.landing.name} has a lane {lane} already: name another one")
+
+
+def offsets_of(
+    session: LandingSession, partitions: Mapping[SourcePartition, Watermark], start: Start, way: Way
+) -> StatedOffsets:
+    """A word, as offsets of the source as it is.
+
+    :raises SourceError: the source has no such partition, or its log ends before an offset
+    :raises SourceUnavailableError: the brokers do not say where a time is
+    """
+    how = StatedOffsets(offsets={}, again=way.again, fill=bool(way.fill))
+    if isinstance(start, str | datetime):
+        found = first_offsets(partitions, start) if isinstance(start, str) else _at(session, partitions, start)
+        _check_known(way.only, partitions)
+        meant = {p: o for p, o in found.items() if not way.only or (p.topic, p.partition) in way.only}
+        # Back to the earliest offset of a log that lost its end would be over rows that the table has.
+        return replace(how, offsets=meant, back=start != "earliest")
+    _check_known(start, partitions)
+    known = {(p.topic, p.partition): p for p in partitions}
+    # Every plan would be refused until the log is as long, and what comes up to there would never be read.
+    ends = {known[place]: (offset, partitions[known[place]].high) for place, offset in start.items()}
+    if beyond := [
+        f"{p} ends at {high}, and not at {offset} or later" for p, (offset, high) in ends.items() if offset > high
+    ]:
+        raise SourceError(f"{'; '.join(beyond)}: nothing is changed; state offsets that the log has, or `latest`")
+    return replace(how, offsets={known[place]: offset for place, offset in start.items()})
+
+
+def _check_known(named: Iterable[tuple[str, int]], partitions: Iterable[SourcePartition]) -> None:
+    known = {(p.topic, p.partition) for p in partitions}
+    if unknown := [f"{t}[{n}]" for t, n in named if (t, n) not in known]:
+        raise SourceError(f"{', '.join(unknown)}: the source has no such partition")
+
+
+def _at(
+    session: LandingSession, partitions: Mapping[SourcePartition, Watermark], moment: datetime
+) -> dict[SourcePartition, int]:
+    """Where no record is so late, what comes next."""
+    found = offsets_at(session.source, partitions, moment)
+    return {p: partitions[p].stable if offset is None else offset for p, offset in found.items()}

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How what a person's decision comes to is shown: previews as lines and as plain values.
+
+Contract: the command line and the operators show by these. A preview as plain values goes through JSON unchanged, so
+that it can be agreed to elsewhere and later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lakecommit.core.commands import BACKFILL, LAND
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.operations.reset.ledger_init import BEHIND
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.operations.reset.attest import Attested, AttestedTable
+    from airflow_provider_lakecommit.operations.reset.init_preview import InitPreview, InitTable
+
+__all__ = [
+    "attest_text",
+    "attest_to_dict",
+    "init_text",
+    "init_to_dict",
+]
+
+
+def init_text(preview: InitPreview) -> Iterable[str]:
+    """What a word on a ledger comes to, for people."""
+    if preview.unknown:
+        yield f"BEGINS a new landing: {preview.unknown}"
+    for t in preview.tables:
+        ends = ", ".join(f"{p} {o}" for p, o in t.ends.items())
+        yield f"{t.table}: would {'begin' if t.begins else 'go on'} at {ends}"
+        yield from (f"  {said}: {_counted(ranges, t.record_bytes)}{more}" for said, ranges, more in _parts(t) if ranges)
+        if t.lost:
+            yield f"  LOSES, reported and not to be read again: {t.lost}"
+        if t.reported:
+            yield f"  voids what is reported: {_counted(t.reported)}"
+        if t.sink:
+            yield (
+                f"  TAKES OVER from connector {t.sink}, which must be stopped: its topic was made anew, nobody knows "
+                "what it has landed of the new one"
+            )
+        if t.behind:
+            yield f"  {BEHIND.format(_counted(t.behind))}"
+
+
+def _parts(t: InitTable) -> Iterable[tuple[str, Coverage, str]]:
+    return (
+        ("publishes first, as the source has it no more", t.published, ""),
+        ("GIVES UP, never read", t.given_up, ""),
+        (f"leaves to lane {t.lane}, which `{BACKFILL}` lands", t.filled, ""),
+        ("reads AGAIN, beside the rows that are in the table", t.again, ""),
+        ("does NOT read again what was in this table before", t.not_again, ""),
+        ("goes BACK over", t.back, ": other records now than those that are landed"),
+    )
+
+
+def init_to_dict(t: InitTable) -> dict[str, Any]:
+    """The same of one table, for JSON."""
+    return {
+        "table": t.table,
+        "next": {str(p): o for p, o in t.ends.items()},
+        "published_first": t.published.to_dict(),
+        "given_up": t.given_up.to_dict(),
+        "back": t.back.to_dict(),
+        "again": t.again.to_dict(),
+        "filled": t.filled.to_dict(),
+        "lane": t.lane or None,
+        "bytes": {
+            what: len(ranges) * t.record_bytes
+            for what, ranges in (("given_up", t.given_up), ("again", t.again), ("filled", t.filled))
+        },
+        "stays": t.behind.to_dict(),
+        "voided": t.reported.to_dict(),
+        "not_again": t.not_again.to_dict(),
+        "lost": t.lost,
+        "connector": t.sink or None,
+    }
+
+
+def attest_text(said: Attested) -> Iterable[str]:
+    """What is about to be said of all, for people."""
+    for t in said.tables:
+        reason = f" ({t.state.reason})" if t.state.reason else ""
+        yield f"{t.table}: ledger {t.state.condition}{reason}; attested by {t.word}"
+        if t.rows is not None:
+            yield f"  has {t.rows} rows now, of all writers"
+        for p in sorted(t.section.starts):
+            yield f"  {p}: landed {t.section.covered[p]}, goes on at {t.section.end(p)}"
+        if t.again:
+            yield f"  read AGAIN, though the ledger or the control log has it: {t.again}: doubled if its rows are there"
+        if t.unsaid:
+            yield f"  never read, though neither ledger nor log has it: {t.unsaid}: lost if its rows are not there"
+        if t.unpublished:
+            yield (
+                f"  is REPORTED and not published, and never will be: {t.unpublished}: lost if its rows are not there; "
+                f"where the ledger is in order `{LAND}` publishes it"
+            )
+        if t.voided:
+            yield f"  voids what is reported, so it is read again: {t.voided}"
+        for text in (*t.own_lost, *t.others_lost):
+            yield f"  reported, not published, and the source has it no more: {text}"
+
+
+def attest_to_dict(t: AttestedTable) -> dict[str, Any]:
+    """What is about to be said of one table, for JSON."""
+    return {
+        "table": t.table,
+        "from": t.word,
+        "condition": str(t.state.condition),
+        "reason": t.state.reason,
+        "rows": t.rows,
+        "lost": "; ".join(t.own_lost),
+        "before": t.before.to_dict(),
+        "announced": t.announced.to_dict(),
+        "reported": t.reported.to_dict(),
+        "attested": t.section.covered.to_dict(),
+        "next": {str(p): t.section.end(p) for p in sorted(t.section.starts)},
+        "read_again": t.again.to_dict(),
+        "never_read": t.unsaid.to_dict(),
+    }
+
+
+def _counted(coverage: Coverage, record_bytes: int = 0) -> str:
+    size = f", about {len(coverage) * record_bytes} bytes" if record_bytes else ""
+    return f"{coverage} ({len(coverage)} offsets{size})"

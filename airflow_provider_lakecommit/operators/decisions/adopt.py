@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`connect adopt`: a landing continues in the table of a Kafka Connect sink, or hands it back.
+
+Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
+:mod:`~airflow_provider_lakecommit.operations.kafka_connect.take_over` and
+:mod:`~airflow_provider_lakecommit.operations.kafka_connect.hand_back`. A preview is of its moment: a running connector
+reads on until it is stopped. Agreed to are the connector, the direction, and what is lost already; another loss is
+refused.
+
+Failure story: killed anywhere, the next attempt continues. Objections fail the task for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT, VERIFY, spoken
+from airflow_provider_lakecommit.exceptions import ConnectorError
+from airflow_provider_lakecommit.operators.decisions.operation import (
+    ApprovedOperation,
+    NothingToDoError,
+    Preview,
+    not_as_previewed,
+)
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.core.decisions import Decision
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector
+
+__all__ = ["Adopt"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adopt(ApprovedOperation):
+    """Continue for a Kafka Connect sink in its table from exactly where it has committed, or hand the table back.
+
+    :param connector: its name
+    :param back: hand the table back: the connector is resumed, and continues where the landing ends
+    :param kafka_connect_conn_id: connection of type `http` to its Kafka Connect. ``None``: you state that the connector
+        is gone
+    :param control_topic: of a connector that is gone; any other reports its own
+    :param group: likewise the group in its events, `connect-NAME` by default
+    """
+
+    name: ClassVar[str] = spoken(CONNECT_ADOPT)
+    connector: str
+    back: bool = False
+    kafka_connect_conn_id: str | None = "kafka_connect_default"
+    control_topic: str | None = None
+    group: str | None = None
+
+    def preview(self, session: LandingSession) -> Preview:
+        """Return where the landing would continue, or the connector."""
+        from airflow_provider_lakecommit.operations.kafka_connect.hand_back import hand_back_preview
+        from airflow_provider_lakecommit.operations.kafka_connect.look import adoption_preview
+
+        connector = self._known(session)
+        if self.back:
+            seen = hand_back_preview(session, connector)
+            return Preview(values={**seen.to_dict(), "back": True}, lines=list(seen.lines()))
+        preview = adoption_preview(session, connector)
+        if preview.done:
+            raise NothingToDoError(f"landing {preview.landing} goes on after connector {connector.name} already")
+        if preview.against:
+            raise ConnectorError(f"connector {connector.name}: {'; '.join(preview.against)}")
+        return Preview(values={**preview.to_dict(), "back": False}, lines=list(preview.lines()))
+
+    def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+        """Take it over, or hand it back."""
+        from airflow_provider_lakecommit.operations.kafka_connect.hand_back import hand_back
+        from airflow_provider_lakecommit.operations.kafka_connect.look import adoption_preview
+        from airflow_provider_lakecommit.operations.kafka_connect.take_over import adopt
+
+        if (agreed.get("connector"), agreed.get("back")) != (self.connector, self.back):
+            raise not_as_previewed(f"connector {self.connector}, back={self.back}")
+        connector = self._known(session)
+        if self.back:
+            return _checked(hand_back(session, connector, decision=decision).to_dict())
+        preview = adoption_preview(session, connector)
+        if preview.against:
+            raise ConnectorError(f"connector {connector.name}: {'; '.join(preview.against)}")
+        removed = preview.to_dict()["removed"]
+        if removed and removed != agreed.get("removed"):
+            raise not_as_previewed(f"removed by retention before it was read: {removed}")
+        return _checked(adopt(session, connector, decision=decision).to_dict())
+
+    def _known(self, session: LandingSession) -> KnownConnector:
+        from airflow_provider_lakecommit.hooks.kafka_connect import KafkaConnectHook
+        from airflow_provider_lakecommit.operations.kafka_connect.connector import known_connector
+
+        conn_id = self.kafka_connect_conn_id
+        rest = None if conn_id is None else KafkaConnectHook(conn_id).rest
+        return known_connector(session.kafka, self.connector, rest, control_topic=self.control_topic, group=self.group)
+
+
+def _checked(done: dict[str, Any]) -> dict[str, Any]:
+    """:raises ConnectorError: `verify` finds something off"""
+    if done["wrong"]:
+        raise ConnectorError(f"it is done, and `{VERIFY}` says: {'; '.join(done['wrong'])}")
+    return done

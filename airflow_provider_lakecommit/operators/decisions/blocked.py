@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`reset blocked`: how blocked ranges continue.
+
+Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
+:mod:`~airflow_provider_lakecommit.operations.reset.unblock`. Only previewed ranges are decided about.
+
+Failure story: what has changed between preview and action is found before anything is written, and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_provider_lakecommit.core.budgets import parse_budget
+from airflow_provider_lakecommit.core.commands import RESET_BLOCKED, spoken
+from airflow_provider_lakecommit.core.model import Budget
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.core.retry import own_budget
+from airflow_provider_lakecommit.exceptions import BlockedRangeError, SpecError
+from airflow_provider_lakecommit.operations.reset.stated import parse_partition, parse_ranges, ranges_of
+from airflow_provider_lakecommit.operators.decisions.operation import (
+    ApprovedOperation,
+    NothingToDoError,
+    Preview,
+    not_as_previewed,
+)
+from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.core.decisions import Decision
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.landing import Landing
+    from airflow_provider_lakecommit.operations.reset.unblock import BlockedPart
+
+__all__ = ["ResetBlocked"]
+
+_HOW = ("raise", "retry", "skip", "skip whole")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResetBlocked(ApprovedOperation):
+    """Continue with blocked ranges.
+
+    :param how: `raise`: read them again under ``budget``; `retry`: under the landing's own budget, after records, table
+        or spec were fixed; `skip`: continue without their bad records, recorded as skipped; `skip whole`: also without
+        the good records of these ranges
+    :param budget: of `raise`: dead letters that a slice may have, and their share, as in `500` or `500:0.2`
+    :param partitions: only these, as `topic:3`; several as a list, or with commas
+    :param ranges: only these offsets, as `topic:3=15-20`; several likewise
+    """
+
+    name: ClassVar[str] = spoken(RESET_BLOCKED)
+    how: str
+    budget: str | int | None = None
+    partitions: str | Sequence[str] | None = None
+    ranges: str | Sequence[str] | None = None
+
+    def check(self, landing: Landing) -> None:
+        """Check how, and the ranges."""
+        if is_stated(self.how, self.budget):
+            self._asked()
+        if is_stated(self.partitions, self.ranges):
+            self._chosen()
+
+    def preview(self, session: LandingSession) -> Preview:
+        """Return the blocked ranges, and what would become of them."""
+        from airflow_provider_lakecommit.operations.reset.unblock import blocked_parts
+
+        asked = self._asked()
+        try:
+            parts = blocked_parts(session, *self._chosen())
+        except BlockedRangeError as e:
+            raise NothingToDoError(str(e)) from None
+        values = {"landing": session.landing.name, **asked, "blocked": [str(p) for p in parts], "ranges": _plain(parts)}
+        return Preview(values=values, lines=[f"{self._becomes(p)}: {p}" for p in parts])
+
+    def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+        """Decide about the ranges that were previewed."""
+        from airflow_provider_lakecommit.operations.reset.unblock import blocked_parts, unblock
+
+        asked = self._asked()
+        if different := [f"{name} is {value!r}" for name, value in asked.items() if agreed.get(name) != value]:
+            raise not_as_previewed("; ".join(different))
+        try:
+            parts = blocked_parts(session, None, ranges_of(agreed["ranges"]))
+        except BlockedRangeError:
+            raise NothingToDoError("nothing of what was agreed to is blocked any more: it is done already") from None
+        if changed := [str(p) for p in parts if str(p) not in agreed["blocked"]]:
+            raise not_as_previewed("; ".join(changed))
+        declared = session.landing
+        own = own_budget(declared.budget, declared.dead_letter_table) if asked["how"] == "retry" else None
+        return unblock(
+            session,
+            ranges=ranges_of(_plain(parts)),
+            raise_to=own or self._budget(),
+            skip=asked["how"] in ("skip", "skip whole"),
+            only_bad=asked["how"] == "skip",
+            decision=decision,
+        )
+
+    def _asked(self) -> dict[str, Any]:
+        """What this task is to do, as it is compared with what was shown."""
+        how = " ".join(str(self.how).split()).lower()
+        if how not in _HOW:
+            raise SpecError(f"how={self.how!r}: say {', '.join(_HOW[:-1])} or {_HOW[-1]}")
+        budget = self._budget() if how == "raise" else None
+        return {"how": how, "budget": None if budget is None else [budget.max_records, budget.max_ratio]}
+
+    def _chosen(self) -> tuple[set[tuple[str, int]] | None, dict[tuple[str, int], RangeSet] | None]:
+        """The partitions and the ranges that are meant; ``None``: all."""
+        partitions, ranges = texts_of(self.partitions), texts_of(self.ranges)
+        return {parse_partition(text) for text in partitions} or None, parse_ranges(ranges, "ranges:") or None
+
+    def _budget(self) -> Budget | None:
+        if " ".join(str(self.how).split()).lower() != "raise":
+            return None
+        if self.budget is None or not str(self.budget).strip():
+            raise SpecError("how='raise' needs a budget, as in 500 or 500:0.2")
+        records, ratio = parse_budget(str(self.budget))
+        return Budget(max_records=records, max_ratio=ratio)
+
+    def _becomes(self, part: BlockedPart) -> str:
+        match self._asked()["how"]:
+            case "raise":
+                return f"READS AGAIN, with up to {self.budget} dead letters"
+            case "retry":
+                return "READS AGAIN, as the landing says now"
+            case "skip" if part.good is None:
+                return "CANNOT be skipped without its good records (how='skip whole' gives up all of it)"
+            case "skip" if part.good:
+                return f"READS AGAIN, without its {part.bad} bad records"
+            case _:
+                return "GIVES UP all of"
+
+
+def _plain(parts: Sequence[BlockedPart]) -> dict[str, list[list[int]]]:
+    return Coverage.of((p.span.partition, p.span.range) for p in parts).to_dict()

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dead-letters --replay`: open dead letters become rows.
+
+Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
+:mod:`~airflow_provider_lakecommit.operations.dead_letters.replay`. Only previewed offsets are replayed.
+
+Failure story: a task that was killed can run again: what is replayed already is not replayed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_provider_lakecommit.core.commands import DEAD_LETTERS, spoken
+from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
+from airflow_provider_lakecommit.operators.decisions.operation import ApprovedOperation, NothingToDoError, Preview
+from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.core.decisions import Decision
+    from airflow_provider_lakecommit.core.offsets import Coverage
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.landing import Landing
+    from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+
+__all__ = ["ReplayDeadLetters"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayDeadLetters(ApprovedOperation):
+    """Replay open dead letters, after a fix of the table, the landing, or of the values in the dead-letter table.
+
+    :param kinds: only these, as `wrong_value` or `wrong_value:id`; several as a list, or with commas
+    :param ranges: only these offsets, as `topic:3=15-20`; several likewise
+    :param since: only of records with a time from then on, as ISO text
+    :param until: only of records with a time before that
+    :param limit: at most this many
+    :param table: a dead-letter table that the landing had before
+    """
+
+    name: ClassVar[str] = spoken(DEAD_LETTERS)
+    command: ClassVar[str] = f"{spoken(DEAD_LETTERS)} --replay"
+    kinds: str | Sequence[str] | None = None
+    ranges: str | Sequence[str] | None = None
+    since: str | None = None
+    until: str | None = None
+    limit: int | None = None
+    table: str | None = None
+
+    def check(self, landing: Landing) -> None:
+        """Check the ranges."""
+        if is_stated(self.ranges):
+            parse_ranges(texts_of(self.ranges), "ranges")
+
+    def preview(self, session: LandingSession) -> Preview:
+        """Return how many would be rows now, and why others would not."""
+        from airflow_provider_lakecommit.operations.dead_letters.replay import replay
+
+        found = replay(session, self._selection(), table=self.table or None)
+        if not found.letters:
+            why = "; ".join(f"{n} {kind}: {found.reasons[kind]}" for kind, n in found.refused.most_common())
+            raise NothingToDoError(f"no dead letter of {session.landing.name} would be a row now{why and f': {why}'}")
+        lines = [f"{found.letters} dead letters would be rows now: {found.coverage}"[:2000]]
+        lines += [f"{n} stay open, {kind}: {found.reasons[kind]}" for kind, n in found.refused.most_common()]
+        values = {"landing": session.landing.name, "letters": found.letters, "ranges": _texts(found.coverage)}
+        return Preview(values=values, lines=lines)
+
+    def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+        """Replay those that were previewed."""
+        from airflow_provider_lakecommit.operations.dead_letters.replay import replay
+
+        shown = parse_ranges(agreed["ranges"], "agreed")
+        done = replay(session, replace(self._selection(), ranges=shown), table=self.table or None, decision=decision)
+        if not done.letters:
+            raise NothingToDoError(f"nothing of what was shown is open any more: {done.to_dict()['not_open']}")
+        session.log(f"Replayed {done.letters} dead letters as {done.rows} rows")
+        return {"landing": session.landing.name, **done.to_dict()}
+
+    def _selection(self) -> Selection:
+        from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+
+        return Selection(
+            kinds=tuple(texts_of(self.kinds)),
+            ranges=parse_ranges(texts_of(self.ranges), "ranges"),
+            since=_moment(self.since),
+            until=_moment(self.until),
+            limit=self.limit,
+        )
+
+
+def _moment(text: str | None) -> datetime | None:
+    from datetime import UTC
+
+    found = datetime.fromisoformat(text) if text else None
+    return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _texts(coverage: Coverage) -> list[str]:
+    """As ``ranges`` takes them."""
+    return [f"{p.topic}:{p.partition}={r.start}-{r.end}" for p, r in coverage.items()]

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Going back with the rows, as tasks show and do it.
+
+Contract: thin over :mod:`~airflow_provider_lakecommit.operations.reset.delete_back`. What is landed between showing and
+doing goes too, since it lies behind where the landing goes on, and is read again. Refused is what nobody was shown:
+rows in front of those ranges, and what the source has removed since, or another topic.
+
+Failure story: killed in between, some tables are back and some are not; the same task does the rest, also where the
+landing goes on behind what the source has no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lakecommit.core.offsets import RangeSet
+from airflow_provider_lakecommit.operations.reset.stated import parse_start, ranges_of
+from airflow_provider_lakecommit.operators.decisions.operation import NothingToDoError, Preview, not_as_previewed
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.core.decisions import Decision
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.operations.reset.delete_back import DeleteBack
+    from airflow_provider_lakecommit.operations.reset.word import Way
+
+__all__ = ["delete_as_previewed", "preview_deletion"]
+
+BEYOND = 1 << 62
+
+
+def preview_deletion(session: LandingSession, start: str | None, way: Way | None, *, fewer: bool) -> Preview:
+    """What goes.
+
+    :param start: from where on; ``None``: all there is of the landing
+    :param fewer: take it that a table has fewer rows than were landed
+    :raises NothingToDoError: nothing is landed there
+    :raises LakecommitError: nothing tells which rows to take
+    """
+    from airflow_provider_lakecommit.operations.backfill.replace import check_rows
+
+    found = _look(session, start, way)
+    if not found.deletes and start is not None:
+        raise NothingToDoError(f"nothing of landing {session.landing.name} is landed there: no row is deleted")
+    check_rows(found.tables, fewer=fewer)
+    return Preview(values={"landing": session.landing.name, "from": start, **_values(found)}, lines=list(found.lines()))
+
+
+def delete_as_previewed(
+    session: LandingSession,
+    agreed: Mapping[str, Any],
+    start: str | None,
+    way: Way | None,
+    decision: Decision,
+    *,
+    fewer: bool,
+) -> dict[str, Any]:
+    """Do what was shown.
+
+    :param agreed: what :func:`preview_deletion` told
+    :raises DecisionError: something else would come of it by now
+    :raises LakecommitError: it cannot be done
+    """
+    from dataclasses import replace
+
+    from airflow_provider_lakecommit.core.offsets import Coverage
+    from airflow_provider_lakecommit.operations.reset.delete_back import delete_back
+
+    if "topic_ids" not in agreed or agreed.get("from") != start:
+        raise not_as_previewed(f"start={start!r}")
+    found = _look(session, start, way)
+    if more := list(_more(_values(found), agreed)):
+        raise not_as_previewed("; ".join(more))
+    # Who was killed when the rows were deleted has still to say where the landing goes on.
+    known = {(p.topic, p.partition): p for p in session.source.watermarks().partitions}
+    shown = {known[p]: ranges for p, ranges in ranges_of(agreed["removed"]).items() if p in known}
+    return delete_back(session, replace(found, removed=found.removed | Coverage(shown)), decision, fewer=fewer)
+
+
+def _look(session: LandingSession, start: str | None, way: Way | None) -> DeleteBack:
+    from airflow_provider_lakecommit.operations.reset.delete_back import delete_preview
+    from airflow_provider_lakecommit.operations.reset.word import PLAIN
+
+    return delete_preview(session, None if start is None else parse_start(start, "start:"), way or PLAIN)
+
+
+def _values(found: DeleteBack) -> dict[str, Any]:
+    ids = {p.topic: p.topic_id for t in found.tables for p in t.replaced.ranges.parts}
+    return {"topic_ids": ids, **found.to_dict()}
+
+
+def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> Iterator[str]:
+    """What would be deleted or given up beyond what was shown."""
+    shown_ids = agreed["topic_ids"]
+    if any(shown_ids.get(topic, its_id) != its_id for topic, its_id in now["topic_ids"].items()):
+        yield "the topic was made anew"
+    before = {t["table"]: ranges_of(t["ranges"]) for t in agreed["tables"]}
+    for t in now["tables"]:
+        for p, ranges in ranges_of(t["ranges"]).items():
+            shown = before.get(t["table"], {}).get(p, RangeSet())
+            first = shown.ranges[0].start if shown else BEYOND
+            if more := ranges - RangeSet.of((first, BEYOND)):
+                yield f"{t['table']} deletes {p[0]}[{p[1]}] {more}"
+    for what in ("removed", "before"):
+        allowed = ranges_of(agreed[what])
+        for p, ranges in ranges_of(now[what]).items():
+            if more := ranges - allowed.get(p, RangeSet()):
+                yield f"{what} {p[0]}[{p[1]}] {more}"

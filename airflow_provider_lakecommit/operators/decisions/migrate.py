@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`reset migrate`: a landing whose topics moved to another Kafka cluster continues there.
+
+Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
+:mod:`~airflow_provider_lakecommit.operations.reset.rebind`. Agreed to are offsets: `latest` is the end of the topic at
+the time of the preview.
+
+Failure story: what would be skipped or read twice beyond the preview is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_provider_lakecommit.core.commands import RESET_MIGRATE, spoken
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.operations.reset.stated import parse_offsets, parse_start
+from airflow_provider_lakecommit.operators.decisions.operation import ApprovedOperation, Preview, not_as_previewed
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.core.decisions import Decision
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.landing import Landing
+    from airflow_provider_lakecommit.operations.reset.rebind import Word
+    from airflow_provider_lakecommit.operations.reset.word import Start
+
+__all__ = ["Migrate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Migrate(ApprovedOperation):
+    """Continue with topics that were copied to another Kafka cluster, to which the landing's connection points by now.
+
+    :param start: ``earliest``, ``latest``, ``same``, a time, or offsets as `orders:0=1500,orders:1=0`. Without it the
+        records of the old cluster tell
+    :param old_kafka_config_id: connection of the old cluster, to compare records with
+    :param topics: new names of topics, by their old ones
+    """
+
+    name: ClassVar[str] = spoken(RESET_MIGRATE)
+    start: str | None = None
+    old_kafka_config_id: str | None = None
+    topics: Mapping[str, str] | None = None
+
+    def check(self, landing: Landing) -> None:
+        """Check that something tells where reading continues."""
+        if not (self.start or self.old_kafka_config_id):
+            raise SpecError("give start, or old_kafka_config_id, or both to compare")
+
+    def preview(self, session: LandingSession) -> Preview:
+        """Return where each partition would continue."""
+        from airflow_provider_lakecommit.operations.reset.rebind import SAME, rebind_preview
+
+        start = self.start if self.start in (None, SAME) else parse_start(str(self.start), "start")
+        preview = rebind_preview(session, self._word(start))
+        return Preview(values={"landing": session.landing.name, **preview.to_dict()}, lines=list(preview.lines()))
+
+    def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+        """Continue at the offsets that were previewed."""
+        from airflow_provider_lakecommit.operations.reset.rebind import rebind, rebind_preview
+
+        preview = rebind_preview(session, self._word(parse_offsets(json.dumps(agreed["next"]), "agreed")))
+        now = preview.to_dict()
+        if changed := [k for k in ("old_cluster", "cluster", "skipped", "read_twice") if now[k] != agreed.get(k)]:
+            raise not_as_previewed("; ".join(f"{what} {now[what]}" for what in changed))
+        return rebind(session, preview, decision=decision)
+
+    def _word(self, start: Start | None) -> Word:
+        from airflow_provider_lakecommit.operations.reset.rebind import Word
+
+        return Word(start=start, old=self._old(), topics=self.topics or {})
+
+    def _old(self) -> Mapping[str, Any] | None:
+        if self.old_kafka_config_id is None:
+            return None
+        from airflow_provider_lakecommit.hooks.connections import kafka_settings
+
+        return kafka_settings(self.old_kafka_config_id)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`reset offsets` and `reset hard`: where a landing continues.
+
+Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
+:mod:`~airflow_provider_lakecommit.operations.reset.ledger_init` and
+:mod:`~airflow_provider_lakecommit.operations.reset.delete_back`. Nothing beyond the preview is given up: `latest` is
+the end of the topic at that time.
+
+Failure story: what has changed between preview and action is found before anything is written, and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_provider_lakecommit.core.commands import RESET_HARD, RESET_OFFSETS, spoken
+from airflow_provider_lakecommit.core.offsets import RangeSet
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.operations.backfill.asked import lane_asked
+from airflow_provider_lakecommit.operations.reset.stated import parse_offsets, parse_partition, parse_start, ranges_of
+from airflow_provider_lakecommit.operators.decisions.deletion import delete_as_previewed, preview_deletion
+from airflow_provider_lakecommit.operators.decisions.operation import ApprovedOperation, Preview, not_as_previewed
+from airflow_provider_lakecommit.operators.decisions.reset_assert import others_of
+from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.core.decisions import Decision
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.landing import Landing
+    from airflow_provider_lakecommit.operations.reset.init_preview import InitPreview
+    from airflow_provider_lakecommit.operations.reset.word import Way
+
+__all__ = ["ResetHard", "ResetOffsets"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResetOffsets(ApprovedOperation):
+    """Begin the ledger of a landing's tables, or begin it anew, under a new epoch.
+
+    :param start: where reading continues: `earliest`, `latest`, a time in ISO form, or `topic:0=15,topic:1=9`;
+        partitions that are not named keep their place
+    :param partitions: with a time, `earliest` or `latest`: only these, as `topic:3`; several as a list, or with commas
+    :param fill: leave skipped offsets to this backfill, for a ``BackfillOperator`` with that ``lane``
+    :param delete: go back over landed offsets, and delete their rows in the same snapshot: the tables must have
+        metadata columns
+    :param fewer: with ``delete``: allow this although other writers have already deleted some of these rows
+    :param again: go back over landed offsets; their rows are duplicated
+    :param others: where a table's ledger is lost: whether rows of other landings are in it, `there` or `gone`
+    :param give_up_reported: also reported slices that cannot be published, and that the source has removed
+    """
+
+    name: ClassVar[str] = spoken(RESET_OFFSETS)
+    start: str
+    partitions: str | Sequence[str] | None = None
+    fill: str = ""
+    again: bool = False
+    delete: bool = False
+    fewer: bool = False
+    others: str = "ask"
+    give_up_reported: bool = False
+
+    def check(self, landing: Landing) -> None:
+        """Check where reading continues."""
+        others_of(self.others)
+        if self.delete and (self.again or self.fill):
+            raise SpecError("`delete` deletes the rows: leave out `again` and `fill`")
+        if is_stated(self.start):
+            parse_start(self.start, "start:")
+
+    def preview(self, session: LandingSession) -> Preview:
+        """Return where each table would continue, and what that gives up."""
+        if self.delete:
+            return preview_deletion(session, self.start, self._way(), fewer=self.fewer)
+        from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
+        from airflow_provider_lakecommit.operations.reset.wording import init_text
+
+        preview = init_preview(session, parse_start(self.start, "start:"), self._way())
+        return Preview(values=self._values(session, preview), lines=list(init_text(preview)))
+
+    def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+        """Set it, giving up no more than was previewed."""
+        if self.delete:
+            return delete_as_previewed(session, agreed, self.start, self._way(), decision, fewer=self.fewer)
+        from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
+        from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
+        from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+
+        if agreed.get("from") != self.start:
+            raise not_as_previewed(f"start={self.start!r}")
+        word = parse_start(self.start, "start:")
+        if word == "latest" and not self.partitions:
+            # Where the topic ended when it was shown: what came since was nobody's to give up.
+            word = parse_offsets(",".join(f"{p}={o}" for p, o in agreed["tables"][0]["next"].items()), "")
+        preview = init_preview(session, word, self._way())
+        if more := _more(self._values(session, preview), agreed):
+            raise not_as_previewed("; ".join(more))
+        return ledger_init(
+            session,
+            word,
+            self._way(),
+            agreed=preview,
+            give_up_reported=self.give_up_reported,
+            others=OtherSections(self.others),
+            decision=decision,
+        )
+
+    def _way(self) -> Way:
+        from airflow_provider_lakecommit.operations.reset.word import Way
+
+        only = {parse_partition(text) for text in texts_of(self.partitions)}
+        return Way(only=only, fill=lane_asked(name=self.fill).name if self.fill else "", again=self.again)
+
+    def _values(self, session: LandingSession, preview: InitPreview) -> dict[str, Any]:
+        from airflow_provider_lakecommit.operations.reset.wording import init_to_dict
+
+        ids = {p.topic: p.topic_id for t in preview.tables for p in t.ends}
+        tables = [init_to_dict(t) for t in preview.tables]
+        return {"landing": session.landing.name, "from": self.start, "topic_ids": ids, "tables": tables}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResetHard(ApprovedOperation):
+    """Delete all rows of a landing, and have it begin where its declaration says.
+
+    The tables must have metadata columns, which tell which landing a row belongs to.
+
+    :param fewer: allow this although other writers have already deleted some of these rows
+    """
+
+    name: ClassVar[str] = spoken(RESET_HARD)
+    fewer: bool = False
+
+    def preview(self, session: LandingSession) -> Preview:
+        """Return the rows to delete, and what cannot be read again."""
+        return preview_deletion(session, None, None, fewer=self.fewer)
+
+    def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+        """Delete them, giving up no more than was previewed."""
+        return delete_as_previewed(session, agreed, None, None, decision, fewer=self.fewer)
+
+
+def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> list[str]:
+    """What a ledger that begins by now would give up beyond what was shown."""
+    if now["topic_ids"] != agreed.get("topic_ids"):
+        return ["the topic was made anew, or another one is read"]
+    before = {t["table"]: t for t in agreed["tables"]}
+    found = []
+    for t in now["tables"]:
+        shown = before.get(t["table"], {})
+        for what in ("given_up", "back", "again"):
+            wanted, allowed = ranges_of(t[what]), ranges_of(shown.get(what, {}))
+            more = {p: s - allowed.get(p, RangeSet()) for p, s in wanted.items()}
+            found += [f"{t['table']} {what.replace('_', ' ')} {p[0]}[{p[1]}] {s}" for p, s in more.items() if s]
+        if t["lost"] and t["lost"] != shown.get("lost"):
+            found.append(f"{t['table']} loses {t['lost']}")
+    return found

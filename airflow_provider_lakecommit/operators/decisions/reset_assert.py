@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`reset assert`: what the tables hold, where their ledger cannot tell.
+
+Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_provider_lakecommit.core.commands import RESET_ASSERT, spoken
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.operations.reset.stated import parse_offsets
+from airflow_provider_lakecommit.operators.decisions.operation import ApprovedOperation, Preview, not_as_previewed
+from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.landing import Landing
+    from airflow_provider_lakecommit.operations.reset.attest import Attested
+
+__all__ = ["ResetAssert", "others_of"]
+
+OTHERS = ("ask", "there", "gone")
+"""What can be said of them; by default nothing is, and where there are some it is refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResetAssert(ApprovedOperation):
+    """State what the tables hold, where their ledger cannot. Give one of ``snapshot_id``, ``from_log`` and ``at``.
+
+    :param snapshot_id: take the ledger of this snapshot
+    :param from_log: take what the control topic reports as published
+    :param at: everything below these offsets, as `topic:0=15,topic:1=9`
+    :param tables: only these; by default those whose ledger is not in order
+    :param others: where a table's ledger is lost: whether rows of other landings are in it, `there` or `gone`
+    :param give_up_reported: also reported slices that the source has removed
+    """
+
+    name: ClassVar[str] = spoken(RESET_ASSERT)
+    snapshot_id: str | int | None = None
+    from_log: bool = False
+    at: str | None = None
+    tables: str | Sequence[str] | None = None
+    others: str = "ask"
+    give_up_reported: bool = False
+
+    def check(self, landing: Landing) -> None:
+        """Check which of the three is given, and its value."""
+        if (self.snapshot_id is not None) + self.from_log + (self.at is not None) != 1:
+            raise SpecError("give one of `snapshot_id`, `from_log` and `at`")
+        others_of(self.others)
+        if is_stated(self.snapshot_id, self.at, self.tables):
+            self._stated(landing)
+
+    def preview(self, session: LandingSession) -> Preview:
+        """Return what would be stated of each table, and what is read again then."""
+        from airflow_provider_lakecommit.operations.reset.wording import attest_text
+
+        said = self._said(session)
+        return Preview(values=self._values(session, said), lines=list(attest_text(said)))
+
+    def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+        """State it."""
+        from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
+        from airflow_provider_lakecommit.operations.reset.attest import attest
+
+        said = self._said(session)
+        now, before = (_without_rows(v) for v in (self._values(session, said), agreed))
+        if different := [str(t) for t in now if t not in before]:
+            raise not_as_previewed("; ".join(different))
+        rows = OtherSections(self.others)
+        return attest(session, said, decision=decision, give_up_reported=self.give_up_reported, rows_of_others=rows)
+
+    def _said(self, session: LandingSession) -> Attested:
+        from airflow_provider_lakecommit.operations.reset import attest as word
+
+        tables, offsets = self._stated(session.landing)
+        if self.from_log:
+            return word.from_log(session, tables)
+        if offsets is not None:
+            return word.from_offsets(session, offsets, tables)
+        return word.from_snapshot(session, int(str(self.snapshot_id)))
+
+    def _stated(self, landing: Landing) -> tuple[list[str] | None, dict[tuple[str, int], int] | None]:
+        """The tables that are meant, and what all of them hold, if that is said."""
+        tables, known = texts_of(self.tables) or None, landing.tables
+        if strange := [t for t in tables or () if t not in known]:
+            raise SpecError(f"tables: {strange[0]!r}: the landing has {', '.join(known)}")
+        if self.snapshot_id is not None and not str(self.snapshot_id).isdecimal():
+            raise SpecError(f"snapshot_id={self.snapshot_id!r}: the number of a snapshot is needed")
+        return tables, None if self.at is None else parse_offsets(self.at, _OFFSETS.format(self.at))
+
+    def _values(self, session: LandingSession, said: Attested) -> dict[str, Any]:
+        from airflow_provider_lakecommit.operations.reset.wording import attest_to_dict
+
+        ids = {p.topic: p.topic_id for p in said.marks}
+        tables = [attest_to_dict(t) for t in said.tables]
+        return {"landing": session.landing.name, "topic_ids": ids, "tables": tables}
+
+
+def others_of(others: str) -> str:
+    """A word on the rows of other landings; wrong, it would be told after it was agreed to.
+
+    :raises SpecError: it is none
+    """
+    if others not in OTHERS:
+        raise SpecError(f"others={others!r}: say {', '.join(OTHERS[:-1])} or {OTHERS[-1]}")
+    return others
+
+
+def _without_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What is said of each table. Rows and reports are shown for a person's judgement; others may add some at any time,
+    and of a report that cannot be read again ``lost`` tells.
+    """
+    tables = [{name: v for name, v in t.items() if name not in ("rows", "reported")} for t in values["tables"]]
+    return [{"topic_ids": values.get("topic_ids"), **t} for t in tables]
+
+
+_OFFSETS = "at={!r}: say TOPIC:PARTITION=OFFSET,… as in orders:0=1500, or the same as a JSON object"

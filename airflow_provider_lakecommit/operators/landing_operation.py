@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One operation of the command line on a landing as a task.
+
+Contract: a task without ``agreed`` writes nothing: it logs a preview and returns it for a user to read. A task with
+``agreed`` takes the preview of such a task, scans again, and does just that. Operations and their arguments are in
+:mod:`~airflow_provider_lakecommit.operators.decisions.table`; both are checked when the DAG is parsed. An operation
+that gives nothing up needs no approval, and is done at once.
+
+Failure story: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`. A task with nothing to do ends
+skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_provider_lakecommit.exceptions import DecisionError, SpecError
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
+from airflow_provider_lakecommit.operators.decisions.operation import (
+    TEXT,
+    ApprovedOperation,
+    DirectOperation,
+    NothingToDoError,
+    Operation,
+    decision_by,
+    decision_of,
+)
+from airflow_provider_lakecommit.operators.decisions.table import OPERATIONS
+from airflow_provider_lakecommit.operators.tasks.arguments import check_arguments, filled, one_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from airflow.sdk.definitions.mappedoperator import OperatorPartial
+
+__all__ = ["LandingOperationOperator"]
+
+
+class LandingOperationOperator(LandingTask):
+    """Preview an operation on a landing, or do what a user has approved.
+
+    Returns what the command prints with ``--json``.
+
+    :param landing: the landing, or the path of its YAML spec
+    :param operation: name of the command without the program: ``reset offsets``, ``reset hard``, ``reset blocked``,
+        ``reset assert``, ``reset migrate``, ``connect adopt``, ``dead-letters`` (replays them), or ``publish-now``
+    :param arguments: those of the operation, by name (templated)
+    :param agreed: the output of a task of the same operation and arguments without ``agreed`` (``preview.output``):
+        just that is done. Without it nothing is written: a preview is logged and returned (templated)
+    :param decided_by: who approved, needed with ``agreed``: the answer of an ``ApprovalOperator`` (``approve.output``),
+        or a name (templated)
+    :param reason: why, kept in the tables' history; by default the ``reason`` of the answer (templated)
+
+    .. seealso:: :ref:`howto/operator:LandingOperationOperator`
+    """
+
+    template_fields: Sequence[str] = ("landing_name", "operation", "arguments", "agreed", "decided_by", "reason")
+    template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(("arguments", "agreed", "decided_by"), "json")
+    ui_color = "#f6e3e3"
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> OperatorPartial:
+        """As every operator's; the operation is checked now.
+
+        :raises SpecError: an operation or an argument that is unknown
+        """
+        if "operation" in kwargs:
+            whose = _whose(kwargs)
+            kind = OPERATIONS[one_of(kwargs["operation"], OPERATIONS, f"{whose}: operation")]
+            if "arguments" in kwargs:
+                check_arguments(kind, kwargs["arguments"] or {}, f"{whose}: {kwargs['operation']}")
+        return super().partial(**kwargs)
+
+    def __init__(
+        self,
+        *,
+        landing: Landing | str | Path,
+        operation: str,
+        arguments: Mapping[str, Any] | None = None,
+        agreed: Any = None,
+        decided_by: Any = None,
+        reason: str = "",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(landing=landing, **kwargs)
+        self.operation = one_of(operation, OPERATIONS, f"{_whose(kwargs)}: operation")
+        self.arguments = arguments
+        # Decided here: an XCom that is missing must not turn an action into a preview.
+        self.only_previews = agreed is None
+        self.agreed = agreed
+        self.decided_by = decided_by
+        self.reason = reason
+        kind = OPERATIONS[self.operation]
+        if issubclass(kind, DirectOperation) and not (agreed is None and decided_by is None):
+            raise SpecError(f"{self._name}: it needs no approval: leave out `agreed` and `decided_by`")
+        given = {} if arguments is None else arguments
+        check_arguments(kind, given, self._name)
+        if isinstance(given, Mapping):
+            _check_values(kind(**given), self.landing, self._name)
+
+    @property
+    def _name(self) -> str:
+        return f"{_whose({'task_id': self.task_id})}: {self.operation}"
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Preview, or do."""
+        with no_retry_in_vain(self):
+            try:
+                arguments = {} if self.arguments is None else self.arguments
+                operation = filled(OPERATIONS[self.operation], arguments, self._name)
+                _check_values(operation, self.landing, self._name)
+                return self._execute(operation, context)
+            except NothingToDoError as e:
+                raise AirflowSkipException(str(e)) from None
+
+    def _execute(self, operation: Operation, context: Context) -> dict[str, Any]:
+        command = operation.command or operation.name
+        if isinstance(operation, DirectOperation):
+            decision = decision_of(command, context, self.landing.name, self.reason)
+            with self.session() as session:
+                return operation.perform(session, self.identity(context), decision)
+        if not isinstance(operation, ApprovedOperation):
+            raise SpecError(f"{self._name}: it cannot be done by a task")
+        if self.only_previews:
+            return self._preview(operation)
+        # Before any connection is opened.
+        agreed = self._agreed()
+        decision = decision_by(self.decided_by, command, context, self.landing.name, self.reason)
+        self.log.info("decided: %s", decision)
+        with self.session() as session:
+            return operation.apply(session, agreed, decision)
+
+    def _preview(self, operation: ApprovedOperation) -> dict[str, Any]:
+        with self.session() as session:
+            preview = operation.preview(session)
+        for line in preview.lines:
+            self.log.info("%s", line)
+        self.log.info("Nothing is written. A task with this output as `agreed` does it, once a user has approved")
+        return {**preview.to_dict(), OPERATION: self.operation}
+
+    def _agreed(self) -> Mapping[str, Any]:
+        found = self.agreed
+        if not isinstance(found, Mapping) or TEXT not in found:
+            raise DecisionError(
+                f"the preview is missing (`agreed` is {type(found).__name__}): nothing is written. Give it the output "
+                "of the task that previews, and check that this task ran"
+            )
+        for what, own in (("landing", self.landing.name), (OPERATION, self.operation)):
+            if found.get(what) != own:
+                raise DecisionError(
+                    f"the preview is of {what} {found.get(what)!r}, this task is of {own!r}: nothing is written"
+                )
+        return found
+
+
+OPERATION = "operation"
+"""Key of a preview: of which operation it is."""
+
+
+def _whose(kwargs: Mapping[str, Any]) -> str:
+    return f"LandingOperationOperator {kwargs.get('task_id', '')!r}"
+
+
+def _check_values(operation: Operation, landing: Landing, whose: str) -> None:
+    """:raises SpecError: the values cannot be meant"""
+    try:
+        operation.check(landing)
+    except (SpecError, ValueError) as e:
+        raise SpecError(f"{whose}: {e}") from None

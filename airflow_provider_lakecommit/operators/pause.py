@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit pause`, `pause --drain` and `resume` as a task.
+
+Contract: see :mod:`~airflow_provider_lakecommit.operations.reset.suspend`. They give nothing up, so they need no
+approval; the decision is that of the task, with its run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lakecommit.core.commands import PAUSE, RESUME, spoken
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing.times import span_of
+from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
+from airflow_provider_lakecommit.operators.decisions.operation import decision_of
+from airflow_provider_lakecommit.operators.tasks.arguments import one_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+__all__ = ["PauseLandingOperator"]
+
+DRAIN = "drain"
+COMMANDS: Mapping[str, str] = {
+    spoken(PAUSE): spoken(PAUSE),
+    DRAIN: f"{spoken(PAUSE)} --drain",
+    spoken(RESUME): spoken(RESUME),
+}
+"""Commands by actions."""
+
+
+class PauseLandingOperator(LandingTask):
+    """Stop planning new windows of a landing, in every DAG and command; finished ones are still published.
+
+    Returns what `lakecommit pause --json` or `resume --json` prints.
+
+    :param landing: the landing, or the path of its YAML spec
+    :param action: ``pause``; ``drain``: also publish what open windows have read; ``resume``: plan windows again
+    :param reason: why, kept in the table's history (templated)
+    :param wait: with ``drain``: time that the runs have to publish their windows; this task publishes the rest. A
+        timedelta, seconds, or a text as ``1m30s``
+
+    .. seealso:: :ref:`howto/operator:PauseLandingOperator`
+    """
+
+    template_fields: Sequence[str] = ("landing_name", "reason")
+    ui_color = "#f6e3e3"
+
+    def __init__(
+        self,
+        *,
+        landing: Landing | str | Path,
+        action: str = spoken(PAUSE),
+        reason: str = "",
+        wait: timedelta | str | float = timedelta(minutes=1),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(landing=landing, **kwargs)
+        self.action = one_of(action, COMMANDS, f"PauseLandingOperator {self.task_id!r}: action")
+        self.reason = reason
+        self.wait = span_of(wait, "wait")
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Pause, drain or resume."""
+        from airflow_provider_lakecommit.operations.reset import suspend
+
+        set_to = suspend.resume if self.action == spoken(RESUME) else suspend.suspend
+        decision = decision_of(COMMANDS[self.action], context, self.landing.name, self.reason)
+        with no_retry_in_vain(self), self.session() as session:
+            state = set_to(session, decision)
+            self.log.info("landing %s %s", self.landing.name, state)
+            result = {"landing": self.landing.name, **state.to_dict()}
+            if self.action != DRAIN:
+                return result
+            from airflow_provider_lakecommit.operations.reset.publish_now import publish_now
+
+            why = f"the landing is drained by {decision.actor}"
+            done = publish_now(session, self.identity(context), why, wait=self.wait.total_seconds())
+        self.log.info("%s", done)
+        return {**result, "published": done.to_dict()}

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a landing set lands, for the tasks of its run.
+
+Contract: the plan of each run finds the landings of the set; the tasks behind it know them by what the plan left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetAlias
+
+from airflow_provider_lakecommit.assets import asset_of, hourly_asset_of, table_assets_of
+from airflow_provider_lakecommit.hooks.settings import Settings
+from airflow_provider_lakecommit.landing import Landing, LandingSet
+from airflow_provider_lakecommit.operators.base import log_session_line
+from airflow_provider_lakecommit.telemetry.lineage import catalog_namespace, kafka_namespace
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.cycle.sets.connections import SetConnections
+    from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
+    from airflow_provider_lakecommit.iceberg.catalog import Tables
+
+__all__ = ["SetPlaces", "log_set_line", "named_failures", "outlets_of", "set_places"]
+
+NAMED = 20
+"""Failures that an error tells in full."""
+
+
+def named_failures(failed: Mapping[str, object]) -> str:
+    """What failed and why, by landing, in one line: the first :data:`NAMED`, as all of them are in the log."""
+    more = f"; and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
+    return "; ".join(f"{name}: {why}" for name, why in list(failed.items())[:NAMED]) + more
+
+
+def _alias_of(declared: LandingSet) -> AssetAlias:
+    """What stands for the assets of a set's tables when a DAG is parsed; events are of each table's own asset."""
+    return AssetAlias(f"lakecommit/{declared.name}")
+
+
+def outlets_of(declared: Landing | LandingSet, *, hourly: bool) -> tuple[list[Asset | AssetAlias], list[Asset]]:
+    """Return the outlets of a task that commits, the leading one first, and those of them that tell hours."""
+    if isinstance(declared, LandingSet):
+        return [_alias_of(declared)], []
+    hours = [hourly_asset_of(declared)] if hourly else []
+    return [asset_of(declared), *table_assets_of(declared).values(), *hours], hours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPlaces:
+    """Where a set lands: its declaration as this deployment completes it, its settings and its catalog; ``place`` is
+    the catalog's connection, and ``namespaces`` are what lineage calls its brokers and its catalog.
+    """
+
+    declared: LandingSet
+    place: str
+    namespaces: tuple[str, str]
+    kafka: dict[str, Any]
+    tables: Tables
+    settings: Settings
+
+    def connect(self, expansion: Expansion) -> SetConnections:
+        """Connections that all landings share; whoever asks closes them."""
+        from airflow_provider_lakecommit.cycle.sets.connections import SetConnections
+
+        deployment = self.settings.deployment_id
+        return SetConnections(
+            self.declared, expansion, self.kafka, self.tables, deployment=deployment, place=self.place
+        )
+
+
+@contextmanager
+def set_places(declared: LandingSet, *, reach: bool = True) -> Iterator[SetPlaces]:
+    """The connections of a set; the catalog's clients are closed at the end of the block.
+
+    :param reach: may the catalog be requested? A writer must do without it
+    """
+    from airflow_provider_lakecommit.cycle.sets.steps import CLIENTS
+    from airflow_provider_lakecommit.hooks.connections import catalog_properties, source_settings
+    from airflow_provider_lakecommit.iceberg.catalog import Tables
+
+    settings = Settings.read()
+    complete = declared.completed_by(settings.complete)
+    one = complete.with_defaults(complete.name)
+    place = one.connections.iceberg
+    catalog, kafka = catalog_properties(place, reach=reach), source_settings(one)
+    namespaces = kafka_namespace(kafka), catalog_namespace(catalog, place)
+    tables = Tables(catalog, place, few=CLIENTS)
+    try:
+        yield SetPlaces(
+            declared=complete, place=place, kafka=kafka, tables=tables, settings=settings, namespaces=namespaces
+        )
+    finally:
+        tables.close()
+
+
+def log_set_line(log: Any, line: str) -> None:
+    """Log a line of a landing's session in the task's log, with its name before it."""
+    whose, colon, rest = line.partition(": ")
+    log_session_line(log, rest, whose + colon)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All landings of a set in one task: rounds of plan, write and commit, until nothing is left to read.
+
+Contract: a round opens one cycle of each landing that has something to do, writes the groups of all by one bundle, and
+closes these cycles. A retry continues the cycles that are open. An empty round, ``max_cycles`` rounds, or a stop end
+the run.
+
+Failure story: a landing that fails is named, and stops none. Groups of which not everything is reported are planned by
+the next round; where a round reports nothing, the run ends, and the next attempt tries again.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.hooks.secrets import told
+from airflow_provider_lakecommit.operators.base import LandingTask
+from airflow_provider_lakecommit.operators.bundle import Bundle, landings_in
+from airflow_provider_lakecommit.operators.commit import close_set, set_ends
+from airflow_provider_lakecommit.operators.places import set_places
+from airflow_provider_lakecommit.operators.plan import bundled_groups, is_scheduled, plan_set
+from airflow_provider_lakecommit.operators.tasks.ended_runs import EndedRuns
+from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_provider_lakecommit.cycle.results import Closed, Opened
+    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.cycle.sets.bundles import BundledGroup
+    from airflow_provider_lakecommit.cycle.sets.plans import SetPlans
+    from airflow_provider_lakecommit.landing import Landing, LandingSet
+    from airflow_provider_lakecommit.spark.launch.base import Engine
+    from airflow_provider_lakecommit.telemetry.lineage import Commit
+
+__all__ = ["SetRun"]
+
+
+class SetRun:
+    """One attempt. ``ends`` has verdict and reason of each landing with a cycle, ``unplanned`` what failed before.
+
+    :param task: whose run it is
+    :param engine: of the Spark jobs, closed by the caller
+    """
+
+    def __init__(self, task: LandingTask, declared: LandingSet, engine: Engine, context: Context) -> None:
+        self.ends: dict[str, tuple[str, str]] = {}
+        self.unplanned: dict[str, str] = {}
+        self.commits: list[Commit] = []
+        self.published: list[tuple[Landing, Closed]] = []
+        self._task, self._declared, self._engine = task, declared, engine
+        self._identity = task.identity(context)
+        self._retry, self._retell = task.is_retry(context), task.retells(context)
+        self._ended_runs = EndedRuns(context["ti"], task.log)
+        self._by_itself = is_scheduled(context)
+        self._jobs: WriteJobs | None = None
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Have the Spark tasks end behind the record in hand; for signal handlers."""
+        self._stopped = True
+        if self._jobs is None:
+            self._engine.stop()
+        else:
+            self._jobs.end_for_kill()
+
+    def land(self, most: int | None) -> None:
+        """Do rounds until nothing is left.
+
+        :param most: at most this many
+        :raises LakecommitError: neither topics nor the catalog can be read
+        """
+        number = 0
+        while not self._stopped and (most is None or number < most):
+            plans, self.unplanned = self._plan(number)
+            groups = bundled_groups(plans)
+            saved = self._write(groups) if groups else 0
+            self._close(plans)
+            if not saved:
+                return
+            number += 1
+
+    def _plan(self, number: int) -> tuple[SetPlans, dict[str, str]]:
+        from airflow_provider_lakecommit.cycle.plan.open import open_cycle
+
+        run = replace(self._identity, number=number)
+
+        def plan(session: LandingSession) -> Opened:
+            release, own = self._ended_runs.of(session), run
+            opened = open_cycle(session, own, retry=self._retry, release=release)
+            while opened.finished:
+                own = replace(own, number=own.number + 1)
+                opened = open_cycle(session, own, retry=self._retry, release=release)
+            return opened
+
+        # A user who triggers a run may have done something that the log does not tell.
+        skip_idle = number > 0 or (self._by_itself and not self._retry)
+        return plan_set(self._declared, run, plan, self._ended_runs, self._task.log, skip_idle=skip_idle)
+
+    def _write(self, groups: Sequence[BundledGroup]) -> int:
+        """Return the number of records that are reported by now."""
+        from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
+
+        log: Any = self._task.log
+        with set_places(self._declared, reach=False) as at:
+            self._jobs = jobs = WriteJobs(self._engine, at.tables, at.kafka, log)
+            with (
+                at.connect(Expansion(landings=landings_in(groups))) as connections,
+                jobs.until_deadline(self._task.execution_timeout),
+            ):
+                bundle = Bundle(groups, at, connections, log)
+                try:
+                    bundle.write(jobs)
+                except LakecommitError as e:
+                    # The landings that lack something say so when their cycles are closed.
+                    log.warning("%s", told(e))
+                self._stopped = self._stopped or jobs.ending
+                return bundle.saved
+
+    def _close(self, plans: SetPlans) -> None:
+        landings = {name: plans.landings[name] for name in plans.opened}
+        if not landings:
+            return
+        began = time.monotonic()
+        tickets = {name: opened.ticket for name, opened in plans.opened.items()}
+        ended, commits = close_set(
+            self._declared,
+            self._identity,
+            landings,
+            tickets,
+            self._task.log,
+            retry=self._retry,
+            retell=self._retell,
+        )
+        self.commits += commits
+        for name, end in set_ends(ended, time.monotonic() - began, self._task.log).items():
+            # A round with nothing new takes nothing from what an earlier one has published.
+            if end[0] != "skipped" or name not in self.ends:
+                self.ends[name] = end
+        self.published += [
+            (landings[name], each)
+            for name, each in ended.items()
+            if not isinstance(each, BaseException) and each.published
+        ]

@@ -1,4 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""What is read next, and whether anything is: pure decisions over the folded control log, the ledgers and the offsets
-that a source has. Standard library only; no I/O, no clock.
-"""

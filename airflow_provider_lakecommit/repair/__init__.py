@@ -1,6 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""What a person decides: where a ledger goes on, what a table holds, what becomes of a blocked range, what is pruned.
-
-The commands that errors name, as functions. Each asks its question of tables, log and source first, and what it does
-is a commit or a cycle of its own, which the tables and the control topic tell of.
-"""

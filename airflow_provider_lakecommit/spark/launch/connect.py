@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Window jobs on a warm Spark Connect server.
+
+Contract: a landing's lane has one session on a server, the same for all processes of a deployment, so that its Python
+workers stay warm. A job is one operation of it, whose id follows from commit id, group and round. It goes on when its
+client dies: a later attempt finds the newest round of its group, and if that still runs *adopts* it: waits for its end
+instead of doing the same again. The plan of a cycle never changes; if the landing says otherwise by now how records are
+read, the round is ended and what it had not reported is done anew. Ownership goes with it: the newest attempt writes
+its name into the session, and only the owner ends an operation. So an attempt that is told to stop after its work was
+adopted leaves the work alone.
+
+The tasks run this package as the client has it: it is sent once per session, by each of the tasks that begin a session
+at once, and another version has another session.
+Connection settings travel with the operation and are nowhere else.
+
+Failure story: what cannot be adopted is done again: the control log knows what is reported, so nothing that is needed
+rests on an operation being found. A server that is away, was restarted or gave up an operation is a
+:class:`~airflow_provider_lakecommit.exceptions.SparkJobError` after a few seconds. A job that is stopped loses the
+slices in hand.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4, uuid5
+
+from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
+from airflow_provider_lakecommit.spark.launch.base import AHEAD, EarlierWorkError
+from airflow_provider_lakecommit.spark.launch.connect_client import ConnectClient, FailureKind, SparkConnectError
+from airflow_provider_lakecommit.spark.launch.connect_task import plan_of, results_of
+from airflow_provider_lakecommit.spark.launch.connect_url import ConnectUrl
+from airflow_provider_lakecommit.spark.launch.package import package_digest, package_zip
+from airflow_provider_lakecommit.spark.window import workers_died
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+    from airflow_provider_lakecommit.spark.launch.connect_client import Result
+
+__all__ = ["ConnectEngine"]
+
+SESSIONS = UUID("6f2f6a0e-6a0c-5a3f-9f7b-0b9f6f4f5f31")
+"""Namespace of session ids."""
+MOST_SESSIONS = 1000
+"""Sessions of a landing that a server may have closed before the one to use: it remembers that many of all."""
+MOST_ROUNDS = 100
+RECONNECT_SECONDS = 5.0
+RECONNECT_PAUSE = 0.25
+STOP_SECONDS = 3.0
+"""How long :meth:`ConnectEngine.stop` waits for the server's answer."""
+PACKAGE_KEY = "lakecommit.package"
+POOL_KEY = "spark.scheduler.pool"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What the session remembers of a group of a cycle: its newest round, who waits for it, and the version of the spec
+    that it reads by.
+    """
+
+    number: int
+    attempt: str
+    spec: str
+    ended: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> _Place:
+        number, attempt, spec, *ended = text.split()
+        return cls(int(number), attempt, spec, ended=bool(ended))
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.attempt} {self.spec}{' ended' if self.ended else ''}"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Run:
+    """An operation that this process waits for."""
+
+    operation: UUID
+    key: str
+    number: int
+    spec: str
+    results: list[SliceResult] = field(default_factory=list)
+
+
+class ConnectEngine:
+    """The session of one landing's lane on a server.
+
+    :param url: `sc://host:port/;…`, as Spark's own clients read it
+    :param deployment: whose landing it is; deployments that share a server do not share sessions
+    """
+
+    ahead = AHEAD
+
+    def __init__(self, url: str, *, deployment: str, landing: str, lane: str = "live") -> None:
+        self._url = ConnectUrl.parse(url)
+        self._name = f"{landing}/{lane}"
+        self._family = uuid5(SESSIONS, "/".join((deployment, landing, lane, package_digest())))
+        self._attempt = uuid4().hex
+        self._client: ConnectClient | None = None
+        self._running: list[_Run] = []
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def start(self) -> None:
+        """Have a session that knows this package.
+
+        :raises SparkJobError: the server cannot be reached
+        :raises SpecError: the server refuses us
+        """
+        with self._lock, self._explained():
+            if self._client is not None:
+                with suppress(SparkConnectError):
+                    if PACKAGE_KEY in self._client.settings(PACKAGE_KEY):
+                        return
+                self._client.close()
+            self._client = self._session()
+
+    def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
+        """Run a job to its end, or wait for the end of what an earlier attempt runs of its group.
+
+        :raises EarlierWorkError: earlier work was waited for, and may not have done all of the job
+        :raises SparkJobError: the job ended early, or was stopped
+        :raises SpecError: the settings cannot be sent, or the server refuses us
+        """
+        if self._client is None:
+            self.start()
+        with self._explained(f"the Spark job of group {job.group}, {job.plan.coverage}, ended early"):
+            newest = self._place(_key(job))
+            if newest is None:
+                return self._begin(job, secrets, 0)
+            if newest.spec != job.landing.spec_version:
+                # Also where somebody still waits for it, who then finds it ended.
+                with suppress(SparkConnectError):
+                    self._calls.interrupt(_run(job, newest.number).operation)
+            elif not newest.ended and (found := self._adopt(job, newest)) is not None:
+                return found
+            return self._begin(job, secrets, newest.number + 1)
+
+    def stop(self) -> None:
+        """End the jobs of this engine, those aside that another attempt owns by now; takes none afterwards. Returns
+        when the server has answered, or after 3 s.
+        """
+        self._stopped = True
+        # Not on this thread: it may be the one whose call was interrupted by the signal.
+        telling = threading.Thread(target=self._interrupt_all, name="lakecommit-stop", daemon=True)
+        telling.start()
+        telling.join(STOP_SECONDS)
+
+    def close(self) -> None:
+        """End the connection, and replicas that did not end when they were no more needed. The session stays on the
+        server, with its workers, for the next run.
+        """
+        if self._running:
+            self.stop()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    # -- the session --------------------------------------------------------------------------------------------------
+
+    def _session(self) -> ConnectClient:
+        """The first session of the family that was not closed; all processes find the same."""
+        for number in range(MOST_SESSIONS):
+            client = ConnectClient(self._url, uuid5(self._family, str(number)))
+            try:
+                if PACKAGE_KEY not in client.settings(PACKAGE_KEY):
+                    self._furnish(client)
+                return client
+            except SparkConnectError as e:
+                client.close()
+                if e.kind is not FailureKind.SESSION_OVER:
+                    raise
+        raise SparkJobError(f"{self._url} has closed {MOST_SESSIONS} sessions of {self._name}: restart it")
+
+    def _furnish(self, client: ConnectClient) -> None:
+        # The attempt is in the name: the tasks of a window may all find a session without the package, and a server
+        # fails one of two uploads of one name at once.
+        client.add_python_file(f"airflow_provider_lakecommit-{package_digest()}-{self._attempt}.zip", package_zip())
+        client.set({PACKAGE_KEY: package_digest(), POOL_KEY: f"lakecommit/{self._name}"})
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    def _adopt(self, job: WindowJob, place: _Place) -> list[SliceResult] | None:
+        """Wait for an earlier attempt's operation; ``None`` when there is nothing to wait for."""
+        run = _run(job, place.number)
+        try:
+            self._wait(run, lambda: self._calls.listen(run.operation))
+        except SparkConnectError as e:
+            if self._stopped or e.kind in (FailureKind.AWAY, FailureKind.REFUSED, FailureKind.TAKEN_OVER):
+                raise
+            if e.kind in (FailureKind.UNKNOWN, FailureKind.OVER):
+                return None
+            # It was cancelled, or failed, or cannot be listened to. Should it still run, it would only be in the way.
+            with suppress(SparkConnectError):
+                self._calls.interrupt(run.operation)
+        mine = {str(s) for s in job.plan.slices}
+        results = [r for r in run.results if r.slice in mine]
+        complete = {r.slice for r in results if r.status.is_final} == mine
+        self._finish(run, complete=complete)
+        if not complete:
+            raise EarlierWorkError(
+                f"an earlier attempt's Spark job of group {job.group} was waited for; it has ended without finishing "
+                "all of the group"
+            )
+        return results
+
+    def _begin(self, job: WindowJob, secrets: Secrets, first: int) -> list[SliceResult]:
+        plan, tags = plan_of(job, secrets), _tags(job)
+        for number in range(first, first + MOST_ROUNDS):
+            run = _run(job, number)
+            try:
+                self._wait(run, partial(self._calls.execute, run.operation, plan, tags))
+            except SparkConnectError as e:
+                if e.kind is FailureKind.OVER and not run.results:
+                    continue
+                if e.kind not in (FailureKind.AWAY, FailureKind.TAKEN_OVER):
+                    self._finish(run, complete=False)
+                raise
+            self._finish(run, complete=all(r.status.is_final for r in run.results))
+            return run.results
+        raise SparkJobError(f"group {job.group} of cycle {job.commit_id} was tried {MOST_ROUNDS} times on this server")
+
+    def _wait(self, run: _Run, begin: Callable[[], Iterator[Result]]) -> None:
+        """Own an operation and listen to it until its last result; a caller that is interrupted ends it."""
+        self._running.append(run)
+        try:
+            if self._stopped:
+                raise SparkJobError("it was told to stop before it began")
+            self._calls.set({run.key: str(_Place(run.number, self._attempt, run.spec))})
+            self._follow(run, begin())
+        except SparkConnectError:
+            raise
+        except BaseException:
+            self._interrupt(run)
+            raise
+        finally:
+            self._running.remove(run)
+
+    def _follow(self, run: _Run, results: Iterator[Result]) -> None:
+        """Listen over the ends of streams and short losses of the connection."""
+        last, lost_at = None, None
+        while True:
+            try:
+                for result in results:
+                    last, lost_at = result.id, None
+                    if result.arrow is not None:
+                        run.results += results_of(result.arrow)
+                    if result.last:
+                        return
+                    if self._stopped:
+                        # It may have been too early for the server to know the operation when it was interrupted.
+                        raise SparkJobError("it was told to stop")
+            except SparkConnectError as e:
+                now = time.monotonic()
+                lost_at = lost_at or now
+                if e.kind is not FailureKind.AWAY or self._stopped or now - lost_at > RECONNECT_SECONDS:
+                    raise
+                time.sleep(RECONNECT_PAUSE)
+            results = self._calls.listen(run.operation, after=last)
+
+    def _finish(self, run: _Run, *, complete: bool) -> None:
+        """After its end: let the server forget the operation, and later attempts know that nothing runs."""
+        with suppress(SparkConnectError):
+            if complete:
+                self._calls.unset(run.key)
+            else:
+                self._calls.set({run.key: str(_Place(run.number, self._attempt, run.spec, ended=True))})
+            self._calls.release(run.operation)
+
+    def _interrupt_all(self) -> None:
+        for run in tuple(self._running):
+            self._interrupt(run)
+
+    def _interrupt(self, run: _Run) -> None:
+        """End an operation that still is ours."""
+        with suppress(SparkConnectError, SparkJobError):
+            place = self._place(run.key)
+            if place is not None and place.attempt == self._attempt:
+                self._calls.interrupt(run.operation)
+
+    def _place(self, key: str) -> _Place | None:
+        found = self._calls.settings(key).get(key)
+        return None if found is None else _Place.parse(found)
+
+    @property
+    def _calls(self) -> ConnectClient:
+        if self._client is None:
+            raise SparkJobError("the Spark Connect session is not started")
+        return self._client
+
+    @contextmanager
+    def _explained(self, what: str = "") -> Iterator[None]:
+        try:
+            yield
+        except SparkConnectError as e:
+            text = f"{what}: {e.meaning}" if what else e.meaning
+            if e.kind is FailureKind.REFUSED:
+                raise SpecError(text) from e
+            raise SparkJobError(text, workers_died=workers_died(text)) from e
+
+
+def _run(job: WindowJob, number: int) -> _Run:
+    operation = uuid5(job.commit_id, f"{_share(job)}/{number}")
+    return _Run(operation=operation, key=_key(job), number=number, spec=job.landing.spec_version)
+
+
+def _key(job: WindowJob) -> str:
+    return f"lakecommit.{job.commit_id}.{_share(job)}"
+
+
+def _share(job: WindowJob) -> str:
+    """A replica's operation is another one than the original's, and is adopted by attempts at that replica."""
+    return f"{job.group}-{job.replica}" if job.replica else str(job.group)
+
+
+def _tags(job: WindowJob) -> list[str]:
+    """By which a person can find and interrupt operations."""
+    return ["lakecommit", f"landing={job.plan.landing}", f"commit={job.commit_id}", f"group={job.group}"]

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Spark session of a run, whose driver is this process, on this machine or on a cluster: made when there is
+something to write, kept warm over cycles, made anew when its Java process died or its cluster gave it up.
+
+Contract: :meth:`LocalSpark.run` runs one job of a partition group, also several at once from several threads. What the
+driver and its secret settings need on disk is in a folder of this process that is removed with it; of a process that
+was killed, the next one removes it. A cluster is sent this package; the other libraries must be there, or be sent
+by `spark.archives`.
+
+Failure story: whatever ends a Spark job early is a :class:`SparkJobError`; what its tasks reported before is safe. A
+Python worker or an executor that dies costs the slices in its hands, which Spark gives to another one. The Java process
+ends with us: it notices the end of its standard input; and with it the executors that a cluster gave it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
+from airflow_provider_lakecommit.landing.spark_section import SPARK_KEYS, wrong_with_spark
+from airflow_provider_lakecommit.redaction import secrets_in
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.launch.base import AHEAD, Engine
+from airflow_provider_lakecommit.spark.launch.package import package_digest, package_zip
+from airflow_provider_lakecommit.spark.launch.process import CLI
+from airflow_provider_lakecommit.spark.launch.scratch import scratch_folder
+from airflow_provider_lakecommit.spark.launch.secret_settings import REDACTION, beside_the_arguments
+from airflow_provider_lakecommit.spark.probe import run_probe
+from airflow_provider_lakecommit.spark.window import run_window, run_windows, workers_died
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["LocalSpark", "SparkSection", "engine_of"]
+
+TASK_ATTEMPTS = 3
+STOP_SECONDS = 10.0
+_LOCAL = re.compile(r"local(\[([0-9]+|\*)\])?")
+PYTHON = "spark.pyspark.python"
+
+LOG_LEVEL = "ERROR"
+_LOGGING = f"""\
+rootLogger.level = {LOG_LEVEL.lower()}
+rootLogger.appenderRef.console.ref = console
+appender.console.name = console
+appender.console.type = Console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex{{2}}
+"""
+"""Of the Java process, from its first line on: `spark.log.level` counts only from when Spark has read it."""
+
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
+"""Java runs for seconds and does little: its second compiler takes more processor time than it ever gives back."""
+
+SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": LOG_LEVEL,
+    # Java only schedules; the records go through the Python workers.
+    "spark.driver.memory": "1g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.worker.reuse": "true",
+    "spark.api.mode": "classic",
+}
+ON_THIS_MACHINE: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""For a local master; executors on other machines could not call such a driver back."""
+
+
+class SparkSection:
+    """The section `spark` of a spec.
+
+    :raises SpecError: unknown keys or wrong values
+    """
+
+    def __init__(self, section: Mapping[str, Any]) -> None:
+        if wrong := wrong_with_spark(section):
+            raise SpecError("; ".join(wrong))
+        master, conf, remote = (section.get(key) for key in SPARK_KEYS)
+        self.remote = remote
+        self.master = _retrying(master or "local[*]")
+        self.conf = {str(key): _setting(value) for key, value in (conf or {}).items()}
+
+    @property
+    def is_local(self) -> bool:
+        """Do the tasks run on this machine, with its files and its Python?"""
+        return re.match(r"local\b", self.master) is not None
+
+    @property
+    def is_warm(self) -> bool:
+        """Does Spark run already, so that having it costs next to nothing?"""
+        return self.remote is not None
+
+
+def engine_of(
+    section: SparkSection,
+    landing: str,
+    *,
+    log: Callable[[str], None],
+    on_start: Callable[[], None],
+    lane: str = "live",
+) -> Engine:
+    """The engine that a spec asks for; nothing is started or contacted.
+
+    :raises SpecError: `remote` is no address of a Spark Connect server
+    """
+    if section.remote is None:
+        return LocalSpark(section, log=log, on_start=on_start)
+    from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine
+
+    return ConnectEngine(section.remote, deployment=CLI, landing=landing, lane=lane)
+
+
+def _retrying(master: str) -> str:
+    """Locally Spark gives a task one attempt only: then one dead worker would end the job with all slices in hand."""
+    plainly = _LOCAL.fullmatch(master)
+    return f"local[{plainly[2] or 1},{TASK_ATTEMPTS}]" if plainly else master
+
+
+def _setting(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class LocalSpark:
+    """A session that is there when it is needed.
+
+    :param on_start: called after each start: Spark takes over the handling of interrupts
+    """
+
+    ahead = AHEAD
+
+    def __init__(self, section: SparkSection, *, log: Callable[[str], None], on_start: Callable[[], None]) -> None:
+        self._section = section
+        self._log = log
+        self._on_start = on_start
+        self._session: SparkSession | None = None
+        self._folder: Path | None = None
+
+    def start(self) -> None:
+        """Have a session that works, from the main thread.
+
+        :raises SparkJobError: Spark does not start
+        """
+        if self._session is not None and _answers(self._session):
+            return
+        if self._session is not None:
+            self._log("the Spark session is gone; starting another one")
+            self._drop()
+        self._session = self._new()
+        self._on_start()
+
+    def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
+        """Run a job to its end.
+
+        :raises SparkJobError: it ended early; what its tasks reported before is safe
+        """
+        session = self._session
+        if session is None:
+            raise SparkJobError("the Spark session is not started")
+        try:
+            return run_window(session, job, secrets)
+        except Exception as e:
+            raise SparkJobError(
+                f"the Spark job of group {job.group} ended early: {_first_line(e)}", workers_died=workers_died(str(e))
+            ) from e
+
+    def run_together(self, asked: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
+        """Run several jobs to their end, as one of Spark's.
+
+        :raises SparkJobError: it ended early; what their tasks reported before is safe
+        """
+        session = self._session
+        if session is None:
+            raise SparkJobError("the Spark session is not started")
+        try:
+            return run_windows(session, asked)
+        except Exception as e:
+            whose = ", ".join(job.landing.name for job, _ in asked[:3])
+            raise SparkJobError(
+                f"the Spark job of {len(asked)} landings ({whose}, …) ended early: {_first_line(e)}",
+                workers_died=workers_died(str(e)),
+            ) from e
+
+    def probe(self, places: Mapping[str, str], secrets: Secrets) -> dict[str, Any]:
+        """What a task of this session sees; see :mod:`~airflow_provider_lakecommit.spark.probe`.
+
+        :raises SparkJobError: it gave no answer
+        """
+        if self._session is None:
+            raise SparkJobError("the Spark session is not started")
+        return run_probe(self._session, places, partial(Secrets.from_json, secrets.to_json()))
+
+    def stop(self) -> None:
+        """Let no task go on; returns at once."""
+        if self._session is not None:
+            with contextlib.suppress(Exception):
+                self._session.sparkContext.cancelAllJobs()
+
+    def close(self) -> None:
+        """Stop Spark and remove what it and we have on disk."""
+        if self._session is not None:
+            self._drop()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _scratch(self) -> Path:
+        if self._folder is None:
+            self._folder = scratch_folder()
+        return self._folder
+
+    def _new(self) -> SparkSession:
+        from pyspark.sql import SparkSession
+
+        folder = self._scratch()
+        logging = folder / "log4j2.properties"
+        logging.write_text(_LOGGING, encoding="ascii")
+        if self._section.is_local:
+            # Else Spark looks for an address of this host and warns of what it finds.
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ["PYSPARK_PYTHON"] = self._workers_python()
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        settings: dict[str, Any] = {
+            **SETTINGS,
+            **(ON_THIS_MACHINE if self._section.is_local else {}),
+            "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dlog4j2.configurationFile={logging.as_uri()}",
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            **REDACTION,
+            **self._section.conf,
+        }
+        hidden = {key: settings.pop(key) for key in list(settings) if secrets_in({key: settings[key]})}
+        try:
+            builder = SparkSession.builder.master(self._section.master).appName("lakecommit")
+            with beside_the_arguments(folder / "spark.properties", hidden):
+                session = builder.config(map=settings).getOrCreate()
+            session.sparkContext.setLogLevel(settings["spark.log.level"])
+            if not self._section.is_local:
+                session.sparkContext.addPyFile(str(self._package()))
+        except Exception as e:
+            _forget_java()
+            raise SparkJobError(
+                f"Spark does not start (master {self._section.master}): {_first_line(e)}; it needs Java 17 or 21: set "
+                f"JAVA_HOME, and check the section `spark` of the spec"
+            ) from e
+        return session
+
+    def _workers_python(self) -> str:
+        """This one on this machine. On a cluster what the settings or the environment say of it, else the same path;
+        pyspark itself reads the environment alone.
+        """
+        if self._section.is_local:
+            return sys.executable
+        return self._section.conf.get(PYTHON) or os.environ.get("PYSPARK_PYTHON") or sys.executable
+
+    def _package(self) -> Path:
+        """The package as its executors get it."""
+        path = self._scratch() / f"airflow_provider_lakecommit-{package_digest()}.zip"
+        path.write_bytes(package_zip())
+        return path
+
+    def _drop(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            with contextlib.suppress(Exception):
+                session.stop()
+        _forget_java()
+
+
+def _answers(session: SparkSession) -> bool:
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except Exception:
+        return False
+
+
+def _forget_java() -> None:
+    """End the Java process, and make pyspark start another one next time: by itself it goes on talking to a dead one.
+
+    There is no public way, so its private references to the process are cleared here and nowhere else.
+    """
+    from pyspark.core.context import SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.sql.context import SQLContext
+
+    gateway: Any = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    SQLContext._instantiatedContext = None
+    if gateway is None:
+        return
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is not None:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Its standard input is what holds the Java process alive."""
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(STOP_SECONDS)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names a process among all that ever ran, so that a later one can tell whether it still lives.
+
+Contract: a process is named by host, boot, process namespace, process id and its start time.
+:meth:`ProcessName.certainly_dead` says yes only when that is certain: another start time under the same id is another
+process, another boot of the same host leaves no process alive, and of another host or container nothing is known. A
+process that waits to be reaped is dead.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+__all__ = ["CLI", "ProcessName", "lives", "started"]
+
+CLI = "cli"
+_GONE = frozenset({psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessName:
+    """A process among all processes that ever were."""
+
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    start: str
+
+    @classmethod
+    def own(cls) -> ProcessName:
+        return _own(os.getpid())
+
+    def __str__(self) -> str:
+        return "|".join((self.host, self.boot, self.namespace, str(self.pid), self.start))
+
+    @classmethod
+    def parse(cls, text: str) -> ProcessName | None:
+        parts = text.split("|")
+        if len(parts) != 5 or not parts[3].isdecimal():
+            return None
+        host, boot, namespace, pid, start = parts
+        return cls(host=host, boot=boot, namespace=namespace, pid=int(pid), start=start)
+
+    def certainly_dead(self, here: ProcessName) -> bool:
+        """As seen from the process *here*."""
+        if self.host != here.host:
+            return False
+        if self.boot != here.boot:
+            return True
+        return self.namespace == here.namespace and not lives(self.pid, self.start)
+
+
+def lives(pid: int, start: str) -> bool:
+    """Is the process that began at *start* under this id still there? Where that is not certain, it is."""
+    found = started(pid)
+    if found is None:
+        return False
+    # Without a start time nothing can be compared.
+    return not (found.isdecimal() and start.isdecimal()) or abs(int(found) - int(start)) <= 1
+
+
+def started(pid: int) -> str | None:
+    """When a process began, or None when there is none under this id.
+
+    In clock ticks since the machine booted, as /proc has it, where there is one: neither depends on a clock that is set
+    while the process runs. Elsewhere in seconds since the epoch.
+    """
+    try:
+        boot = 0.0
+        while boot != (boot := psutil.boot_time()):
+            # Anew while the clock is being set: what is kept is the difference of two of its times.
+            process = psutil.Process(pid)
+            since_epoch = process.create_time()
+        if process.status() in _GONE:
+            return None
+    except psutil.NoSuchProcess:
+        return None
+    except psutil.AccessDenied:
+        return ""
+    return str(round((since_epoch - boot) * os.sysconf("SC_CLK_TCK")) if psutil.LINUX else int(since_epoch))
+
+
+@cache
+def _own(pid: int) -> ProcessName:
+    return ProcessName(
+        host=platform.node().replace("|", "-"),
+        boot=_read("/proc/sys/kernel/random/boot_id"),
+        namespace=_link("/proc/self/ns/pid"),
+        pid=pid,
+        start=started(pid) or "",
+    )
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns that are filled from the key or from a header of a record instead of from its value.
+
+Contract: :func:`parts_of` gives one :class:`RecordPart` for the key and one for each header that the landing names. A
+part is read by a decoder as a value is, of a schema with the part's columns alone. ``raw`` takes bytes as they are,
+``string`` reads one text as the column's type, ``json`` reads one JSON value into one column; a key may also be a whole
+record of a format of :data:`~airflow_provider_lakecommit.core.formats.FORMATS`, whose fields fill several columns. No
+key, no such header and one without a value are null.
+
+Failure story: a key or header that cannot be read rejects its record, as ``wrong_key`` or ``wrong_header``; with
+``invalid: ignore`` its columns are null, and how many were so is counted among the ignored fields. A required column
+that is null rejects the record either way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
+from airflow_provider_lakecommit.formats.decode_raw import RawDecoder, TextDecoder
+from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Refusal, Reject, decoder_for, put_back
+from airflow_provider_lakecommit.formats.registry.schemas import SchemaSource
+from airflow_provider_lakecommit.landing.value_sections import columns_of_key
+
+__all__ = ["PartColumns", "RecordPart", "filled_by_parts", "parts_of"]
+
+Headers = Sequence[tuple[str, bytes | None]]
+_ONE: Mapping[str, Callable[[Schema, FormatOptions], Decoder]] = {"raw": RawDecoder, "string": TextDecoder}
+"""Formats that fill one column with one part."""
+
+
+@dataclass(slots=True)
+class PartColumns:
+    """What a part of some records came to: columns by name, a row for each record, and the records that are refused."""
+
+    columns: dict[str, pa.Array]
+    refused: dict[int, Refusal]
+    ignored: Counter[str]
+
+
+class _JsonValue:
+    """A decoder of JSON values of any kind, each for one column."""
+
+    def __init__(self, schema: Schema, options: FormatOptions) -> None:
+        self._records = JsonDecoder(schema, options)
+        (field,) = schema.fields
+        self._before = b"{" + json.dumps(field.name).encode() + b":"
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._records.schema
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        bad = {i: why for i, value in enumerate(values) if (why := _no_json(value)) is not None}
+        places = [i for i in range(len(values)) if i not in bad]
+        decoded = self._records.decode([self._before + values[i] + b"}" for i in places])
+        return put_back(decoded, places, [Reject.of(i, why) for i, why in bad.items()]) if bad else decoded
+
+    def close(self) -> None:
+        self._records.close()
+
+
+class RecordPart:
+    """The key, or one header, and the columns that it fills.
+
+    :param fields: by the names that the part's decoder knows them by
+    """
+
+    def __init__(self, fields: Mapping[str, NestedField], decoder: Decoder, declared: Mapping[str, Any]) -> None:
+        self._fields, self._decoder = fields, decoder
+        self.header: str | None = declared.get("name")
+        self._first = declared.get("repeated") == "first"
+        self._ignored = declared.get("invalid") == "ignore"
+        self._kind = "wrong_key" if self.header is None else "wrong_header"
+        self._called = "key" if self.header is None else f"header {self.header}"
+
+    def of(self, key: bytes | None, headers: Headers) -> bytes | None:
+        """What this part of a record holds. Of a header that is there several times, the last one or the first."""
+        if self.header is None:
+            return key
+        found = (value for name, value in (headers if self._first else reversed(headers)) if name == self.header)
+        return next(found, None)
+
+    def filled(self, parts: Sequence[bytes | None]) -> PartColumns:
+        """The columns for these records, one row each."""
+        places = [i for i, part in enumerate(parts) if part is not None]
+        decoded = self._decoder.decode([part for part in parts if part is not None])
+        of_rows = range(len(places)) if decoded.records is None else decoded.records
+        rows = np.full(len(parts), -1, np.int64)
+        # Of a key that would be several rows, as CSV may be, none is taken.
+        rows[[places[i] for i in of_rows]] = np.arange(len(of_rows))
+        take = pa.array(rows, mask=rows < 0)
+        out = PartColumns({}, {}, Counter())
+        for name, column in self._fields.items():
+            out.columns[column.name] = decoded.table.column(name).combine_chunks().take(take)
+        said = {places[r.index]: self._refusal(r) for r in decoded.rejects}
+        if self._ignored:
+            out.ignored[f"{self._called} (cannot be read)"] += len(said)
+        else:
+            out.refused = said
+        out.ignored.update({f"{self._called}.{path}": n for path, n in decoded.ignored.items()})
+        for column in self._fields.values():
+            self._require(column, out)
+        return out
+
+    def close(self) -> None:
+        self._decoder.close()
+
+    def _refusal(self, reject: Reject) -> Refusal:
+        return Refusal(self._kind, reject.column, f"{self._called}: {reject.reason}")
+
+    def _require(self, column: NestedField, out: PartColumns) -> None:
+        if column.required and (array := out.columns[column.name]).null_count:
+            text = f"required column {column.name} is null: the record's {self._called} has nothing for it"
+            for i in pc.indices_nonzero(array.is_null()).to_pylist():
+                out.refused.setdefault(i, Refusal("missing_required", column.name, text))
+
+
+def parts_of(
+    schema: Schema,
+    options: FormatOptions,
+    key: Mapping[str, Any],
+    headers: Mapping[str, Any],
+    registry: SchemaSource | None = None,
+) -> list[RecordPart]:
+    """The parts of records that the landing names, each with the columns that it fills.
+
+    :param registry: for keys whose format has one
+    :raises TableError: the table lacks a column, or cannot hold what the part is read as
+    """
+    parts = [_part({name: name}, headers[name], options) for name in headers]
+    found = []
+    for columns, declared, own in [*([_of_key(key, options)] if key else []), *parts]:
+        fields = {inside: _field(schema, name) for name, inside in columns.items()}
+        found.append(RecordPart(fields, _decoder(fields, declared, own, registry), declared))
+    return found
+
+
+def filled_by_parts(key: Mapping[str, Any], headers: Mapping[str, Any]) -> Set[str]:
+    """The columns of a table that are filled from keys and headers."""
+    return {*columns_of_key(key), *headers}
+
+
+def _of_key(key: Mapping[str, Any], options: FormatOptions) -> tuple[dict[str, str], dict[str, Any], FormatOptions]:
+    columns = key.get("columns")
+    if columns is None:
+        return _part({key["column"]: key["column"]}, {k: v for k, v in key.items() if k != "name"}, options)
+    names = dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
+    return _part(names, key, options)
+
+
+def _part(
+    columns: Mapping[str, str], declared: Any, options: FormatOptions
+) -> tuple[dict[str, str], dict[str, Any], FormatOptions]:
+    stated = {"name": declared} if isinstance(declared, str) else dict(declared)
+    own = replace(
+        options,
+        format=stated.get("format", "string"),
+        schema=_schema_text(stated.get("schema", "")),
+        message=stated.get("message", ""),
+        csv={},
+        reader_schema="",
+        timestamps=_renamed(options.timestamps, columns),
+        encodings=_renamed(options.encodings, columns),
+    )
+    return dict(columns), stated, own
+
+
+def _schema_text(schema: Any) -> str:
+    return schema if isinstance(schema, str) else json.dumps(schema)
+
+
+def _renamed(rules: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, str]:
+    """Of the rules by column path those for these columns, by the names that the part has for them."""
+    by_top = {path: path.partition(".")[0] for path in rules}
+    return {columns[top] + path[len(top) :]: rules[path] for path, top in by_top.items() if top in columns}
+
+
+def _field(schema: Schema, name: str) -> NestedField:
+    found = next((f for f in schema.fields if f.name == name), None)
+    if found is None:
+        raise TableError(f"the table has no column {name!r}, which `columns.key` or `columns.headers` fills")
+    return found
+
+
+def _decoder(
+    fields: Mapping[str, NestedField],
+    declared: Mapping[str, Any],
+    options: FormatOptions,
+    registry: SchemaSource | None,
+) -> Decoder:
+    # What is required is judged behind: also a part that is not there may be null.
+    schema = Schema(*(NestedField(f.field_id, name, f.field_type, required=False) for name, f in fields.items()))
+    if options.format in _ONE:
+        return _ONE[options.format](schema, options)
+    if options.format == "json" and "columns" not in declared:
+        return _JsonValue(schema, options)
+    return decoder_for(schema, options, registry=registry)
+
+
+def _no_json(value: bytes) -> Refusal | None:
+    try:
+        json.loads(value.decode())
+    except (ValueError, RecursionError):
+        return Refusal("not_json", None, "it is not one JSON value")
+    return None

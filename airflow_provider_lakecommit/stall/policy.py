@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a sensor judges commits, and for how long it holds: the settings that several sensors share.
+
+Contract: a value, checked when it is made. It touches no network.
+
+Failure story: all that is wrong is one :class:`ValueError`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+from airflow_provider_lakecommit.landing.times import EXAMPLES, duration_of
+from airflow_provider_lakecommit.stall.guard import HELD, MOST_CYCLES, Guard
+from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
+
+__all__ = ["POLICY_FIELDS", "StallPolicy"]
+
+ON_UNKNOWN = ("pass", "stall")
+SPANS = ("max_valid_through_age", "fail_after", "look_back")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StallPolicy:
+    """What counts as a stall, and what ends a hold. Times are timedeltas, seconds, or texts as ``1h30m``.
+
+    :param on_unknown: what to do when too little was seen for a verdict: ``pass``, or the same as in a ``stall``
+    :param stalled_cycles: cycles in a row that do not complete, or fail, make a stall
+    :param only_cycles: judge by that alone
+    :param hold_on: verdicts that count as a stall: by default dead and stalled
+    :param max_valid_through_age: a table that is valid through an older time counts as stalled too, and so does an
+        unknown time: a landing that never ran, or whose name is misspelt
+    :param fail_after: a stall that has lasted longer fails the task, whatever ``on_stall`` is. A stall whose begin is
+        unknown (nothing was ever seen of the landing) is as old as the wait; without a wait it fails
+    :param look_back: read only so much of the control topic; all of it by default
+    :param release_jitter: spread the tasks that wait over this time when commits come through again
+    :param on_wait_callback: called with the context when a wait begins
+    :raises ValueError: naming all that is wrong
+    """
+
+    on_unknown: Literal["pass", "stall"] = "pass"
+    stalled_cycles: int = 3
+    only_cycles: bool = False
+    hold_on: Collection[str] | None = None
+    max_valid_through_age: timedelta | str | float | None = None
+    fail_after: timedelta | str | float | None = None
+    look_back: timedelta | str | float | None = None
+    release_jitter: timedelta | str | float = timedelta(seconds=3)
+    on_wait_callback: Callable[[Any], Any] | Sequence[Callable[[Any], Any]] = ()
+
+    def __post_init__(self) -> None:
+        if self.hold_on is not None:
+            object.__setattr__(self, "hold_on", tuple(sorted(self.hold_on)))
+        for name in (*SPANS, "release_jitter"):
+            object.__setattr__(self, name, duration_of(getattr(self, name)))
+        if wrong := list(_wrong(self)):
+            raise ValueError(f"StallPolicy: {'; '.join(wrong)}")
+
+    @property
+    def look_back_seconds(self) -> float | None:
+        return _seconds(self.look_back)
+
+    @property
+    def jitter_seconds(self) -> float:
+        return _seconds(self.release_jitter) or 0.0
+
+    @property
+    def callbacks(self) -> Sequence[Callable[[Any], Any]]:
+        given = self.on_wait_callback
+        return given if isinstance(given, Sequence) else (given,)
+
+    def guard(self, *, landing: bool, interval: float | None, waits_since: float | None) -> Guard:
+        """Return the guard of a group.
+
+        :param landing: is it a landing, and not a connector?
+        :param interval: commit interval of a connector
+        :param waits_since: when the wait began, in seconds of the epoch
+        """
+        return Guard(
+            rules=StallRules(
+                landing=landing, stalled_cycles=self.stalled_cycles, only_cycles=self.only_cycles, interval=interval
+            ),
+            hold=HELD if self.hold_on is None else frozenset(Verdict(v) for v in self.hold_on),
+            unknown_holds=self.on_unknown == "stall",
+            max_age=_seconds(self.max_valid_through_age),
+            fail_after=_seconds(self.fail_after),
+            waits_since=waits_since,
+        )
+
+
+POLICY_FIELDS = tuple(each.name for each in dataclasses.fields(StallPolicy))
+
+
+def _seconds(span: object) -> float | None:
+    return span.total_seconds() if isinstance(span, timedelta) else None
+
+
+def _wrong(policy: StallPolicy) -> Iterator[str]:
+    """Yield one text for each mistake."""
+    if policy.on_unknown not in ON_UNKNOWN:
+        yield f"on_unknown={policy.on_unknown!r} is not one of {', '.join(ON_UNKNOWN)}"
+    if not 1 <= policy.stalled_cycles <= MOST_CYCLES:
+        yield f"stalled_cycles={policy.stalled_cycles!r}: a number from 1 to {MOST_CYCLES}"
+    if unknown := sorted(set(policy.hold_on or ()) - {v.value for v in Verdict if v is not Verdict.HEALTHY}):
+        yield f"hold_on: {', '.join(unknown)} is no verdict that could hold"
+    for name in SPANS:
+        span = getattr(policy, name)
+        if span is not None and not (isinstance(span, timedelta) and span > timedelta(0)):
+            yield f"{name}={span}: a positive duration ({EXAMPLES}, seconds, or a timedelta)"
+    if not isinstance(policy.release_jitter, timedelta) or policy.release_jitter < timedelta(0):
+        yield f"release_jitter={policy.release_jitter}: a duration ({EXAMPLES}, seconds, or a timedelta)"

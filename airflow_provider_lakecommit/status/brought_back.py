@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of a landing that were rolled back and that somebody else put into the table again (`add_files`).
+
+Contract: pure. The rows of such a file are counted by no ledger: the landing has read their offsets again, or will. A
+file is known for one of a landing by its name, and for one that was rolled back by a landing's snapshot that the
+metadata still have beside the branch. Where a person has said since what the table holds, it is a note; so it is where
+nothing tells any more which landing a file was of.
+
+Failure story: files that were copied under other names look like any other writer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.core.commands import RESET_ASSERT
+from airflow_provider_lakecommit.core.identity import is_attempt_at
+from airflow_provider_lakecommit.core.places import attempt_of
+from airflow_provider_lakecommit.status.verify import AddedFile, Finding, LandingSnapshot, Severity
+
+__all__ = ["brought_back"]
+
+Beside = Callable[[], Iterable[LandingSnapshot]]
+
+
+def brought_back(
+    table: str,
+    line: Sequence[int],
+    added: Mapping[int, Sequence[AddedFile]],
+    landing: Sequence[LandingSnapshot],
+    beside: Beside,
+    told: int | None = None,
+) -> Iterator[Finding]:
+    """What other writers put into the table of it.
+
+    :param line: the snapshots of the branch, newest first
+    :param added: the files at the head, by the snapshot that added them
+    :param landing: the landing snapshots of the branch, oldest first
+    :param beside: those that the metadata have, and the branch has not; asked only where there is such a file
+    :param told: one of these, of which is told already that its rows are back
+    """
+    counted, ours = {f.path for s in landing for f in s.files}, {s.record.snapshot_id for s in landing}
+    found = {
+        n: files
+        for n in line
+        if n not in ours and (files := [f for f in added.get(n, ()) if f.path not in counted and _is_ours(f.path)])
+    }
+    if not found:
+        return
+    of = {f.path: s for s in beside() for f in s.files}
+    known = landing[-1].sections.keys() if landing else ()
+    for n, files in found.items():
+        if told is not None and {s.record.snapshot_id for f in files if (s := of.get(f.path))} == {told}:
+            continue
+        yield _finding(table, n, files, of, known, landing, line)
+
+
+def _finding(
+    table: str,
+    snapshot_id: int,
+    files: Sequence[AddedFile],
+    of: Mapping[str, LandingSnapshot],
+    known: Collection[tuple[str, str]],
+    landing: Sequence[LandingSnapshot],
+    line: Sequence[int],
+) -> Finding:
+    sources = {s.record.snapshot_id: s for f in files if (s := of.get(f.path)) is not None and s.key in known}
+    since = {s.key for s in landing if s.record.kind is SnapshotKind.INIT and _is_newer(s, snapshot_id, line)}
+    wrong = any(s.key not in since for s in sources.values())
+    whose = ", ".join(sorted({f"landing {s.record.landing}" for s in sources.values()})) or "a landing"
+    rows = sum(f.rows for f in files)
+    text = (
+        f"another writer brought {len(files)} files of {whose} with {rows} rows into the table, and no ledger counts "
+        "them: they were rolled back, so their offsets are read again, and these rows are in the table twice then. "
+        f"Take them out; or, before they are read again, say with `{RESET_ASSERT}` that they are there"
+    )
+    level = Severity.WRONG if wrong else Severity.NOTE
+    return Finding(level=level, table=table, snapshot_id=snapshot_id, text=text)
+
+
+def _is_newer(s: LandingSnapshot, than: int, line: Sequence[int]) -> bool:
+    return line.index(s.record.snapshot_id) < line.index(than)
+
+
+def _is_ours(path: str) -> bool:
+    attempt = attempt_of(path)
+    return attempt is not None and is_attempt_at(attempt, attempt) is not None

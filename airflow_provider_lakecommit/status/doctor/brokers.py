@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The brokers: reached, topics there, rights granted, the control topic fit for its work.
+
+Contract: nothing is produced and nothing is made. Rights are what the brokers say this principal may do
+(``authorized operations`` of a description), creation is asked for as a trial run, and the transactional id is tried
+with an *empty* transaction under an id of the landing's own, ``lakecommit-<landing>-doctor``, or that of a stated
+deployment: it leaves no record. What is looked at is what the roles need that the connection is for
+(:mod:`~airflow_provider_lakecommit.status.doctor.roles`).
+
+Failure story: brokers that do not answer are one finding, and nothing more is asked of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, and exported without saying so
+
+from airflow_provider_lakecommit.control.control_topic_settings import NOT_EVERYWHERE, PARTITIONS, TOPIC_SETTINGS
+from airflow_provider_lakecommit.core.planning.headroom import Retention, duration_text
+from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
+from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.redaction import redacted
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
+from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, HeldRights, Role, role_findings
+
+__all__ = ["brokers"]
+
+TIMEOUT = 15.0
+TRANSACTION_MS = 10_000
+"""What our transactions ask for."""
+HEADER_BYTES, ROOMY_BYTES = 300_000, 1_000_000
+"""The largest header is 256 KiB; a list of files comes on top."""
+
+
+def brokers(
+    landing: Landing,
+    kafka: Mapping[str, Any],
+    every: timedelta | None,
+    roles: Collection[Role] = LANDING_ROLES,
+    deployment: str = "",
+) -> Iterable[CheckResult]:
+    """All of it.
+
+    :param every: how often the landing runs, if that is known
+    :param roles: that the connection is for
+    :param deployment: whose transactional ids it may use; any, where nothing is said
+    """
+    admin = ClusterAdmin(
+        kafka, timeout=TIMEOUT, away=ControlTopicError, refused=ControlTopicError, remedy=lambda: "grant DESCRIBE"
+    )
+    try:
+        cluster = admin.cluster_id()
+    except LakecommitError as e:
+        yield fail("brokers", str(e), "correct `bootstrap.servers` and the login; nothing else was asked of them")
+        return
+    yield ok("brokers", f"cluster {cluster} at {bootstrap_servers(kafka)}")
+    control = landing.control_topic_name
+    rights = {name: admin.rights(name) for name in (*landing.topic_names, control)}
+    for name in landing.topic_names if any(NEEDS[r].source for r in roles) else ():
+        yield from _source(name, rights[name], admin.settings(name), landing, every)
+    yield from _control(landing, admin, rights[control], every, roles)
+    yield from _broker_settings(admin)
+    prefix = f"lakecommit-{landing.name}-{f'@{deployment}-' if deployment else ''}"
+    tried: bool | None = None
+    if any(NEEDS[r].ids for r in roles):
+        found, tried = _transaction(prefix, kafka)
+        yield found
+    admin.close()
+    may = {name: None if facts is None else facts.operations for name, facts in rights.items()}
+    sources = {name: may[name] for name in landing.topic_names}
+    yield from role_findings(
+        HeldRights(sources=sources, control=control, on_control=may[control], prefix=prefix, ids=tried), roles
+    )
+
+
+def _source(
+    name: str, rights: TopicFacts | None, settings: Mapping[str, str] | None, landing: Landing, every: timedelta | None
+) -> Iterable[CheckResult]:
+    check = f"topic {name}"
+    if rights is None or not rights.partitions:
+        yield fail(check, "does not exist, or may not be described", "correct `topics`, create it, or grant DESCRIBE")
+        return
+    yield ok(check, f"{len(rights.partitions)} partitions")
+    yield _granted(check, rights, (AclOperation.READ, AclOperation.DESCRIBE))
+    yield from _retention(f"retention of {name}", settings, landing, every)
+
+
+def _granted(check: str, rights: TopicFacts, wanted: Sequence[AclOperation]) -> CheckResult:
+    lacking = [operation.name for operation in wanted if operation not in rights.operations]
+    check = f"rights on {check.removeprefix('topic ')}"
+    if lacking:
+        return fail(check, f"lacks {', '.join(lacking)}", f"grant this principal {', '.join(lacking)} on the topic")
+    return ok(check, ", ".join(operation.name for operation in wanted))
+
+
+def _retention(
+    check: str, settings: Mapping[str, str] | None, landing: Landing, every: timedelta | None
+) -> Iterable[CheckResult]:
+    if settings is None:
+        yield warn(check, "the settings may not be read", "grant DESCRIBE_CONFIGS, so that headroom can be told")
+        return
+    kept = Retention.of(settings)
+    if kept.bytes is not None:
+        yield warn(
+            check,
+            f"retention.bytes={kept.bytes}: how long that lasts depends on what is produced",
+            "size it for the longest rest of the landing, or set it to -1",
+        )
+    if kept.time is None:
+        yield ok(check, "records are not removed for their age")
+        return
+    need = landing.window.completion_timeout + 2 * (every or timedelta(0))
+    seen = f"records are kept {duration_text(kept.time)}"
+    what = f"window.completion_timeout{f' and two runs, one every {duration_text(every)}' if every else ''}"
+    if every is not None and kept.time <= 2 * every:
+        yield fail(check, f"{seen}, runs are {duration_text(every)} apart", "raise retention.ms, or land more often")
+    elif kept.time <= need:
+        yield warn(check, f"{seen}; {what} take {duration_text(need)}", "raise retention.ms, or land more often")
+    else:
+        rest = "" if every is None else f"; the landing may rest for {duration_text(kept.time - every)}"
+        yield ok(check, f"{seen}{rest}")
+
+
+def _control(
+    landing: Landing, admin: ClusterAdmin, rights: TopicFacts | None, every: timedelta | None, roles: Collection[Role]
+) -> Iterable[CheckResult]:
+    name = landing.control_topic_name
+    check = f"control topic {name}"
+    if rights is None:
+        objection = admin.create(name, partitions=PARTITIONS, replication=None, settings=TOPIC_SETTINGS, trial=True)
+        if objection is None:
+            yield ok(check, "does not exist; the first run may make it")
+        else:
+            yield fail(check, f"does not exist and may not be made: {objection.str()}", "have it created")
+        return
+    if not rights.partitions:
+        yield fail(check, "may not be described, if it exists", "grant this principal DESCRIBE on it")
+        return
+    yield ok(check, f"{len(rights.partitions)} partitions")
+    wanted = dict.fromkeys(operation for role in roles for operation in NEEDS[role].control)
+    yield _granted(check.replace("control topic ", ""), rights, tuple(wanted))
+    settings = admin.settings(name)
+    if settings is None:
+        yield warn(check, "the settings may not be read", "grant DESCRIBE_CONFIGS")
+        return
+    yield from _control_settings(check, settings, rights, landing, every)
+
+
+def _control_settings(
+    check: str, settings: Mapping[str, str], rights: TopicFacts, landing: Landing, every: timedelta | None
+) -> Iterable[CheckResult]:
+    kept, size = Retention.of(settings), int(settings["max.message.bytes"])
+    if kept.compacted:
+        yield fail(check, f"cleanup.policy={settings['cleanup.policy']}", "set cleanup.policy=delete")
+    else:
+        yield ok(check, f"cleanup.policy={settings['cleanup.policy']}")
+    need = 2 * landing.window.completion_timeout + 3 * (every or timedelta(0))
+    if kept.time is not None and kept.time < need:
+        yield fail(
+            check,
+            f"retention.ms keeps {duration_text(kept.time)}, open cycles and their failures need {duration_text(need)}",
+            "raise retention.ms; a topic that a landing makes keeps 30 days",
+        )
+    elif kept.time is not None and kept.time < timedelta(days=7):
+        yield warn(
+            check,
+            f"retention.ms keeps {duration_text(kept.time)}",
+            "raise it above the longest rest of the landing: what is staged and not published is read again",
+        )
+    else:
+        yield ok(check, "kept for ever" if kept.time is None else f"kept {duration_text(kept.time)}")
+    if kept.bytes is not None:
+        yield warn(check, f"retention.bytes={kept.bytes}", "set retention.bytes=-1: other landings share the partition")
+    if size < HEADER_BYTES:
+        yield fail(check, f"max.message.bytes={size}", "a plan's header takes up to 262144: set it to 1048588")
+    elif size < ROOMY_BYTES:
+        yield warn(check, f"max.message.bytes={size}", "large lists of files may not fit: set it to 1048588")
+    if (compression := settings.get(NOT_EVERYWHERE, "uncompressed")) != "uncompressed":
+        yield warn(
+            check,
+            f"compression.type={compression}: whoever may write to it can make each reader unpack a gigabyte",
+            "set compression.type=uncompressed",
+        )
+    isr = int(settings["min.insync.replicas"])
+    if isr > rights.replicas:
+        yield fail(
+            check,
+            f"min.insync.replicas={isr}, and {rights.replicas} replicas: nothing can be written",
+            "lower it, or add replicas",
+        )
+    elif rights.replicas < 2:
+        yield warn(check, "1 replica: its loss voids what is pending", "give it 3 replicas where the cluster has them")
+    else:
+        yield ok(check, f"{rights.replicas} replicas, min.insync.replicas={isr}")
+
+
+def _broker_settings(admin: ClusterAdmin) -> Iterable[CheckResult]:
+    check = "transaction.max.timeout.ms"
+    found = admin.broker_settings()
+    if found is None or check not in found:
+        yield warn(check, "the settings of the brokers may not be read", "see that it is at least 10000")
+    elif int(found[check]) < TRANSACTION_MS:
+        yield fail(check, f"{found[check]} on the brokers", f"raise it to at least {TRANSACTION_MS}")
+    else:
+        yield ok(check, found[check])
+
+
+def _transaction(prefix: str, kafka: Mapping[str, Any]) -> tuple[CheckResult, bool | None]:
+    """Register an id, and commit a transaction without a record. Is that allowed, as far as it can be told?"""
+    check, name, trouble = "transactional id", f"{prefix}doctor", LastError()
+    ours = {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS, "enable.idempotence": True}
+    try:
+        producer: Producer = made(Producer, kafka, trouble, **ours)
+        producer.init_transactions(TIMEOUT)
+        producer.begin_transaction()
+        producer.commit_transaction(TIMEOUT)
+    except KafkaException as e:
+        seen = redacted(f"{name}: {e.args[0].str()}{f' ({trouble.cause})' if trouble.cause else ''}", kafka)
+        denied = e.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        remedy = f"grant this principal WRITE and DESCRIBE on transactional ids with the prefix {prefix}"
+        return fail(check, seen, remedy), False if denied else None
+    return ok(check, f"{name}: an empty transaction was committed"), True

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does the catalog check what a commit request requires, and may these credentials commit at all?
+
+*Exactly once* rests on it: a catalog that applies a request whose requirements do not hold lets a late request
+overwrite what others have committed. pyiceberg's own catalogs compare in this process; what a REST catalog does is its
+own affair.
+
+Contract: the table is not changed. For each kind of requirement that a landing states a request is sent that asks for
+no change and states what cannot be true; it must be refused. A catalog asks for the right to commit first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from uuid import UUID
+
+from pyiceberg.exceptions import CommitFailedException, ForbiddenError, UnauthorizedError
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    TableRequirement,
+)
+
+from airflow_provider_lakecommit.committer.ledger import tag_name
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
+
+__all__ = ["commits"]
+
+NOBODY = UUID(int=0)
+NEVER = -2
+"""No id of a snapshot."""
+
+
+def commits(session: LandingSession, table: Table) -> Iterable[CheckResult]:
+    """What becomes of such requests."""
+    check = f"commits to {'.'.join(table.name())}"
+    for what, requirement in _untrue(table.metadata, session.landing.branch):
+        try:
+            session.tables.commit(table, (requirement,), ())
+        except CommitFailedException:
+            continue
+        except (ForbiddenError, UnauthorizedError) as e:
+            yield fail(check, session.tables.describe(e), "give these credentials the right to commit to the table")
+        except Exception as e:
+            yield warn(
+                check,
+                f"whether {what} is compared cannot be seen: {session.tables.describe(e)}",
+                "try again; if it stays so, see in the catalog's log why it does not answer with a conflict (409)",
+            )
+        else:
+            yield fail(
+                check,
+                f"the catalog took a request that was made for another {what}",
+                "do not land through this catalog: it would let a late commit overwrite what others have committed",
+            )
+        return
+    yield ok(check, "allowed; a request that was made for another table, head, tag, schema or spec is refused")
+
+
+def _untrue(metadata: TableMetadata, branch: str) -> Iterator[tuple[str, TableRequirement]]:
+    yield "table", AssertTableUUID(uuid=NOBODY)
+    for what, ref in (("head", branch), ("tag", tag_name(branch))):
+        yield what, AssertRefSnapshotId.model_validate({"ref": ref, "snapshot-id": NEVER})
+    yield "schema", AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id + 1000})
+    yield "spec", AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id + 1000})

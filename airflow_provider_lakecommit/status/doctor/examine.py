@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks everything that a landing needs, in one run.
+
+Contract: nothing is landed, made or changed, but for what is undone at once: an empty transaction, and a small file in
+the tables' storage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.secrets import vended_of
+from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.redaction import is_secret
+from airflow_provider_lakecommit.spark.job import Secrets
+from airflow_provider_lakecommit.spark.launch.local import LocalSpark, SparkSection, engine_of
+from airflow_provider_lakecommit.spark.probe import run_probe
+from airflow_provider_lakecommit.status.doctor.brokers import brokers
+from airflow_provider_lakecommit.status.doctor.deployments import deployments
+from airflow_provider_lakecommit.status.doctor.executor import executor
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level, looked, warn
+from airflow_provider_lakecommit.status.doctor.groups import sharing
+from airflow_provider_lakecommit.status.doctor.host import installed_versions, java, memory, versions
+from airflow_provider_lakecommit.status.doctor.lake import headroom, probe_place, tables
+from airflow_provider_lakecommit.status.doctor.registry import registry
+from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, Role
+from airflow_provider_lakecommit.status.doctor.signatures import signatures
+from airflow_provider_lakecommit.status.doctor.vended import vended
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+__all__ = ["examine"]
+
+
+def examine(
+    spec: LandingSpec,
+    log: Callable[[str], None],
+    *,
+    every: timedelta | None,
+    spark: bool,
+    roles: Collection[Role] = LANDING_ROLES,
+    deployment: str = "",
+) -> list[CheckResult]:
+    """Return all findings, in the order in which one thing needs the other.
+
+    :param log: is given the lines of the parts that are opened
+    :param every: how often the landing runs
+    :param spark: also run a task
+    :param roles: that the Kafka connection is for
+    :param deployment: whose transactional ids are tried
+    """
+    section = SparkSection(spec.spark)
+    master = None if section.remote else section.master
+    out = looked("versions", lambda: versions(installed_versions()))
+    out += looked("java", lambda: java(master))
+    out += looked("memory", lambda: memory(master, section.conf))
+    kafka = looked("brokers", lambda: brokers(spec.landing, spec.kafka, every, roles, deployment))
+    out += kafka
+    with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=log) as session:
+        lake, there = tables(session)
+        out += lake
+        for table in there:
+            if (storage := session.tables.known_storage(_name(table))) is not None:
+                out += vended(storage, _name(table), time.time())
+        reads = any(NEEDS[role].source for role in roles)
+        if reads and there and not any(f.level is Level.FAIL for f in (*kafka, *lake)):
+            out += looked("headroom", lambda: headroom(session, every))
+        out += looked("schema registry", lambda: registry(spec.landing, spec.kafka))
+        if not any(f.level is Level.FAIL for f in kafka):
+            out += looked("control signatures", lambda: signatures(session))
+            out += looked("control topic in common", lambda: sharing(session))
+            out += looked("deployment id", lambda: deployments(session))
+        if spark:
+            out += looked("executor", lambda: _executor(spec, section, session, there, log))
+    return out
+
+
+def _executor(
+    spec: LandingSpec,
+    section: SparkSection,
+    session: LandingSession,
+    there: Sequence[Table],
+    log: Callable[[str], None],
+) -> Iterable[CheckResult]:
+    places = {_name(table): probe_place(table) for table in there}
+    storage = {name: session.tables.storage(name) for name in vended_of(session.tables, places)}
+    secrets = Secrets(kafka={}, io=session.tables.io_properties(), tables=storage)
+    if section.remote is not None:
+        if any(map(is_secret, _settings(secrets))):
+            places = {}
+        try:
+            # As a landing does it: Spark's own client goes on asking for ten minutes where nobody listens.
+            with closing(engine_of(section, spec.landing.name, log=log, on_start=lambda: None)) as warm:
+                warm.start()
+            seen, began = _through_connect(section.remote, places, secrets)
+        except ImportError as e:
+            yield warn(
+                "executor", f"not looked at: {e}", "install what a Spark Connect client needs, or use --no-spark"
+            )
+            return
+    else:
+        engine = LocalSpark(section, log=log, on_start=lambda: None)
+        try:
+            engine.start()
+            began = time.time()
+            seen = engine.probe(places, secrets)
+        finally:
+            engine.close()
+    yield from executor(seen, began, tried=bool(places))
+
+
+def _name(table: Table) -> str:
+    return ".".join(table.name())
+
+
+def _settings(secrets: Secrets) -> set[str]:
+    """Names of all storage properties."""
+    return {*secrets.io, *(name for storage in secrets.tables.values() for name in storage.properties)}
+
+
+def _through_connect(remote: str, places: Mapping[str, str], secrets: Secrets) -> tuple[dict[str, Any], float]:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.remote(remote).create()
+    try:
+        began = time.time()
+        return run_probe(session, places, lambda: secrets), began
+    finally:
+        session.stop()

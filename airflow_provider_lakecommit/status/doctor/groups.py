@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who else speaks on the control topic, and whether they sign.
+
+Contract: reads the newest :data:`LOOK` offsets of each partition, writes nothing. Kafka does not tell who sent a
+record; what is told are the groups that records say they are of. Whoever may write for one of them may write in the
+name of all that do not sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from airflow_provider_lakecommit.control.events import head
+from airflow_provider_lakecommit.control.headers import HEADER
+from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
+from airflow_provider_lakecommit.exceptions import ControlTopicError, WireError
+from airflow_provider_lakecommit.signing import HEADER as SIGNATURE
+from airflow_provider_lakecommit.signing import KEY, SigningKeys
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, ok, warn
+
+__all__ = ["LOOK", "OtherGroup", "other_groups", "shared", "sharing"]
+
+CHECK = "control topic in common"
+LOOK = 2_000
+PREFIX = group_id("")
+SHOWN = 5
+MOST_LETTERS = 80
+
+
+class Record(Protocol):
+    """What is looked at of a record."""
+
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> tuple[tuple[str, bytes], ...]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherGroup:
+    """Another group of the topic: a landing, or a connector; does its newest record bear a signature?"""
+
+    group: str
+    landing: bool
+    signs: bool
+
+    def __str__(self) -> str:
+        # Anybody may have written it.
+        name = "".join(letter if letter.isprintable() else "�" for letter in self.group[:MOST_LETTERS])
+        return f"landing {name.removeprefix(PREFIX)}" if self.landing else f"connector group {name}"
+
+
+def other_groups(records: Iterable[Record], own: str) -> tuple[OtherGroup, ...]:
+    """The groups of these records but one's own, by name."""
+    found: dict[str, OtherGroup] = {}
+    for record in records:
+        names = {name for name, _ in record.headers}
+        try:
+            group = head(record.value or b"").group_id
+        except WireError:
+            continue
+        if group != own:
+            found[group] = OtherGroup(group=group, landing=HEADER in names, signs=SIGNATURE in names)
+    return tuple(found[group] for group in sorted(found))
+
+
+def shared(topic: str, others: tuple[OtherGroup, ...], *, signed: bool) -> CheckResult:
+    """What that means for a landing, and for the others.
+
+    :param signed: does this landing sign?
+    """
+    if not others:
+        return ok(CHECK, f"{topic} holds no records of others")
+    seen = f"{topic} is shared with {_told(others)}"
+    own_topic = "a control topic for each team (docs: Several teams on one cluster)"
+    if not signed:
+        return warn(
+            CHECK,
+            f"{seen}, and nothing of this landing is signed: whoever may write for one of them can write in its name",
+            f"{own_topic}, or `{KEY}` beside the Kafka settings (docs: Security)",
+        )
+    if unsigned := tuple(n for n in others if n.landing and not n.signs):
+        return warn(
+            CHECK,
+            f"{seen}; {_told(unsigned)} {'does' if len(unsigned) == 1 else 'do'} not sign, and what is written in such "
+            "a name is believed by it",
+            f"state `{KEY}` there too, or {own_topic}",
+        )
+    return ok(CHECK, f"{seen}; all landings sign")
+
+
+def sharing(session: LandingSession) -> Iterable[CheckResult]:
+    """What is seen of the topic."""
+    control, own = session.control, session.landing.group_id
+    try:
+        others = other_groups(_newest(session), own)
+    except ControlTopicError as e:
+        yield ok(CHECK, f"nothing was read yet: {e}")
+        return
+    yield shared(control.name, others, signed=SigningKeys.of(session.kafka) is not None)
+
+
+def _newest(session: LandingSession) -> Iterator[Record]:
+    for partition in range(session.control.describe().partitions):
+        end = session.control.read(partition, BEYOND).end
+        yield from session.control.read(partition, max(0, end - LOOK)).records
+
+
+def _told(groups: tuple[OtherGroup, ...]) -> str:
+    more = f" and {len(groups) - SHOWN} more" if len(groups) > SHOWN else ""
+    return ", ".join(map(str, groups[:SHOWN])) + more

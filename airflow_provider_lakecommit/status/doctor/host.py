@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This host: the versions of what we stand on, Java, and memory.
+
+Contract: what is needed is read from the metadata of this package's own distribution, so that it is stated once. What
+is installed, and where Java is, are parameters for tests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+import psutil
+
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
+
+__all__ = ["installed_versions", "java", "memory", "versions"]
+
+DISTRIBUTION = "airflow-provider-lakecommit"
+JAVA = (17, 21)
+_PAIR = ("pyspark", "pyspark-client")
+
+
+def installed_versions() -> dict[str, str]:
+    """Of the distributions that we need, those that are installed."""
+    return {name: found for name, _ in _needs() if (found := _installed(name)) is not None}
+
+
+def versions(installed: Mapping[str, str], python: tuple[int, ...] = sys.version_info[:3]) -> Iterable[CheckResult]:
+    """Python and every distribution that we need, against what this release was made for."""
+    text = ".".join(map(str, python))
+    if python[:2] >= (3, 11):
+        yield ok("python", text)
+    else:
+        yield fail("python", text, "3.11 or later is needed")
+    for name, wanted in _needs():
+        found = installed.get(name)
+        if found is None:
+            yield fail(name, "not installed", f"pip install '{name}{wanted}'")
+        elif not _fits(found, wanted):
+            yield fail(name, f"{found}, {wanted} is needed", f"pip install '{name}{wanted}'")
+        else:
+            yield ok(name, found)
+    spark = [installed.get(name) for name in _PAIR]
+    if len(set(spark)) > 1:
+        seen = ", ".join(f"{name} {found}" for name, found in zip(_PAIR, spark, strict=True))
+        yield fail("pyspark", f"{seen}: both write the same folder", "install one release of both, in one command")
+    yield from _librdkafka()
+
+
+def java(master: str | None, environment: Mapping[str, str] = os.environ) -> Iterable[CheckResult]:
+    """The Java that a session of this host would run on.
+
+    :param master: of the session; ``None`` for a Spark Connect server, which has its own
+    """
+    if master is None:
+        return
+    home = environment.get("JAVA_HOME")
+    binary = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
+    remedy = "install a Java 17 or 21 runtime, or set JAVA_HOME to one"
+    if binary is None:
+        yield fail("java", "there is none on the search path, and JAVA_HOME is not set", remedy)
+        return
+    try:
+        done = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False, timeout=30)
+    except OSError as e:
+        yield fail("java", f"{binary} does not run: {e.strerror}", remedy)
+        return
+    version = re.search(r'version "(?:1\.)?(\d+)[^"]*"', done.stderr + done.stdout)
+    if version is None:
+        yield fail("java", f"{binary} ended with {done.returncode} and told no version", remedy)
+    elif int(version[1]) not in JAVA:
+        yield fail("java", f"Java {version[1]} in {binary}", remedy)
+    else:
+        yield ok("java", f"Java {version[1]} in {binary}")
+
+
+def memory(master: str | None, conf: Mapping[str, str], free_kb: int | None = None) -> Iterable[CheckResult]:
+    """Room for a local session: the Java heap, and a Python worker of about half a gigabyte for each slot."""
+    if master is None or not master.startswith("local"):
+        return
+    slots_text = re.search(r"\[(\d+|\*)", master)
+    slots = (os.cpu_count() or 1) if slots_text and slots_text[1] == "*" else int(slots_text[1]) if slots_text else 1
+    heap = _gigabytes(conf.get("spark.driver.memory", "1g"))
+    free = (psutil.virtual_memory().available / 2**10 if free_kb is None else free_kb) / 2**20
+    need = heap + 0.5 * slots
+    seen = f"{free:.1f} GB are free; {slots} slots and a Java heap of {heap:.1f} GB take about {need:.1f} GB"
+    if free < need:
+        yield warn("memory", seen, f'give fewer slots, as in spark: {{master: "local[{max(1, slots // 2)}]"}}')
+    else:
+        yield ok("memory", seen)
+
+
+def _needs() -> list[tuple[str, str]]:
+    """Names and bounds of what we need; nothing of extras."""
+    out: list[tuple[str, str]] = []
+    for text in requires(DISTRIBUTION) or ():
+        found = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)", text)
+        if found:
+            out.append((found[1], found[2].strip()))
+    return out
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _fits(found: str, wanted: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(wanted).contains(found, prereleases=True)
+
+
+def _librdkafka() -> Iterable[CheckResult]:
+    from confluent_kafka import libversion
+
+    yield ok("librdkafka", str(libversion()[0]))
+
+
+def _gigabytes(text: str) -> float:
+    found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    sizes = {"k": 2**-20, "m": 2**-10, "g": 1.0, "t": 1024.0, "": 2**-30}
+    return int(found[1]) * sizes[found[2]] if found else 1.0

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The catalog and the tables: reached, there or makeable, able to take the rows, with a ledger that can be used; and
+their storage, written, read and deleted from here.
+
+Contract: no table is made or changed. The storage is tried with one small file beside the data files, in no
+snapshot, which is removed again, and commits with requests that can never be applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import timedelta
+from uuid import uuid4
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import ForbiddenError
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.committer.ledger import (
+    Condition,
+    landing_snapshots,
+    read_ledger,
+    require_ledger,
+    tag_name,
+)
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.core.commands import (
+    HISTORY,
+    MAINTAIN_SWEEP,
+    RESET_ASSERT,
+    RESET_BLOCKED,
+    RESET_OFFSETS,
+)
+from airflow_provider_lakecommit.cycle.plan.tables import check_first_run
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.tables import table_of
+from airflow_provider_lakecommit.cycle.session.targets import check_fit, target_of
+from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, LedgerError, SpecError
+from airflow_provider_lakecommit.iceberg.storage import data_folder
+from airflow_provider_lakecommit.status.doctor.commits import commits
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, looked, ok, warn
+from airflow_provider_lakecommit.status.status import read_status
+
+__all__ = ["headroom", "probe_place", "tables"]
+
+
+def tables(session: LandingSession) -> tuple[list[CheckResult], list[Table]]:
+    """All of it, and the tables that are there."""
+    found: list[Table] = []
+    try:
+        session.tables.catalog.list_namespaces()
+    except (CatalogError, SpecError) as e:
+        return [fail("catalog", str(e), "correct the connection; no table was looked at")], found
+    except ForbiddenError:
+        seen = f"{session.tables.name}; these credentials may not list its namespaces, which no landing needs"
+    except Exception as e:
+        seen = session.tables.describe(e)
+        return [fail("catalog", seen, "check that it runs, can be reached, and takes the credentials")], found
+    else:
+        seen = session.tables.name
+    out = [ok("catalog", seen), *_lock(session.tables.catalog)]
+    for name in session.landing.tables:
+        out += looked(f"table {name}", lambda name=name: _table(session, name, found))  # type: ignore[misc]
+    for table in found:
+        out += looked(f"commits to {'.'.join(table.name())}", lambda t=table: commits(session, t))  # type: ignore[misc]
+        place = probe_place(table)
+        out += looked(f"storage of {'.'.join(table.name())}", lambda t=table, p=place: _storage(t, p))  # type: ignore[misc]
+    return out, found
+
+
+def _lock(catalog: Catalog) -> Iterable[CheckResult]:
+    if type(catalog).__module__ == "pyiceberg.catalog.hive":
+        yield warn(
+            "catalog lock",
+            "a Hive Metastore's lock ends by itself: a committer that stands still past metastore.txn.timeout and then "
+            "goes on overwrites what others have committed",
+            "see that no committer can be paused that long, or take another catalog (docs: Catalogs)",
+        )
+
+
+def _table(session: LandingSession, name: str, found: list[Table]) -> Iterable[CheckResult]:
+    check = f"table {name}"
+    there = session.tables.find(name)
+    # Also says what `create` lacks, and which columns this landing cannot fill.
+    table = table_of(session, name, dry=True, before_making=lambda name: _check_not_gone(session, name))
+    if there is None:
+        yield ok(check, "does not exist; the first run makes it as stated, and its storage is looked at after that")
+        return
+    found.append(there)
+    yield ok(check, f"format version {table.format_version}, {len(table.schema().fields)} columns, {table.location()}")
+    state = read_ledger(table.metadata, session.landing.branch)
+    check_fit(session.landing, target_of(name, table, session.new_id()))
+    yield ok(f"layout of {name}", f"branch {session.landing.branch}, partitioned by {_partitioning(table)}")
+    yield from _ledger(session, name, table)
+    if state.foreign_since:
+        yield ok(f"ledger of {name}", f"{state.foreign_since} snapshots of others since")
+
+
+def _check_not_gone(session: LandingSession, name: str, table: Table | None = None) -> None:
+    """That nothing was landed in a table which is not there, or has no ledger.
+
+    :raises LedgerError: the control log, where it can be read, remembers it
+    """
+    with suppress(ControlTopicError):
+        check_first_run(session, name, table)
+
+
+def _partitioning(table: Table) -> str:
+    return ", ".join(f"{f.name} ({f.transform})" for f in table.spec().fields) or "nothing"
+
+
+def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckResult]:
+    check, state = f"ledger of {name}", read_ledger(table.metadata, session.landing.branch)
+    try:
+        require_ledger(state, name)
+    except LedgerError as e:
+        yield fail(check, f"{state.condition}: {state.reason}", str(e).partition(": ")[2] or "see the message")
+        return
+    own = state.section(session.landing.name, session.lane)
+    if state.condition is Condition.ROLLED_BACK:
+        yield warn(
+            check,
+            f"{state.condition}: {state.reason}",
+            f"nothing: the next run voids what is pending and reads the rest again; to keep it out: `{RESET_OFFSETS}` "
+            f"or `{RESET_ASSERT}` before that",
+        )
+    elif own is None:
+        _check_not_gone(session, name, table)
+        yield ok(check, "nothing of this landing is in the table yet")
+    else:
+        yield ok(check, f"present in snapshot {state.snapshot_id}, {len(own.covered)} offsets landed")
+    if state.crowding:
+        yield warn(
+            f"room of the ledger of {name}", state.crowding, f"`{MAINTAIN_SWEEP} SPEC --ledger` shows what is gone"
+        )
+    if state.condition is Condition.ROLLED_BACK and state.tag_id is None and _renewed_last(session, table):
+        yield fail(
+            check,
+            f"tag {tag_name(session.landing.branch)} is not there, though the newest commit of a landing has set it",
+            "if nobody has removed it, this catalog keeps no tags: land through one that does (docs: Catalogs)",
+        )
+    tag = table.metadata.refs.get(tag_name(session.landing.branch))
+    if tag is not None and tag.max_ref_age_ms is None:
+        yield warn(
+            check,
+            f"tag {tag_name(session.landing.branch)} has no age of its own: it expires by the table's property",
+            "land once: each landing sets it anew",
+        )
+
+
+def _renewed_last(session: LandingSession, table: Table) -> bool:
+    """Was the newest landing snapshot made because the tag was missing? It has set the tag anew."""
+    newest = next(landing_snapshots(table.metadata, session.landing.branch), None)
+    return newest is not None and newest.kind in (SnapshotKind.EPOCH, SnapshotKind.ORIGIN)
+
+
+def probe_place(table: Table) -> str:
+    """A file of its own among the data files."""
+    return f"{data_folder(table)}/.lakecommit-probe-{uuid4()}"
+
+
+def _storage(table: Table, place: str) -> Iterable[CheckResult]:
+    """The steps of :func:`~airflow_provider_lakecommit.spark.probe.try_storage`, from here."""
+    from airflow_provider_lakecommit.spark.probe import try_storage
+
+    check = f"storage of {'.'.join(table.name())}"
+    if trouble := try_storage(table.io, place):
+        yield fail(check, trouble, "let this host write, read and delete below the table's location")
+    else:
+        yield ok(check, "a file was written, read and deleted from here")
+
+
+def headroom(session: LandingSession, every: timedelta | None) -> Iterable[CheckResult]:
+    """How long the unread offsets are kept, and what waits for a person."""
+    check, status = "headroom", read_status(session, every)
+    yield from (warn(check, text, "land now; then land more often, or raise retention.ms") for text in status.warnings)
+    if not status.warnings:
+        seen = f"{status.shortest.partition}: {status.shortest}" if status.shortest else "everything is landed"
+        yield ok(check, seen)
+    yield from (warn("blocked", text, f"`{RESET_BLOCKED} SPEC --raise N` or `--skip`") for text in status.blocked)
+    if status.quarantined_count:
+        yield warn(
+            "control records",
+            f"{status.quarantined_count} are passed over, the newest is {status.quarantined[-1]}",
+            f"`{HISTORY} --control-topic` shows what it holds; see who may write to the control topic",
+        )
+    gone = [p for p in status.partitions if p.removed]
+    yield from (
+        fail(
+            check,
+            f"{p.partition}: {p.removed} unread offsets were removed",
+            f"`{RESET_OFFSETS} SPEC --from earliest`",
+        )
+        for p in gone
+    )

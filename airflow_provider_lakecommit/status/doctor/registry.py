@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does the schema registry answer, and are the subjects of this landing of its format?
+
+Contract: asked of the registry, from where the doctor runs; tasks ask it from where they run. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
+from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
+from airflow_provider_lakecommit.formats.evolution.columns import asked_subjects
+from airflow_provider_lakecommit.formats.registry.client import needed, registry_of
+from airflow_provider_lakecommit.formats.registry.schemas import UnknownSchemaError, told
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
+
+__all__ = ["registry"]
+
+CHECK = "schema registry"
+
+
+def registry(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult]:
+    """What is seen of it; nothing, where the landing needs none."""
+    subjects = asked_subjects(landing)
+    if not subjects:
+        return
+    try:
+        asked = needed(registry_of(kafka), landing.name, next(iter(subjects.values())))
+    except (SpecError, RegistryError) as e:
+        yield fail(
+            CHECK, str(e), "correct the section `registry` of the spec, or the connection of `connections.registry`"
+        )
+        return
+    for subject, format in subjects.items():
+        try:
+            found = asked.newest(subject)
+        except UnknownSchemaError as e:
+            yield warn(
+                CHECK, str(e), "records may name schemas of other subjects; see by which names they are registered"
+            )
+        except RegistryError as e:
+            yield fail(CHECK, str(e), "correct its address or credentials, or bring it back: records cannot be read")
+        else:
+            seen = f"{asked.place}: the newest version of {subject} is {told(found.key)}, of type {found.kind}"
+            if found.kind == WITH_REGISTRY[format]:
+                yield ok(CHECK, seen)
+            else:
+                yield fail(CHECK, seen, f"state another `format` than {format}, its records would be rejected")

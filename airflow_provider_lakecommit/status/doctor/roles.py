@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rights of each role the connection in hand has, and which it lacks.
+
+Contract: pure. :data:`NEEDS` is the table of the page "Several teams on one cluster"; a test holds one against the
+other. Of the roles that the connection is *asked* to play a missing right is ``FAIL``, of the others it is told. What
+nobody could see (a control topic that does not exist yet, a transactional id that was not tried) is not said to be
+lacking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, and exported without saying so
+
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
+
+__all__ = ["LANDING_ROLES", "NEEDS", "HeldRights", "Role", "RoleRights", "role_findings"]
+
+READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
+CONFIGS = AclOperation.DESCRIBE_CONFIGS
+
+
+class Role(StrEnum):
+    """Whose connection it is."""
+
+    PLAN = "plan"
+    WRITE = "write"
+    COMMIT = "commit"
+    SENSOR = "sensor"
+    """Sensors, triggers and `lakecommit connect watch`."""
+
+
+LANDING_ROLES = (Role.PLAN, Role.WRITE, Role.COMMIT)
+"""Those that a landing under one connection plays, as `lakecommit land` does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleRights:
+    """What a role does with each source topic, with the control topic and with the landing's transactional ids.
+    ``settings`` are topics (``source``, ``control``) whose settings it reads where it may.
+    """
+
+    source: tuple[AclOperation, ...] = ()
+    control: tuple[AclOperation, ...] = ()
+    ids: bool = False
+    settings: tuple[str, ...] = ()
+
+
+NEEDS: Mapping[Role, RoleRights] = {
+    Role.PLAN: RoleRights(
+        source=(READ, DESCRIBE), control=(READ, WRITE, DESCRIBE), ids=True, settings=("source", "control")
+    ),
+    Role.WRITE: RoleRights(source=(READ, DESCRIBE), control=(READ, WRITE, DESCRIBE), ids=True),
+    Role.COMMIT: RoleRights(source=(READ, DESCRIBE), control=(READ, WRITE, DESCRIBE), ids=True, settings=("control",)),
+    Role.SENSOR: RoleRights(control=(READ, DESCRIBE)),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldRights:
+    """What the brokers say that this connection may do; ``None`` for a topic that does not exist, and for ids of which
+    none was tried.
+    """
+
+    sources: Mapping[str, frozenset[AclOperation] | None]
+    control: str
+    on_control: frozenset[AclOperation] | None
+    prefix: str
+    ids: bool | None
+
+
+def role_findings(granted: HeldRights, asked: Collection[Role]) -> Iterable[CheckResult]:
+    """One finding for each role, the asked ones first."""
+    for role in sorted(Role, key=lambda r: (r not in asked, list(Role).index(r))):
+        lacking, blind = tuple(_lacking(NEEDS[role], granted)), tuple(_blind(NEEDS[role], granted))
+        check = f"role {role}"
+        if lacking and role in asked:
+            yield fail(check, f"lacks {_told(lacking)}", _grant(lacking))
+        elif lacking:
+            yield ok(check, f"not for this connection: lacks {_told(lacking)}")
+        elif blind and role in asked:
+            yield warn(check, f"lacks {_told(blind)}, which it can do without", _grant(blind))
+        else:
+            tried = granted.ids is not None or not NEEDS[role].ids
+            yield ok(check, "has its rights" if tried else "has its rights on topics")
+
+
+Lack = tuple[str, str, str]
+"""An operation, on which kind of resource, of what name."""
+
+
+def _lacking(needs: RoleRights, granted: HeldRights) -> Iterator[Lack]:
+    wanted = [(topic, may, needs.source) for topic, may in granted.sources.items()]
+    for topic, may, operations in (*wanted, (granted.control, granted.on_control, needs.control)):
+        yield from ((o.name, "topic", topic) for o in operations if may is not None and o not in may)
+    if needs.ids and granted.ids is False:
+        yield from ((o.name, "transactional-id", granted.prefix) for o in (WRITE, DESCRIBE))
+
+
+def _blind(needs: RoleRights, granted: HeldRights) -> Iterator[Lack]:
+    """Settings that it may not read."""
+    topics = dict(granted.sources) if "source" in needs.settings else {}
+    if "control" in needs.settings:
+        topics[granted.control] = granted.on_control
+    yield from ((CONFIGS.name, "topic", t) for t, may in topics.items() if may is not None and CONFIGS not in may)
+
+
+def _by_resource(lacking: Iterable[Lack]) -> dict[tuple[str, str], list[str]]:
+    out: dict[tuple[str, str], list[str]] = {}
+    for operation, kind, name in lacking:
+        out.setdefault((kind, name), []).append(operation)
+    return out
+
+
+def _told(lacking: Iterable[Lack]) -> str:
+    shown = {"topic": "topic ", "transactional-id": "transactional ids "}
+    found = _by_resource(lacking).items()
+    return "; ".join(f"{', '.join(o)} on {shown[kind]}{name}" for (kind, name), o in found)
+
+
+def _grant(lacking: Iterable[Lack]) -> str:
+    """The arguments of `kafka-acls` that give it."""
+    texts = []
+    for (kind, name), operations in _by_resource(lacking).items():
+        prefixed = " --resource-pattern-type prefixed" if kind == "transactional-id" else ""
+        texts.append(f"--{kind} {name}{prefixed}{''.join(f' --operation {o}' for o in operations)}")
+    return f"`kafka-acls --add --allow-principal User:NAME` with {'; '.join(texts)}"

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table's own story, for `verify`: its landing snapshots with the files that each really added.
+
+Contract: reads metadata and manifests, on request also asks the storage for each file, and the file for how many rows
+are in it; writes nothing. What a snapshot added is taken from the entries of the manifests, not from what its summary
+claims. Files that others removed since are found in the manifests of the snapshot itself. What a landing added must lie
+where the table has its data.
+
+Failure story: a ledger that cannot be read, a tag that does not pin it, a manifest or a file that is gone become
+findings, so that one damaged place does not hide the rest. Only a catalog that is away raises.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from urllib.parse import urlsplit
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+from airflow_provider_lakecommit.committer.adopted import sink_commits, sink_commits_text
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger, tag_name
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, has_ledger, record_of, sections_of
+from airflow_provider_lakecommit.core.commands import CONNECT_RESCUE, RESET_ASSERT, RESET_OFFSETS
+from airflow_provider_lakecommit.core.places import data_roots, place_problem
+from airflow_provider_lakecommit.exceptions import TableError, WireError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer
+from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.status.brought_back import brought_back
+from airflow_provider_lakecommit.status.other_writers import row_change
+from airflow_provider_lakecommit.status.replaced import copied_rows
+from airflow_provider_lakecommit.status.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
+
+__all__ = ["read_history"]
+
+RESCUED_BY = "lakecommit.rescued-by"
+"""What `lakecommit connect rescue` says of itself in the summary of its snapshots."""
+KEPT_FOR_EVER = (1 << 63) - 1
+MOST_NAMED = 3
+"""Files in one finding."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _HistoryReading:
+    """One table while it is read."""
+
+    name: str
+    table: Table
+    problems: list[Finding] = field(default_factory=list)
+
+    def wrong(self, text: str, snapshot_id: int | None = None) -> None:
+        self.problems.append(Finding(level=Severity.WRONG, table=self.name, snapshot_id=snapshot_id, text=text))
+
+    def note(self, text: str, snapshot_id: int | None = None) -> None:
+        self.problems.append(Finding(level=Severity.NOTE, table=self.name, snapshot_id=snapshot_id, text=text))
+
+
+def read_history(
+    tables: Tables, name: str, branch: str, *, files: bool | None = None, progress: Callable[[str], None]
+) -> TableHistory:
+    """Read one table.
+
+    :param files: ask the storage for every file; None asks only where it is a local disk
+    :raises CatalogError: the catalog is away
+    """
+    table = tables.find(name)
+    if table is None:
+        absent = Finding(level=Severity.WRONG, table=name, text="there is no such table")
+        return TableHistory(table=name, snapshots=(), whole=True, problems=(absent,), absent=True)
+    reading, picked_id = _HistoryReading(name=name, table=table), None
+    try:
+        state = read_ledger(table.metadata, branch)
+    except (WireError, TableError) as e:
+        reading.wrong(str(e))
+    else:
+        _judge_ledger(reading, table.metadata, state)
+        _look_for_sinks(reading, table.metadata, state)
+        picked_id = state.picked_id
+    line = list(ancestry(table.metadata, branch))
+    entries = list(_entries(reading, line[0])) if line else []
+    landing = list(_landing_snapshots(reading, reversed(line), entries))
+    ours = {s.record.snapshot_id for s in landing}
+    _look_at_places(reading, landing)
+    _look_for_lost_files(reading, line, landing, entries)
+    fewer = 0
+    _look_for_rolled_back(reading, line, entries, landing, picked_id)
+    for snapshot in line:
+        if snapshot.snapshot_id not in ours and not has_ledger(snapshot):
+            operation = snapshot.summary.operation.value if snapshot.summary else "unknown operation"
+            by = snapshot.summary.additional_properties.get(RESCUED_BY) if snapshot.summary else None
+            rescued, change = f", by `{CONNECT_RESCUE}`, {by}" if by else "", row_change(snapshot)
+            fewer += change.fewer
+            text = f"made by another writer ({operation}{rescued})" + (f": {change}" if str(change) else "")
+            (reading.wrong if change.wrong else reading.note)(text, snapshot.snapshot_id)
+    if files or (files is None and _is_local(table.location())):
+        progress(f"{name}: looking for {len(entries)} files")
+        _look_for_files(reading, table.io, entries)
+    whole = not landing or _begins(landing[0])
+    if not whole:
+        reading.note(
+            f"the history begins at snapshot {landing[0].record.snapshot_id}: what the table has from before it, by "
+            "snapshots that were expired or by a person's word, is not in the sums"
+        )
+    return TableHistory(
+        table=name,
+        snapshots=tuple(landing),
+        whole=whole,
+        head=tuple(e.data_file.file_path for e in entries),
+        problems=tuple(reading.problems),
+        fewer=fewer,
+        taken_out=_taken_out(table.metadata, line, landing, branch),
+    )
+
+
+def _judge_ledger(reading: _HistoryReading, metadata: TableMetadata, state: LedgerState) -> None:
+    match state.condition:
+        case Condition.ABSENT:
+            reading.note("nothing was landed in this table yet")
+        case Condition.PRESENT:
+            tag = metadata.refs[tag_name(state.branch)]
+            if tag.snapshot_id != state.snapshot_id:
+                reading.wrong(
+                    f"tag {tag_name(state.branch)} is on {tag.snapshot_id}, the ledger is on {state.snapshot_id}"
+                )
+            if tag.max_ref_age_ms is not None and tag.max_ref_age_ms < KEPT_FOR_EVER:
+                reading.wrong(
+                    f"tag {tag_name(state.branch)} expires after {tag.max_ref_age_ms} ms, and the ledger with it"
+                )
+            if tag.max_ref_age_ms is None:
+                reading.wrong(f"tag {tag_name(state.branch)} has no age of its own: it expires by the table's property")
+        case Condition.ROLLED_BACK:
+            reading.note(
+                f"{state.reason}; the next cycle starts a new epoch and reads again what the source has of the rest"
+            )
+        case Condition.LOST | Condition.CUT | Condition.PICKED:
+            reading.wrong(
+                f"the ledger is {state.condition}: {state.reason}; `{RESET_ASSERT}` or `{RESET_OFFSETS}` sets it again"
+            )
+
+
+def _look_for_sinks(reading: _HistoryReading, metadata: TableMetadata, state: LedgerState) -> None:
+    """Connectors that commit to a table which was taken over from them; also before the newest landing snapshot."""
+    for sink in (s.sink for s in state.sections if s.sink is not None):
+        if sink.lands:
+            reading.note(f"it is the turn of connector {sink.connector}, to which it was handed back")
+        elif late := list(sink_commits(metadata, state.branch, sink)):
+            reading.wrong(sink_commits_text(sink, late), late[-1].snapshot_id)
+
+
+def _begins(first: LandingSnapshot) -> bool:
+    """Is this the first landing snapshot that the table ever had? A lane that was opened, and a person's word, are of
+    these kinds too, and come upon what is there.
+    """
+    began = first.record.kind in (SnapshotKind.ORIGIN, SnapshotKind.INIT)
+    return began and first.sections.keys() == {first.key} and not any(s.covered for s in first.sections.values())
+
+
+def _landing_snapshots(
+    reading: _HistoryReading, line: Iterable[Snapshot], entries: Iterable[ManifestEntry]
+) -> Iterator[LandingSnapshot]:
+    at_head: dict[int, list[AddedFile]] = {}
+    for e in entries:
+        at_head.setdefault(e.snapshot_id or 0, []).append(_added(e))
+    for snapshot in line:
+        try:
+            record = record_of(snapshot)
+            sections = sections_of(snapshot) if record is not None else ()
+        except WireError as e:
+            reading.wrong(str(e), snapshot.snapshot_id)
+            continue
+        if record is None:
+            continue
+        files = at_head.get(snapshot.snapshot_id, [])
+        if sum(f.rows for f in files) != record.rows + copied_rows(record):
+            # Others rewrote or removed some of them since, or it is wrong: its own manifests tell.
+            files = [_added(e) for e in _entries(reading, snapshot) if e.snapshot_id == snapshot.snapshot_id]
+        yield LandingSnapshot(
+            record=record,
+            sections={s.key: s for s in sections},
+            files=tuple(files),
+            removed=tuple(_removed(reading, snapshot)),
+        )
+
+
+def _removed(reading: _HistoryReading, snapshot: Snapshot) -> Iterator[AddedFile]:
+    """The data files that a snapshot took out, by its own manifests; an append takes none."""
+    if snapshot.summary is None or snapshot.summary.operation is Operation.APPEND:
+        return
+    for entry in _entries(reading, snapshot, ManifestEntryStatus.DELETED):
+        if entry.snapshot_id == snapshot.snapshot_id:
+            yield _added(entry)
+
+
+def _look_for_lost_files(
+    reading: _HistoryReading,
+    line: Iterable[Snapshot],
+    landing: Iterable[LandingSnapshot],
+    entries: Iterable[ManifestEntry],
+) -> None:
+    """Files of landings that are not in the table any more, though no snapshot has taken them out: a manifest was left
+    out of a commit. Whoever takes files out by a commit names them in a manifest of its own.
+    """
+    gone = {f.path: f for s in landing for f in s.files}
+    for path in chain((e.data_file.file_path for e in entries), (f.path for s in landing for f in s.removed)):
+        gone.pop(path, None)
+    for snapshot in line if gone else ():
+        for removed in _removed(reading, snapshot):
+            gone.pop(removed.path, None)
+    if gone:
+        rows, some = sum(f.rows for f in gone.values()), ", ".join(sorted(gone)[:MOST_NAMED])
+        reading.wrong(
+            f"{len(gone)} files of {rows} rows that were landed are not in it any more, and no snapshot says that it "
+            f"took them out: {some}{' …' if len(gone) > MOST_NAMED else ''}. Roll back to the snapshot before they went"
+        )
+
+
+def _entries(
+    reading: _HistoryReading, snapshot: Snapshot, only: ManifestEntryStatus | None = None
+) -> Iterator[ManifestEntry]:
+    """The data files that a snapshot holds, or those that are ``only`` told of."""
+    io = reading.table.io
+    try:
+        for manifest in snapshot.manifests(io):
+            if only is not None and manifest.added_snapshot_id != snapshot.snapshot_id:
+                # What a snapshot says of itself is in the manifests that it wrote.
+                continue
+            for entry in manifest.fetch_manifest_entry(io, discard_deleted=only is None):
+                # Equal, not the same: manifests of format version 1 have the plain number.
+                data = entry.data_file.content == DataFileContent.DATA
+                if data and only in (None, entry.status):
+                    yield entry
+    except Exception as e:  # whatever a reader may say about a damaged file
+        reading.wrong(f"its manifests cannot be read: {trouble_of(io, e)}", snapshot.snapshot_id)
+
+
+def _added(entry: ManifestEntry) -> AddedFile:
+    return AddedFile(path=entry.data_file.file_path, rows=entry.data_file.record_count)
+
+
+def _is_local(location: str) -> bool:
+    return urlsplit(location).scheme in ("", "file")
+
+
+def _look_at_places(reading: _HistoryReading, landing: Iterable[LandingSnapshot]) -> None:
+    metadata = reading.table.metadata
+    roots = data_roots(metadata.location, metadata.properties)
+    for snapshot in landing:
+        for file in snapshot.files:
+            if problem := place_problem(file.path, roots):
+                reading.wrong(f"{problem}: it is another table's, or was brought there", snapshot.record.snapshot_id)
+
+
+def _look_for_rolled_back(
+    reading: _HistoryReading,
+    line: list[Snapshot],
+    entries: Iterable[ManifestEntry],
+    landing: list[LandingSnapshot],
+    picked_id: int | None,
+) -> None:
+    """Files that are back without the ledger which counts them."""
+    there, added = [s.snapshot_id for s in line], dict[int, list[AddedFile]]()
+    for e in entries:
+        added.setdefault(e.snapshot_id or 0, []).append(_added(e))
+
+    def beside() -> Iterator[LandingSnapshot]:
+        return _landing_snapshots(
+            reading, (s for s in reading.table.metadata.snapshots if s.snapshot_id not in there), ()
+        )
+
+    reading.problems += brought_back(reading.name, there, added, landing, beside, picked_id)
+
+
+def _taken_out(
+    metadata: TableMetadata, line: Iterable[Snapshot], landing: Iterable[LandingSnapshot], branch: str
+) -> dict[str, int]:
+    """Rows of landings that snapshots beside the branch have, where nothing on it knows the landing: those go on by no
+    new epoch, as one that is known does, but by a person's word alone.
+    """
+    there, known, out = {s.snapshot_id for s in line}, {name for s in landing for name, _ in s.sections}, Counter[str]()
+    for s in metadata.snapshots:
+        with suppress(WireError):
+            record = None if s.snapshot_id in there else record_of(s)
+            if record is not None and record.branch == branch and record.landing not in known:
+                out[record.landing] += record.rows
+    return out
+
+
+def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[ManifestEntry]) -> None:
+    for entry in entries:
+        file = entry.data_file
+        try:
+            size = len(io.new_input(file.file_path))
+        except FileNotFoundError:
+            reading.wrong(f"file {file.file_path} of {file.record_count} rows is gone", entry.snapshot_id)
+            continue
+        except OSError as e:
+            reading.wrong(f"file {file.file_path} cannot be seen: {trouble_of(io, e)}", entry.snapshot_id)
+            continue
+        if size != file.file_size_in_bytes:
+            reading.wrong(
+                f"file {file.file_path} has {size} bytes, {file.file_size_in_bytes} were announced", entry.snapshot_id
+            )
+        elif file.file_format is FileFormat.PARQUET:
+            _look_into(reading, io, entry)
+
+
+def _look_into(reading: _HistoryReading, io: FileIO, entry: ManifestEntry) -> None:
+    """Does the footer of a file say what was announced?"""
+    path, announced = entry.data_file.file_path, entry.data_file.record_count
+    try:
+        rows = rows_in_footer(io, path)
+    except TableError as e:
+        reading.wrong(str(e), entry.snapshot_id)
+        return
+    except OSError as e:
+        reading.wrong(f"file {path} cannot be read: {trouble_of(io, e)}", entry.snapshot_id)
+        return
+    if rows != announced:
+        reading.wrong(f"file {path} holds {rows} rows, {announced} were announced", entry.snapshot_id)

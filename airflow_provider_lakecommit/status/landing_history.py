@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of a landing in a table, for `lakecommit history`: its windows, spec versions, epochs, columns, and what
+persons decided.
+
+Contract: reads the metadata of the table alone; whoever has the control log may say which runs the cycles were of.
+What comes out are plain values, the newest first, of each kind at most :data:`MOST`, of the newest
+:data:`MOST_SNAPSHOTS` snapshots on the branch.
+
+Failure story: a snapshot that cannot be read is named, and the others are told. What was expired is not there; what
+persons decided outlives the snapshots that it was made with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from pyiceberg.table.metadata import TableMetadata
+
+from airflow_provider_lakecommit.committer.ledger import ancestry
+from airflow_provider_lakecommit.committer.replaced import replaced_of
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, record_of, sections_of
+from airflow_provider_lakecommit.committer.summary_extras import EVOLVED, SPEC
+from airflow_provider_lakecommit.core.decisions import Decision, kept_decisions
+from airflow_provider_lakecommit.core.model import Cycle
+from airflow_provider_lakecommit.core.planning.measure import MEASURED, newest
+from airflow_provider_lakecommit.core.status_fields import account_fields, cycle_fields
+from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.status.verify import LandingSnapshot
+
+__all__ = ["MOST", "MOST_SNAPSHOTS", "table_history"]
+
+MOST = 50
+MOST_SNAPSHOTS = 1000
+WHY = {
+    SnapshotKind.ORIGIN: "the landing joined the table",
+    SnapshotKind.EPOCH: "all that was pending was voided",
+    SnapshotKind.INIT: "a person set the ledger",
+    SnapshotKind.REPLACE: "ranges were taken out",
+}
+
+
+def table_history(
+    table: str,
+    metadata: TableMetadata,
+    branch: str,
+    landing: str,
+    runs: Mapping[UUID, Cycle],
+    said: tuple[Decision, ...] = (),
+) -> dict[str, Any]:
+    """One table's share of a landing's history.
+
+    :param runs: cycles that are known, by their commit id
+    :param said: what persons decided by the control log, which the next snapshot will tell
+    """
+    unreadable: list[str] = []
+    found = list(_snapshots(metadata, branch, unreadable))
+    own = [s for s in found if any(name == landing for name, _ in s.sections)]
+    decisions = kept_decisions(found[0].record.decisions if found else (), said)
+    windows = (s for s in own if s.record.landing == landing and s.record.publishes)
+    return {
+        "table": table,
+        "windows": [_window(s, runs) for s in islice(windows, MOST)],
+        "spec_versions": list(islice(_spec_versions(own, landing), MOST)),
+        "epochs": list(islice(_epochs(own, landing), MOST)),
+        "replaced": list(islice(_replacements(own, landing), MOST)),
+        "columns": list(islice(_column_changes(found), MOST)),
+        "decisions": [asdict(d) for d in reversed(decisions) if d.landing in ("", landing)],
+        "unreadable": unreadable,
+    }
+
+
+def _snapshots(metadata: TableMetadata, branch: str, unreadable: list[str]) -> Iterator[LandingSnapshot]:
+    for snapshot in islice(ancestry(metadata, branch), MOST_SNAPSHOTS):
+        try:
+            record = record_of(snapshot)
+            if record is not None:
+                yield LandingSnapshot(record=record, sections={s.key: s for s in sections_of(snapshot)})
+        except WireError as e:
+            unreadable.append(str(e))
+
+
+def _head(s: LandingSnapshot) -> dict[str, Any]:
+    return {"at": s.record.at.isoformat(), "snapshot_id": s.record.snapshot_id}
+
+
+def _window(s: LandingSnapshot, runs: Mapping[UUID, Cycle]) -> dict[str, Any]:
+    record = s.record
+    took, cycle = newest([record.extra.get(MEASURED)]), runs.get(record.commit_id) if record.commit_id else None
+    return {
+        **_head(s),
+        "lane": record.lane,
+        **cycle_fields(
+            commit_id=str(record.commit_id), dag=cycle.dag if cycle else None, run=cycle.run if cycle else None
+        ),
+        "window_ids": [str(w) for w in record.windows],
+        "offsets": record.ranges.to_dict(),
+        **account_fields(record.accounting.total),
+        "rows": record.rows,
+        "files": int(record.extra.get("files", 0)),
+        "slices": record.slices,
+        "seconds": sum(c.busy_ms + c.idle_ms for c in took) / 1000 if took else None,
+        "spec_version": s.sections[s.key].spec_version if s.key in s.sections else record.spec_version,
+    }
+
+
+def _replacements(found: Iterable[LandingSnapshot], landing: str) -> Iterator[dict[str, Any]]:
+    for s in found:
+        replaced = replaced_of(s.record) if s.record.landing == landing else None
+        if replaced is not None:
+            yield {**_head(s), "lane": s.record.lane, "offsets": replaced.ranges.to_dict(), **replaced.counts}
+
+
+def _column_changes(found: Iterable[LandingSnapshot]) -> Iterator[dict[str, Any]]:
+    """What landings changed in the table's columns. What does not tell it is as if it were not there."""
+    for s in found:
+        with suppress(ValueError, TypeError, RecursionError, KeyError):
+            told = json.loads(s.record.extra[EVOLVED])
+            changes = [str(change) for change in told["changes"]]
+            yield {**_head(s), "schema_id": int(told["schema_id"]), "changes": changes, "reason": str(told["reason"])}
+
+
+def _changes(
+    found: Sequence[LandingSnapshot], landing: str, what: str
+) -> Iterator[tuple[LandingSnapshot, str, str | None, str]]:
+    """Where a value of the landing's sections is another one than in the snapshot before: there, the lane, and both."""
+    lanes = sorted({key for s in found for key in s.sections if key[0] == landing})
+    for s, older in zip(found, (*found[1:], None), strict=False):
+        for key in lanes:
+            after = s.sections.get(key)
+            before = older.sections.get(key) if older else None
+            values = [None if x is None else str(getattr(x, what)) for x in (before, after)]
+            if values[1] is not None and values[0] != values[1]:
+                yield s, key[1], values[0], values[1]
+
+
+def _epochs(found: Sequence[LandingSnapshot], landing: str) -> Iterator[dict[str, Any]]:
+    for s, lane, before, after in _changes(found, landing, "epoch"):
+        why = WHY.get(s.record.kind) if (landing, lane) == s.key else None
+        told = why or "older snapshots were expired"
+        yield {**_head(s), "lane": lane, "epoch": after, "before": before, "why": told}
+
+
+def _spec_versions(found: Sequence[LandingSnapshot], landing: str) -> Iterator[dict[str, Any]]:
+    told = dict(_fields_of(s for s in found if s.record.landing == landing))
+    for s, lane, before, after in _changes(found, landing, "spec_version"):
+        known = before in told and after in told
+        changed = _differences(told[before], told[after]) if before in told and known else None
+        yield {**_head(s), "lane": lane, "spec_version": after, "before": before, "changed": changed}
+
+
+def _fields_of(snapshots: Iterable[LandingSnapshot]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The fields of each spec version, as snapshots of it tell them."""
+    for s in snapshots:
+        try:
+            version, fields = json.loads(s.record.extra.get(SPEC, "null"))
+        except (ValueError, TypeError, RecursionError):
+            continue
+        if isinstance(version, str) and isinstance(fields, dict):
+            yield version, fields
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Per field what it was and what it is; ``None`` is its default."""
+    return {k: [before.get(k), after.get(k)] for k in sorted({*before, *after}) if before.get(k) != after.get(k)}

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is each record that was landed one row? By the rows themselves, whoever wrote them last: `verify --rows`.
+
+Contract: every data file of the head is read once, of it the columns that say which record and reading a row is of,
+less the rows that position deletes name; nothing is written. Each reading of a topic is counted for itself, so that a
+topic made anew, a log that lost its end and a range read again are no finding. A row of a record that no ledger of the
+table has, and a record with more rows than one where it may have one only, are wrong. So are fewer records with a row
+than the table's history counts, unless it tells that other writers took some out. Tables of one landing that share its
+records (`route`) are counted together. What earlier snapshots counted that are expired, and what a person said, is
+compared with nothing.
+
+It takes two bytes of memory for each offset between the first and the last that a reading landed of a partition.
+
+Failure story: a file that cannot be read is a finding and hides no other; of a table whose rows do not say which record
+they are of that alone is told, as a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.manifest import FileFormat, ManifestContent, ManifestEntry
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.provenance import RowsPerOffset, shares_of
+from airflow_provider_lakecommit.core.routing import Role
+from airflow_provider_lakecommit.exceptions import StorageError, TableError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.parquet.deletes import DeletePositions, Deletes, deletes_of
+from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, opened
+from airflow_provider_lakecommit.iceberg.schemas import record_column_ids
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.status.verify import FATES, Finding, Severity, TableHistory, pieces_in, replayed_in
+
+__all__ = ["check_rows"]
+
+MOST_RANGES = 5
+"""Ranges in one finding."""
+_NEEDED = 3
+"""Columns without which a row says nothing of its record: topic, partition, offset."""
+_UNKNOWN = -1
+Place = tuple[str, int, int | None]
+"""Topic, partition, and the generation of the reading, if rows say it."""
+
+
+@dataclass(slots=True)
+class _Partition:
+    """Of the offsets from ``base`` on: how many rows each may have, and how many it has (255 stands for more)."""
+
+    base: int
+    allowed: Numbers
+    seen: Numbers
+
+    def add(self, offsets: Numbers) -> Numbers:
+        """Count rows; returns the offsets that are beyond."""
+        inside = (offsets >= self.base) & (offsets < self.base + len(self.seen))
+        if inside.any():
+            counted = np.bincount(offsets[inside] - self.base)
+            there = self.seen[: len(counted)]
+            there[:] = np.minimum(there.astype(np.int64) + counted, 255)
+        return offsets[~inside]
+
+    def ranges(self, which: Numbers) -> RangeSet:
+        """The offsets for which it is so."""
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], which.astype(np.int8), [0]))))
+        return RangeSet(tuple(OffsetRange(int(a), int(b)) for a, b in (edges.reshape(-1, 2) + self.base).tolist()))
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The rows of the tables of one role, by topic, partition and reading. ``unmarked`` do not name their record."""
+
+    partitions: dict[Place, _Partition]
+    beyond: dict[Place, set[int]] = field(default_factory=dict)
+    rows: int = 0
+    unmarked: int = 0
+
+    @classmethod
+    def of(cls, allowed: Mapping[int | None, Coverage]) -> _Tally:
+        """:param allowed: offsets that may have a row, by the generation that rows say"""
+        spans: dict[Place, list[RangeSet]] = {}
+        for generation, covered in allowed.items():
+            for p, ranges in covered.parts.items():
+                spans.setdefault((p.topic, p.partition, generation), []).append(ranges)
+        made = {}
+        for place, some in spans.items():
+            base, end = min(r.ranges[0].start for r in some), max(r.ranges[-1].end for r in some)
+            rows = np.zeros(end - base, np.uint8)
+            # Of a topic that was made anew under its name both may have an offset.
+            for one in (one for ranges in some for one in ranges):
+                rows[one.start - base : one.end - base] += 1
+            made[place] = _Partition(base, rows, np.zeros(end - base, np.uint8))
+        return cls(made)
+
+    def add(self, topics: pa.Array, numbers: pa.Array, offsets: pa.Array, readings: pa.Array) -> None:
+        """Count rows by their columns. A row that lacks topic, partition or offset says nothing."""
+        marked = pc.and_(pc.is_valid(topics), pc.and_(pc.is_valid(numbers), pc.is_valid(offsets)))
+        self.rows += len(topics)
+        self.unmarked += len(topics) - (pc.sum(marked).as_py() or 0)
+        topics, numbers, offsets, readings = (c.filter(marked) for c in (topics, numbers, offsets, readings))
+        named = topics.dictionary_encode() if not pa.types.is_dictionary(topics.type) else topics
+        codes, of, at = named.indices.to_numpy(), numbers.to_numpy(), offsets.to_numpy()
+        read_by = readings.fill_null(_UNKNOWN).to_numpy(zero_copy_only=False)
+        for code, topic in enumerate(named.dictionary.to_pylist()):
+            own = codes == code
+            for number, reading in np.unique(np.stack([of[own], read_by[own]]), axis=1).T.tolist():
+                place = topic, number, None if reading == _UNKNOWN else reading
+                self._count(place, at[own & (of == number) & (read_by == reading)])
+
+    def there(self, place: Place, wanted: OffsetRange) -> int | None:
+        """How many offsets of a range have a row; ``None`` where one of them may have several."""
+        if (p := self.partitions.get(place)) is None:
+            return 0
+        part = slice(max(0, wanted.start - p.base), max(0, wanted.end - p.base))
+        return int(np.count_nonzero(p.seen[part])) if (p.allowed[part] <= 1).all() else None
+
+    def _count(self, place: Place, offsets: Numbers) -> None:
+        known = self.partitions.get(place)
+        beyond = offsets if known is None else known.add(offsets)
+        if len(beyond):
+            self.beyond.setdefault(place, set()).update(beyond.tolist())
+
+
+def check_rows(
+    landing: Landing, histories: Iterable[TableHistory], tables: Tables, progress: Callable[[str], None]
+) -> list[Finding]:
+    """All findings on the rows of a landing's tables.
+
+    :param histories: of its tables, as they were read just now
+    :raises CatalogError: the catalog is away
+    """
+    known = {h.table: h for h in histories if h.snapshots}
+    found: list[Finding] = []
+    for role in Role:
+        some = [known[d.table] for d in landing.destinations if d.role is role and d.table in known]
+        if some:
+            found += _of_role(landing, role, some, tables, progress)
+    return found
+
+
+def _of_role(
+    landing: Landing, role: Role, histories: Sequence[TableHistory], tables: Tables, progress: Callable[[str], None]
+) -> Iterator[Finding]:
+    tally = _Tally.of(_allowed(histories))
+    for h in histories:
+        table = tables.load(h.table)
+        if not (columns := record_column_ids(table.schema(), role)):
+            text = "its rows cannot be counted by record: it has no columns that say which record a row is of"
+            yield Finding(level=Severity.NOTE, table=h.table, text=text)
+            return
+        progress(f"{h.table}: reading which record each row is of")
+        yield from _read(table, h.table, landing.branch, columns, tally)
+    one_each = role is Role.DEAD_LETTERS or landing.one_row_each
+    yield from _judged(landing, role, histories, tally, one_each=one_each)
+
+
+def _allowed(histories: Iterable[TableHistory]) -> dict[int | None, Coverage]:
+    """Return the offsets that may have a row in one of the tables, by the generation that rows say."""
+    found: dict[int | None, Coverage] = {}
+    for section in (s for h in histories for s in h.snapshots[-1].sections.values()):
+        entries = section.provenance
+        known = Coverage.union(s.part for s in shares_of(entries, section.covered))
+        some = [e for e in entries if e.per_offset is not RowsPerOffset.NONE]
+        parts = [(e.generation if e.columns else None, e.coverage) for e in some]
+        for generation, part in (*parts, (None, section.covered - known)):
+            found[generation] = found.get(generation, Coverage()) | part
+    return found
+
+
+def _reading_of(history: TableHistory, p: SourcePartition, wanted: OffsetRange) -> Place | None:
+    """Return where the rows of a range are counted, or ``None`` where more than one reading landed it."""
+    for section in history.snapshots[-1].sections.values():
+        part = section.covered & Coverage({p: RangeSet.of(wanted)})
+        if part[p].covers(wanted):
+            shares = shares_of(section.provenance, part)
+            marked = {s.entry.generation if s.entry.columns else None for s in shares if s.entry.rows}
+            rest = {None} if part - Coverage.union(s.part for s in shares) else set()
+            readings = (marked | rest) or {s.entry.generation for s in shares}
+            return (p.topic, p.partition, readings.pop()) if len(readings) == 1 else None
+    return None
+
+
+def _covered(history: TableHistory) -> Coverage:
+    return Coverage.union(s.covered for s in history.snapshots[-1].sections.values())
+
+
+def _read(table: Table, name: str, branch: str, columns: tuple[int, ...], tally: _Tally) -> Iterator[Finding]:
+    head = table.metadata.snapshot_by_name(branch)
+    try:
+        manifests = [] if head is None else head.manifests(table.io)
+        deletes, positions = deletes_of(table, manifests), DeletePositions(name)
+        entries = [
+            e
+            for m in manifests
+            if m.content == ManifestContent.DATA
+            for e in m.fetch_manifest_entry(table.io, discard_deleted=True)
+        ]
+    except Exception:  # whatever a reader may say of a damaged manifest: it is told by the table's history
+        return
+    if deletes.equality:
+        text = f"{len(deletes.equality)} equality deletes apply to it: rows that they match are counted as there"
+        yield Finding(level=Severity.NOTE, table=name, text=text)
+    for entry in entries:
+        try:
+            _read_file(table, entry, columns, deletes, positions, tally)
+        except (StorageError, TableError) as e:
+            yield Finding(level=Severity.WRONG, table=name, text=str(e), snapshot_id=entry.snapshot_id)
+
+
+def _read_file(
+    table: Table,
+    entry: ManifestEntry,
+    columns: tuple[int, ...],
+    deletes: Deletes,
+    positions: DeletePositions,
+    tally: _Tally,
+) -> None:
+    file = entry.data_file
+    if file.file_format != FileFormat.PARQUET or file.key_metadata:
+        raise TableError(f"file {file.file_path} is not read: only plain Parquet files are")
+    deleted = positions.of(table, file, deletes.of(entry))
+    with opened(table.io, file.file_path, table.metadata.name_mapping()) as rows:
+        names = [name for column in columns if (name := rows.name(column)) is not None]
+        if len(names) < _NEEDED:
+            tally.rows += file.record_count - len(deleted)
+            tally.unmarked += file.record_count - len(deleted)
+            return
+        for block, live in rows.blocks(deleted, names):
+            kept = block.filter(pa.array(live))
+            found = [kept.column(name).combine_chunks() for name in names]
+            nobody = [pa.nulls(kept.num_rows, pa.int64())] if len(names) == _NEEDED else []
+            tally.add(*found, *nobody)
+
+
+def _judged(
+    landing: Landing, role: Role, histories: Sequence[TableHistory], tally: _Tally, *, one_each: bool
+) -> Iterator[Finding]:
+    """What the tally says, of all tables of a role together."""
+    name = " and ".join(h.table for h in histories)
+
+    def finding(level: Severity, text: str) -> Finding:
+        return Finding(level=level, table=name, text=text)
+
+    if tally.unmarked:
+        yield finding(Severity.NOTE, f"{tally.unmarked} of {tally.rows} rows do not say which record they are of")
+    strange = {place: RangeSet.of(*((o, o + 1) for o in offsets)) for place, offsets in tally.beyond.items()}
+    twice: dict[Place, RangeSet] = {}
+    for place, p in tally.partitions.items():
+        unknown = p.ranges((p.seen > 0) & (p.allowed == 0))
+        strange[place] = strange.get(place, RangeSet()) | unknown
+        twice[place] = p.ranges((p.seen > p.allowed) & (p.allowed > 0)) if one_each else RangeSet()
+    if any(strange.values()):
+        yield finding(Severity.WRONG, f"it has rows of records that its ledger does not have: {_text(strange)}")
+    if any(twice.values()):
+        yield finding(Severity.WRONG, f"records are in it more than once: {_text(twice)}")
+    yield from (finding(level, text) for level, text in _missing(landing, role, histories, tally))
+
+
+def _missing(
+    landing: Landing, role: Role, histories: Sequence[TableHistory], tally: _Tally
+) -> Iterator[tuple[Severity, str]]:
+    """Records that have no row, by what the history of the first of the tables counts of each range."""
+    everywhere = _covered(histories[0])
+    for h in histories[1:]:
+        everywhere &= _covered(h)
+    first, fate = histories[0], FATES[role]
+    replayed = replayed_in(first, landing.name) if role is Role.ROWS else Coverage()
+    explained = any(h.fewer for h in histories) or tally.unmarked
+    untold: dict[Place, RangeSet] = {}
+    for p, pieces in sorted(pieces_in(first, landing.name).items()):
+        for piece in pieces:
+            place = _reading_of(first, p, piece.range) if everywhere[p].covers(piece.range) else None
+            there = None if place is None else tally.there(place, piece.range)
+            if piece.counts is None or there is None:
+                place = p.topic, p.partition, None
+                untold[place] = untold.get(place, RangeSet()) | RangeSet.of(piece.range)
+                continue
+            counted = getattr(piece.counts, fate) + len(replayed[p] & RangeSet.of(piece.range))
+            text = f"of {p} {piece.range} {there} records have a row, {counted} were counted"
+            if there < counted and explained:
+                yield Severity.NOTE, f"{text}: other writers took rows out, or rows do not say which record they are of"
+            elif there != counted:
+                yield Severity.WRONG, text
+    if untold:
+        yield Severity.NOTE, f"no snapshot that is left says how many records have a row of {_text(untold)}"
+
+
+def _text(ranges: dict[Place, RangeSet]) -> str:
+    flat = [f"{topic}[{n}] {r}" for (topic, n, _), some in sorted(ranges.items(), key=_order) for r in some]
+    offsets = sum(len(r) for some in ranges.values() for r in some)
+    return f"{', '.join(flat[:MOST_RANGES])}{' …' if len(flat) > MOST_RANGES else ''} ({offsets} offsets)"
+
+
+def _order(item: tuple[Place, RangeSet]) -> tuple[str, int, int]:
+    topic, partition, generation = item[0]
+    return topic, partition, generation or 0

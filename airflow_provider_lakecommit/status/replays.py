@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do the replays of dead letters in a table's history add up?
+
+Contract: pure. A replay is a snapshot that says which offsets it is of. These must have been landed before, by any lane
+of the landing, and not been replayed before; they are in the ledger from then on, as long as their range is not landed
+anew; each gave a row, or is counted as one that gave none; and of no range more were replayed than the table says were
+rejected. What was expired, or a person said, is compared with nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary_extras import pruned_sections, replay_of
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.status.accounts import RangeAccounts
+from airflow_provider_lakecommit.status.replaced import taken_from
+
+__all__ = ["Step", "is_replay", "replay_problems"]
+
+Lanes = Sequence[LedgerSection]
+Step = tuple[SnapshotRecord, Lanes | None, Lanes | None]
+"""A snapshot, and a landing's sections before and after it; before the oldest that is left nothing is known."""
+
+
+def is_replay(record: SnapshotRecord) -> bool:
+    """Are its rows dead letters? One that does not tell of which is none that can be believed."""
+    try:
+        return replay_of(record) is not None
+    except WireError:
+        return False
+
+
+def replay_problems(
+    landing: str, steps: Sequence[Step], pieces: RangeAccounts, *, one_each: bool
+) -> Iterator[tuple[int | None, str]]:
+    """What is wrong, each with its snapshot.
+
+    :param steps: of one landing, oldest first
+    :param pieces: what the table accounts for of each range
+    :param one_each: a record is one row at most
+    """
+    so_far = Coverage()
+    for record, before, after in steps:
+        taken = taken_from(record, landing)
+        so_far -= taken
+        try:
+            told = replay_of(record) if record.landing == landing else None
+        except WireError as e:
+            yield record.snapshot_id, str(e)
+            continue
+        if told is not None:
+            problems = _replay(told[0], told[1], record, before, one_each=one_each)
+            yield from ((record.snapshot_id, text) for text in problems)
+            if twice := told[0] & so_far:
+                yield record.snapshot_id, f"replays {twice}, which was replayed before: its rows are there twice"
+            so_far |= told[0]
+        pruned = any(name == landing for name, _ in pruned_sections(record))
+        if before is not None and after is not None and not pruned:
+            wanted = _closed(before) - taken | (Coverage() if told is None else told[0])
+            yield from ((record.snapshot_id, text) for text in _carried(wanted, _closed(after), record))
+    yield from ((None, text) for text in _more_than_rejected(so_far, pieces))
+
+
+def _closed(sections: Iterable[LedgerSection]) -> Coverage:
+    return Coverage.union(s.replayed for s in sections)
+
+
+def _replay(
+    ranges: Coverage, filtered: int, record: SnapshotRecord, before: Lanes | None, *, one_each: bool
+) -> Iterator[str]:
+    least = len(ranges) - filtered
+    if record.rows < least or (one_each and record.rows > least):
+        yield f"{record.rows} rows for {len(ranges)} dead letters, {filtered} of which gave none"
+    if before is not None and (never := ranges - Coverage.union(s.covered for s in before)):
+        yield f"replays {never}, which the table did not have"
+    if before is not None and (closed := ranges & _closed(before)):
+        yield f"replays {closed}, which its ledger says was replayed before"
+
+
+def _carried(wanted: Coverage, closed: Coverage, record: SnapshotRecord) -> Iterator[str]:
+    if forgotten := wanted - closed:
+        yield f"the ledger does not say any more that {forgotten} was replayed"
+    if record.kind is not SnapshotKind.INIT and (gained := closed - wanted):
+        yield f"the ledger says that {gained} was replayed, the snapshot does not"
+
+
+def _more_than_rejected(replayed: Coverage, pieces: RangeAccounts) -> Iterator[str]:
+    for p, ranges in sorted(replayed.parts.items()):
+        for piece in pieces.get(p, ()):
+            many = len(ranges & RangeSet.of(piece.range))
+            if piece.counts is not None and many > piece.counts.rejected:
+                yield f"of {p} {piece.range} {many} dead letters were replayed, {piece.counts.rejected} were rejected"

@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a landing stands: ledger ends against the source, what is staged, what is open, what needs a hand.
+
+Contract: one look at tables, control topic and source, folded as a cycle would fold them; writes nothing. A table that
+does not exist yet, or has no ledger yet, is shown as such. Numbers are offsets, an upper bound of records.
+
+Failure story: parts that are away raise their own errors; a ledger that needs a person is a state, not an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
+from airflow_provider_lakecommit.core.commands import LAND
+from airflow_provider_lakecommit.core.fold import fold
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.planning.headroom import Headroom, threshold_of
+from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
+from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger
+from airflow_provider_lakecommit.core.status_fields import cycle_fields, lag_fields, partition_fields, pending_fields
+from airflow_provider_lakecommit.cycle.plan.absent import remembered
+from airflow_provider_lakecommit.cycle.plan.headroom import looked_at, plan_threshold, warnings
+from airflow_provider_lakecommit.cycle.plan.open_lanes import lanes_in
+from airflow_provider_lakecommit.cycle.plan.tables import ledger_state, table_ledger
+from airflow_provider_lakecommit.cycle.plan.truncation import diverged_logs
+from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.status.partition_status import PartitionStatus, partition_status, stale_transactions
+from airflow_provider_lakecommit.status.small_files import TableFiles, table_files
+
+__all__ = ["Status", "TableStatus", "read_status", "to_dict"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatus:
+    """One table: its ledger, and what waits to be published in it."""
+
+    table: str
+    condition: str
+    reason: str
+    snapshot_id: int | None
+    head_id: int | None
+    foreign_since: int
+    ends: Mapping[SourcePartition, int]
+    pending_slices: int = 0
+    pending_files: int = 0
+    pending_bytes: int = 0
+    waiting: tuple[str, ...] = ()
+    files: TableFiles | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """All of it. ``lanes`` are those that are open beside the live one; ``cycles`` have no COMMIT_COMPLETE yet, or
+    others have overtaken them. ``quarantined`` are the newest of the control records that are passed over, each with
+    its ``partition@offset``. ``stalled`` tells of commits that failed in so many cycles in a row that no window is
+    planned. ``redundant`` counts the reports in the control log that told what others had told: those of replicas, and
+    of attempts that were given up. ``stopped`` is why the newest cycle planned no window, where a person has to act.
+    ``diverged`` tells of logs that have other records than were landed.
+    """
+
+    landing: str
+    at: datetime
+    tables: tuple[TableStatus, ...]
+    partitions: tuple[PartitionStatus, ...]
+    cycles: tuple[CycleState, ...]
+    blocked: tuple[str, ...]
+    valid_through: datetime | None
+    missing_topics: tuple[str, ...] = ()
+    shortest: Headroom | None = None
+    warnings: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
+    quarantined_count: int = 0
+    signed: bool = False
+    crowded: tuple[str, ...] = ()
+    stalled: str = ""
+    redundant: int = 0
+    suspended: str = ""
+    lanes: tuple[str, ...] = ()
+    stopped: str = ""
+    diverged: str = ""
+
+    @property
+    def lag(self) -> int:
+        return sum(p.lag for p in self.partitions)
+
+
+HEADROOM_SECONDS = 5.0
+
+
+def read_status(session: LandingSession, every: timedelta | None = None, *, count_files: bool = False) -> Status:
+    """Look once.
+
+    :param every: how often the landing runs, for the warning that its unread offsets may expire; by default what the
+        control log shows
+    :param count_files: read the manifests of all tables, to tell how many files are small
+    :raises CatalogError: the catalog is away
+    :raises ControlTopicError: the control topic is away
+    :raises SourceUnavailableError: the source is away
+    """
+    at = session.now()
+    session.source.ask_retention()
+    states = [(name, ledger_state(session, name)) for name in session.landing.tables]
+    ledgers = [
+        table_ledger(session, name, state) for name, state in states if state is not None and _section(session, state)
+    ]
+    source = session.source.watermarks(missing_ok=True)
+    folded = _look(session, ledgers)
+    known = {t.table for t in ledgers}
+    forgotten = {name for name, _ in states if folded and name not in known and remembered(session, name)}
+    landing_state = folded.state if folded else fold((), (), session.landing.window.completion_timeout)
+    if every is None and folded is not None:
+        threshold = plan_threshold(session, folded)
+    else:
+        threshold = threshold_of(session.landing.window.completion_timeout, every)
+    headroom = looked_at(session, landing_state, source, threshold, HEADROOM_SECONDS)
+    left = {h.partition: h for h in headroom}
+    stale = stale_transactions(session, source.partitions, at, HEADROOM_SECONDS)
+    by_name = {t.table: t for t in ledgers}
+    reached = [passed_ends(t, landing_state.accepted[t.table], source.partitions) for t in ledgers]
+    safe = [_safe_ends(t, landing_state.accepted[t.table], source.partitions) for t in ledgers]
+    return Status(
+        landing=session.landing.name,
+        at=at,
+        tables=tuple(
+            replace(
+                _table(name, state, by_name.get(name), landing_state, source.partitions, forgotten=name in forgotten),
+                files=_files(session, name, count=count_files),
+            )
+            for name, state in states
+        ),
+        partitions=tuple(
+            partition_status(p, w, reached, safe, left.get(p), p in stale) for p, w in sorted(source.partitions.items())
+        ),
+        cycles=tuple(landing_state.open_cycles()),
+        blocked=tuple(map(str, landing_state.blocked)),
+        valid_through=_valid_through(landing_state, reached) if len(ledgers) == len(states) else None,
+        missing_topics=source.missing_topics,
+        shortest=next(iter(headroom), None),
+        warnings=warnings(headroom, threshold),
+        quarantined=tuple(q.told(folded.partition) for q in landing_state.quarantined) if folded else (),
+        quarantined_count=landing_state.quarantined_count,
+        signed=session.signed,
+        crowded=(
+            *(f"{name}: {state.crowding}" for name, state in states if state and state.crowding),
+            *(
+                f"{t.table}: it is the turn of connector {s.connector}"
+                for t in ledgers
+                if (s := t.section.sink) and s.lands
+            ),
+        ),
+        stalled=_stalled(landing_state, ledgers, session.landing.backpressure.stalled_cycles),
+        redundant=sum(len(c.redundant) for c in landing_state.cycles.values()),
+        lanes=tuple(next(lane.lines()) for lane in lanes_in(session.landing.name, dict(states))),
+        suspended=ledgers[0].section.suspended if ledgers else "",
+        stopped=_stopped(landing_state),
+        diverged=diverged_logs(session, landing_state, source).text,
+    )
+
+
+def _stopped(landing_state: LandingState) -> str:
+    newest = max(landing_state.cycles.values(), key=lambda cycle: cycle.offset, default=None)
+    return "" if newest is None else newest.plan.stopped
+
+
+def _stalled(landing_state: LandingState, ledgers: Sequence[TableLedger], most: int) -> str:
+    row = min((landing_state.failed_in_a_row(t.table) for t in ledgers), key=len, default=())
+    return f"commits failed in {len(row)} cycles in a row; the last one: {row[-1].reason}" if len(row) >= most else ""
+
+
+def _look(session: LandingSession, ledgers: Sequence[TableLedger]) -> FoldedLog | None:
+    """Before the first cycle there may be no control topic; afterwards its absence is an error."""
+    try:
+        return session.read_state(ledgers)
+    except ControlTopicError:
+        if ledgers:
+            raise
+        return None
+
+
+def _section(session: LandingSession, state: LedgerState) -> bool:
+    return state.section(session.landing.name, session.lane) is not None
+
+
+def _files(session: LandingSession, name: str, *, count: bool) -> TableFiles | None:
+    table = session.tables.find(name)
+    return None if table is None else table_files(table, session.landing.branch, count=count)
+
+
+def _table(
+    name: str,
+    state: LedgerState | None,
+    ledger: TableLedger | None,
+    landing_state: LandingState,
+    partitions: Iterable[SourcePartition],
+    *,
+    forgotten: bool,
+) -> TableStatus:
+    if state is None or ledger is None:
+        condition, reason = _without_ledger(state, forgotten=forgotten)
+        return TableStatus(
+            table=name,
+            condition=condition,
+            reason=reason,
+            snapshot_id=None,
+            head_id=None if state is None else state.head_id,
+            foreign_since=0,
+            ends={},
+        )
+    staged: tuple[AcceptedSlice, ...] = tuple(a for a in landing_state.accepted[name] if a.file_count(name))
+    return TableStatus(
+        table=name,
+        condition=str(state.condition),
+        reason=state.reason,
+        snapshot_id=state.snapshot_id,
+        head_id=state.head_id,
+        foreign_since=state.foreign_since,
+        ends={p: ledger.end(p) for p in sorted(partitions)},
+        pending_slices=len(staged),
+        pending_files=sum(a.file_count(name) for a in staged),
+        pending_bytes=sum(a.report.bytes for a in staged),
+        waiting=tuple(str(w) for w in settle(staged, ledger.section, ledger.others).waiting),
+    )
+
+
+def _without_ledger(state: LedgerState | None, *, forgotten: bool) -> tuple[str, str]:
+    """The condition of a table that has no ledger of this landing, and why: no plan goes on where it had one."""
+    if state is not None and state.condition not in (Condition.PRESENT, Condition.ABSENT):
+        return str(state.condition), state.reason
+    if forgotten:
+        why = (
+            "it was dropped, made anew, or rolled back to before this landing" if state else "it was dropped or renamed"
+        )
+        return str(Condition.LOST), f"{why}; `{LAND}` says how to go on"
+    if state is None:
+        return "missing", "there is no such table yet"
+    return str(Condition.ABSENT), "nothing of this landing is in it yet"
+
+
+def _safe_ends(
+    ledger: TableLedger, accepted: Iterable[AcceptedSlice], partitions: Iterable[SourcePartition]
+) -> dict[SourcePartition, int]:
+    """Up to where nothing has to be read for a table: it is there, or reported."""
+    through = Coverage.union(a.coverage for a in accepted)
+    return {p: (ledger.has(p) | through[p]).reach(ledger.end(p)) for p in partitions}
+
+
+def _valid_through(landing_state: LandingState, reached: Sequence[Mapping[SourcePartition, int]]) -> datetime | None:
+    partitions = reached[0] if reached else {}
+    return valid_through(landing_state.cycles.values(), {p: min(ends[p] for ends in reached) for p in partitions})
+
+
+def to_dict(status: Status) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "landing": status.landing,
+        "at": status.at.isoformat(),
+        "lag": status.lag,
+        **lag_fields(
+            read_lag=sum(p.read_lag for p in status.partitions),
+            commit_lag=sum(p.lag - p.read_lag for p in status.partitions),
+            valid_through=None if status.valid_through is None else status.valid_through.isoformat(),
+        ),
+        "tables": [_table_to_dict(t) for t in status.tables],
+        "partitions": [
+            {
+                **partition_fields(
+                    partition=str(p.partition), landed=p.landed, reported=p.safe, stable=p.stable, lag=p.lag
+                ),
+                "topic_id": p.partition.topic_id,
+                "start": p.start,
+                "high": p.high,
+                "held_up": p.held_up,
+                "stale_transaction": p.stale_transaction,
+                "kept": p.kept,
+                "headroom": None if p.headroom is None else _headroom_to_dict(p.headroom),
+            }
+            for p in status.partitions
+        ],
+        "cycles": [_cycle_to_dict(c, status.at) for c in status.cycles],
+        "blocked": list(status.blocked),
+        "missing_topics": list(status.missing_topics),
+        "warnings": [*status.warnings, *status.crowded],
+        "signed": status.signed,
+        "stalled": status.stalled or None,
+        "redundant": status.redundant,
+        "suspended": status.suspended or None,
+        "lanes": list(status.lanes),
+        "stopped": status.stopped or None,
+        "diverged": status.diverged or None,
+        "quarantined": {"count": status.quarantined_count, "newest": list(status.quarantined)},
+    }
+
+
+def _headroom_to_dict(h: Headroom) -> dict[str, Any]:
+    kept = h.retention
+    return {
+        "oldest_unread": h.offset,
+        "known": kept is not None and (kept.time is None or h.due is not None),
+        "expires_at": None if h.expires_at is None else h.expires_at.isoformat(),
+        "seconds": None if h.left is None else h.left.total_seconds(),
+        "retention_seconds": None if kept is None or kept.time is None else kept.time.total_seconds(),
+        "retention_bytes": None if kept is None else kept.bytes,
+        "text": str(h),
+    }
+
+
+def _table_to_dict(t: TableStatus) -> dict[str, Any]:
+    return {
+        "table": t.table,
+        "condition": t.condition,
+        "reason": t.reason,
+        "snapshot_id": t.snapshot_id,
+        "head_id": t.head_id,
+        "foreign_since": t.foreign_since,
+        "ends": {str(p): end for p, end in t.ends.items()},
+        "files": None if t.files is None else asdict(t.files),
+        "pending": pending_fields(slices=t.pending_slices, files=t.pending_files, bytes=t.pending_bytes),
+        "waiting": list(t.waiting),
+    }
+
+
+def _cycle_to_dict(state: CycleState, now: datetime) -> dict[str, Any]:
+    return {
+        **cycle_fields(commit_id=str(state.cycle.commit_id), dag=state.cycle.dag, run=state.cycle.run),
+        "began": state.at.isoformat(),
+        "deadline": state.ends(now).isoformat(),
+        "live": state.live(now),
+        "released": state.released,
+        "claim": str(state.claim),
+        "unfinished": len(state.unfinished),
+        "failed_attempts": dict(state.failed),
+    }

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is all well with a landing? What `lakecommit status` ends with, for scripts and alerts.
+
+Contract: pure, and a table: the first row of :data:`TABLE` that applies decides. What is not known is not well: a
+landing that never ran, a topic that is not there, an age that cannot be told are *behind*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from airflow_provider_lakecommit.committer.ledger import Condition
+from airflow_provider_lakecommit.core.settle import CLOCKS_APART
+from airflow_provider_lakecommit.cycle.outcome import first_of
+from airflow_provider_lakecommit.status.partition_status import OPEN_FOR
+from airflow_provider_lakecommit.status.status import Status
+
+__all__ = ["TABLE", "StatusLimits", "StatusRule", "StatusVerdict", "status_verdict"]
+
+IN_ORDER = frozenset({str(Condition.PRESENT), str(Condition.ABSENT), "missing"})
+"""Conditions of a table's ledger that need no person."""
+
+
+class StatusVerdict(StrEnum):
+    """How a landing stands, worst first."""
+
+    STALLED = "stalled"
+    BLOCKED = "blocked"
+    BEHIND = "behind"
+    WELL = "well"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusLimits:
+    """How far behind is well: offsets, or the age of the valid-through time. Without either, nothing may be unread."""
+
+    lag: int | None = None
+    age: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRule:
+    """One row of the table: what applies, if it gives a reason."""
+
+    standing: StatusVerdict
+    why: Callable[[Status, StatusLimits], str | None]
+
+
+def _stalled(found: Status, _: StatusLimits) -> str | None:
+    return found.stalled or None
+
+
+def _needs_a_person(found: Status, _: StatusLimits) -> str | None:
+    tables = [f"{t.table}: its ledger is {t.condition}" for t in found.tables if t.condition not in IN_ORDER]
+    gone = [
+        f"{p.removed} offsets of {p.partition} that are not landed were removed from the source"
+        for p in found.partitions
+        if p.removed
+    ]
+    # A look at the logs is newer than the newest cycle.
+    stopped = [f"not all is planned: {why}" for why in [found.diverged or found.stopped] if why]
+    texts = [*(f"{b} is blocked" for b in found.blocked), *tables, *gone, *stopped]
+    more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
+    return f"{texts[0]}{more}" if texts else None
+
+
+def _unknown(found: Status, _: StatusLimits) -> str | None:
+    if found.missing_topics:
+        return f"{first_of([f'topic {name}' for name in found.missing_topics])} not there"
+    nothing = [t.table for t in found.tables if t.condition != str(Condition.PRESENT)]
+    return f"nothing was landed in {nothing[0]} yet" if nothing else None
+
+
+def _held_up(found: Status, _: StatusLimits) -> str | None:
+    stale = [p for p in found.partitions if p.stale_transaction]
+    if not stale:
+        return None
+    first, more = stale[0], f", and in {len(stale) - 1} more partitions" if len(stale) > 1 else ""
+    return (
+        f"a transaction holds up {first.held_up} offsets of {first.partition} from {first.stable} on for more than "
+        f"{OPEN_FOR.total_seconds() / 60:.0f} minutes{more}: nothing behind it is landed until it ends; "
+        "`kafka-transactions.sh find-hanging` finds it and `abort` ends it"
+    )
+
+
+def _late(found: Status, allowed: StatusLimits) -> str | None:
+    if allowed.lag is None and allowed.age is not None:
+        return None
+    most = allowed.lag or 0
+    limit = f", --max-lag is {most}" if allowed.lag is not None else ""
+    return f"{found.lag} offsets are not landed{limit}" if found.lag > most else None
+
+
+def _old(found: Status, allowed: StatusLimits) -> str | None:
+    if allowed.age is None:
+        return None
+    if found.valid_through is None:
+        return f"through when the tables are valid is not known, --max-age is {allowed.age}"
+    age = found.at - found.valid_through
+    if age < -CLOCKS_APART:
+        return f"the tables are valid through {found.valid_through.isoformat()}, which is yet to come: a clock is wrong"
+    if age <= allowed.age:
+        return None
+    return f"the tables are valid through {found.valid_through.isoformat()}, --max-age is {allowed.age}"
+
+
+TABLE = (
+    StatusRule(StatusVerdict.STALLED, _stalled),
+    StatusRule(StatusVerdict.BLOCKED, _needs_a_person),
+    StatusRule(StatusVerdict.BEHIND, _unknown),
+    StatusRule(StatusVerdict.BEHIND, _held_up),
+    StatusRule(StatusVerdict.BEHIND, _late),
+    StatusRule(StatusVerdict.BEHIND, _old),
+)
+"""Read from the top; where no row applies, all is well."""
+
+
+def status_verdict(found: Status, allowed: StatusLimits) -> tuple[StatusVerdict, str]:
+    """How the landing stands, and why."""
+    for row in TABLE:
+        if (why := row.why(found, allowed)) is not None:
+            return row.standing, why
+    return StatusVerdict.WELL, ""

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one table can be asked of its own history: is each step of it what its snapshot says?
+
+Contract: pure, as :mod:`~airflow_provider_lakecommit.status.verify`, which tells what is checked. Steps are the
+landings' snapshots on the branch's ancestry, oldest first; where older ones were expired, the first that is left is
+taken as it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.committer.summary_extras import (
+    had_before,
+    merged_sections,
+    moved_lanes,
+    pruned_sections,
+)
+from airflow_provider_lakecommit.core.model import Counts, is_filled
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.status.lanes import closed_wrongly, filled_of
+from airflow_provider_lakecommit.status.moved import moved_wrongly
+from airflow_provider_lakecommit.status.replaced import (
+    back_again,
+    copied_rows,
+    removal_problems,
+    rows_problems,
+    taken_from,
+)
+from airflow_provider_lakecommit.status.table_history import Finding, LandingSnapshot, Sections, Severity, TableHistory
+
+__all__ = ["check_table", "covered_of", "wrong_snapshot", "wrong_table"]
+
+
+def check_table(history: TableHistory) -> Iterator[Finding]:
+    """All that one table can be asked."""
+    before: Sections | None = None if not history.whole else {}
+    taken: dict[str, Coverage] = {}
+    for s in history.snapshots:
+        texts = [*_accounting(s)]
+        if before is not None:
+            had = covered_of(before, s.record.landing)
+            texts = [*_sections(before, s), *texts, *removal_problems(s.record, [f.rows for f in s.removed], had)]
+        yield from (wrong_snapshot(history.table, s, text) for text in texts)
+        if out := taken_from(s.record, s.record.landing):
+            taken[s.record.landing] = taken.get(s.record.landing, Coverage()) | out
+        yield from (wrong_snapshot(history.table, s, text) for text in _shape(s.sections, taken))
+        before = s.sections
+    tokens = Counter(s.record.token for s in history.snapshots if s.record.token is not None)
+    for token, n in tokens.items():
+        if n > 1:
+            yield wrong_table(history, f"{n} snapshots have the token {token}: the same slices were published so often")
+    yield from (wrong_table(history, text) for text in _paths(history))
+    yield from _replaced(history)
+
+
+def _replaced(history: TableHistory) -> Iterator[Finding]:
+    """What all replacements of a table come to."""
+    for landing in sorted({s.record.landing for s in history.snapshots}):
+        records = [s.record for s in history.snapshots if s.record.landing == landing]
+        for snapshot_id, wrong, text in rows_problems(records, whole=history.whole):
+            level = Severity.WRONG if wrong else Severity.NOTE
+            yield Finding(level=level, table=history.table, snapshot_id=snapshot_id, text=text)
+        out = Coverage.union(taken_from(r, landing) for r in records)
+        if out and (left := out - covered_of(history.snapshots[-1].sections, landing)):
+            text = f"of what was taken out of the ledger of landing {landing!r}, {left} is not landed again"
+            yield Finding(level=Severity.NOTE, table=history.table, text=text)
+    for path in back_again((f.path for s in history.snapshots for f in s.removed), history.head):
+        yield wrong_table(history, f"file {path} was replaced, and another writer has brought it back")
+
+
+def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
+    """Each section must be what it was, plus what this snapshot says."""
+    closed, moved = merged_sections(s.record), moved_lanes(s.record)
+    yield from closed_wrongly(closed, before, s.sections, had_before(s.record))
+    for key in sorted(
+        {*before, *s.sections} - pruned_sections(s.record) - closed - filled_of(closed, {*before, *s.sections})
+    ):
+        if moved is not None and key[0] == s.record.landing:
+            yield from moved_wrongly(before, s.sections, key, moved)
+            continue
+        name = f"landing {key[0]!r}" + ("" if key[1] == "live" else f" lane {key[1]!r}")
+        if key not in s.sections:
+            yield f"the ledger of {name} is gone; the snapshot before held it"
+            continue
+        own = key == s.key
+        if own and s.record.kind is SnapshotKind.INIT:
+            continue
+        had, has = before[key].covered if key in before else Coverage(), s.sections[key].covered
+        if s.record.kind is SnapshotKind.INIT and key[0] == s.record.landing and is_filled(key[1]):
+            # A word leads back over what closed lanes have, too.
+            had &= has
+        had = had - taken_from(s.record, key[0])
+        said = s.record.ranges if own else Coverage()
+        if lost := had - has:
+            yield f"the ledger of {name} lost {lost}"
+        if twice := said & had:
+            yield f"{twice} was in the ledger of {name} before: landed twice"
+        if (gained := has - had) != said - had:
+            yield f"the ledger of {name} gained {gained}, the snapshot says {said}"
+
+
+def _accounting(s: LandingSnapshot) -> Iterator[str]:
+    parts = s.record.accounting.parts
+    for p in sorted({*parts, *s.record.ranges.parts}):
+        counts, ranges = parts.get(p, Counts()), s.record.ranges[p]
+        if counts.total != len(ranges):
+            yield f"{p}: {ranges} spans {len(ranges)} offsets, {counts.total} are accounted for ({counts})"
+    if s.record.rows + (copied := copied_rows(s.record)) != (held := sum(f.rows for f in s.files)):
+        said = f"{s.record.rows} rows" + (f" and {copied} copied ones" if copied else "")
+        yield f"says {said}, its {len(s.files)} files hold {held}"
+
+
+def _shape(sections: Sections, taken: Mapping[str, Coverage]) -> Iterator[str]:
+    held = Coverage.union(s.covered for s in sections.values())
+    for (landing, lane), section in sorted(sections.items()):
+        # What was taken out by a word of its own is no hole.
+        known = held | taken.get(landing, Coverage())
+        # What closed lanes have landed is in many pieces.
+        for p, ranges in sorted(section.covered.parts.items() if not is_filled(lane) else ()):
+            end = known[p].reach(section.starts.get(p, 0))
+            # A table that was rolled back alone may lack something before what a connector has landed.
+            of_sink = section.sink.landed[p] if section.sink else RangeSet()
+            if beyond := ranges - RangeSet.of((0, end)) - of_sink:
+                yield f"the ledger of landing {landing!r} has a hole: {p} is landed to {end} and in {beyond}"
+    for (one, a), (other, b) in combinations(sorted(sections.items()), 2):
+        if both := a.covered & b.covered:
+            yield f"landings {one[0]!r} and {other[0]!r} both hold {both}"
+
+
+def _paths(history: TableHistory) -> Iterator[str]:
+    added = Counter(f.path for s in history.snapshots for f in s.files)
+    yield from (f"file {path} was added by {n} snapshots" for path, n in added.items() if n > 1)
+    held = Counter(history.head)
+    yield from (f"file {path} is in the table {n} times" for path, n in held.items() if n > 1 and added[path] < 2)
+
+
+def covered_of(sections: Sections, landing: str) -> Coverage:
+    """What all lanes of a landing have."""
+    return Coverage.union(s.covered for (name, _), s in sections.items() if name == landing)
+
+
+def wrong_snapshot(table: str, s: LandingSnapshot, text: str) -> Finding:
+    """A broken promise, of that snapshot."""
+    return Finding(level=Severity.WRONG, table=table, snapshot_id=s.record.snapshot_id, text=text)
+
+
+def wrong_table(history: TableHistory, text: str) -> Finding:
+    """A broken promise, of no single snapshot."""
+    return Finding(level=Severity.WRONG, table=history.table, text=text)

@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random sequences of everything that can be done with a landing and happen to it. Each step is checked by a model of
+every record, by a reader that shares no code with the package, and by `verify`.
+
+In memory: real commands, sessions, tasks and tables, over a cluster in memory. A few sequences run in `make test`,
+2,000 as a campaign, and 100 on real brokers. A failure shows the line that plays its steps again. ``python -m
+tests.support.campaign SEED`` also finds the fewest steps that fail. ``… 0-1199 --processes 2`` plays many and shows
+which pairs and triples of operations were executed; ``--shape`` says what they are played on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.broker import MemoryBroker
+from tests.support.campaign.command import LENGTH, steps_of
+from tests.support.campaign.console import Answer
+from tests.support.campaign.model import Born, Model, Nature
+from tests.support.campaign.operations import operations_of
+from tests.support.campaign.pairs import Covered
+from tests.support.campaign.play import CampaignError, memory_player, play, remedies
+from tests.support.campaign.reader import Found
+from tests.support.campaign.real import real_player
+from tests.support.campaign.shrink import shrunk
+from tests.support.campaign.steps import Step, parsed, written
+
+pytestmark = pytest.mark.faults
+
+SMOKE = [*(("plain", n) for n in range(5)), *(("set", n) for n in range(3))]
+FOUND = {
+    "rows that a rolled-back table had beyond a log's lost end": (
+        "plain",
+        "truncation:299173 sweep:1031688 reset-delete:208391 replay-some:35126 reset-blocked:994162 "
+        "land:880977 rollback:213562 sweep:299586 reset-delete:641594 partitions:635349 reset-offsets:385805 "
+        "reset-offsets:662355",
+    ),
+    "what one table lacks before a live start that moved": (
+        "plain",
+        "reset-fill:918158 lane-finish:195196 land:1013079 compaction:514957 backfill-some:606292 "
+        "compaction:302074 backfill-some:1042434 evolve:847168 reset-delete:2047 rollback:278824 replay-"
+        "some:639712 reset-earliest:1031676",
+    ),
+    "what one table lacks after two holes and a deletion": (
+        "plain",
+        "backfill:341052 reset-fill:565566 reset-blocked:855229 land:157148 lane-close:526618 reset-fill:6218 "
+        "expire:228259 reset-delete:573819 reset-latest:176184 reset-blocked:719703 replay:169248 "
+        "rollback:404355",
+    ),
+    "a replay by other rules that is rolled back in one table": (
+        "plain",
+        "backfill-some:11988 rule:1040489 retention:373340 land:269044 reset-delete:547282 reset-"
+        "blocked:353827 expire:262964 replay-some:485681 lane-finish:577922 land:298365 rollback:932991 "
+        "rollback:123308",
+    ),
+    "a range that was given up, read after all, and rolled back in one table": (
+        "plain",
+        "sweep:795749 partitions:803381 reset-latest:350815 replay:225904 partitions:843179 lane-finish:43372 "
+        "land:51929 lane-close:124661 reset-delete:539474 land:87723 partitions:149759 rollback:870837",
+    ),
+    "a filled range that one table lost before the live lane's start": (
+        "plain",
+        "replay:665732 dead-letters:771766 backfill-some:859861 reset-blocked:1000002 reset-hard:821883 "
+        "land:783045 backfill:433399 compaction:344292 reset-hard:162780 follow:373895 rollback:777192 "
+        "backfill:959550",
+    ),
+    "a lane that is open beside a reset of both tables and a rollback": (
+        "plain",
+        "land:805556 lane-finish:294426 lane-finish:863984 land:270116 reset-fill:631210 sweep:454319 "
+        "sweep:65059 sweep:410230 land:243071 reset-hard:215358 rollback:67349 land:651329",
+    ),
+    "a replay that is whole in one table and open in the other after a rollback": (
+        "plain",
+        "expire:793285 reset-offsets:92569 land:676851 reset-delete:909203 replay:758116 reset-delete:692901 "
+        "rollback:541300 reset-delete:649453 land:241470 backfill:526639 truncation:327753 backfill:137156",
+    ),
+    "a replay of given-up ranges that is rolled back in one table": (
+        "plain",
+        "backfill:969547 reset-latest:73731 expire:937197 lane-close:817074 rollback:684154 "
+        "reset-latest:19500 reset-fill:368029 compaction:343328 replay:622158 land:202468 "
+        "backfill-some:266455 rollback:98571",
+    ),
+    "a topic made anew that two tables begin at different offsets": (
+        "plain",
+        "lane-finish:458517 reset-earliest:802269 topic-anew:358241 replay-some:925650 replay-some:623973 "
+        "reset-fill:125919 truncation:215797 rollback:810476 land:798308 follow:703455 land:496791 "
+        "reset-earliest:950058",
+    ),
+    "a replay that is half rolled back over a truncated log": (
+        "plain",
+        "replay-some:130393 rollback:710851 evolve:907895 backfill:241411 land:1009477 replay:365130 "
+        "truncation:883377 backfill-some:739252 backfill-some:965336 rollback:497111 land:417568 "
+        "follow:884570",
+    ),
+    "a replay over records of a closed lane that were given up in place of lost ones": (
+        "plain",
+        "land:81830 land:82085 reset-delete:484376 dead-letters:412197 replay:802231 truncation:33947 "
+        "reset-latest:164223 lane-finish:183500 dead-letters:105865 reset-latest:693922 replay:458736 "
+        "topic-anew:103082",
+    ),
+    "a replay that is open in the rows table alone after a rollback": (
+        "plain",
+        "replay:588540 lane-close:48327 compaction:136443 truncation:749719 reset-offsets:536632 "
+        "rollback:893752 expire:983755 reset-offsets:449233 backfill:430967 dead-letters:426142 sweep:946787 "
+        "truncation:219259",
+    ),
+    "a log that lost its end in a range that was replayed": (
+        "sink",
+        "land:777960 replay:1564 lane-finish:265099 truncation:19735 reset-delete:1018103 adopt:425648 "
+        "land:603623 reset-hard:422933 retention:935869 reset-blocked:170919 compaction:700848 truncation:253231",
+    ),
+    "a log that lost an aborted transaction at its end": ("plain", "land:516806 truncation:866263"),
+    "a replay of a log that lost its end": ("plain", "truncation:773320 sweep:127633 replay:425862"),
+    "a reject of a closed lane whose dead-letter table was rolled back": (
+        "set",
+        "expire:593233 truncation:467232 land:981730 compaction:583274 topic-anew:1015027 land:288192 "
+        "topic-anew:380271 topic-anew:576319 backfill-some:765009 rollback:1029137 reset-earliest:737176",
+    ),
+    "a log that lost its end behind what a sink had landed": (
+        "sink",
+        "reset-offsets:272365 truncation:124379 land:423589 lane-finish:966086 compaction:111518 expire:370257 "
+        "backfill:656854 reset-earliest:238244 truncation:525257 reset-offsets:681695 land:303681 truncation:204611",
+    ),
+    "a ledger that is lost behind what a sink had landed": (
+        "sink",
+        "rollback:434565 dead-letters:46969 reset-delete:442310 reset-blocked:114147 hand-back:286938 rollback:806672 "
+        "reset-fill:63639 replay:326383 reset-latest:808309 land:517302 sweep:391246 rollback:197118",
+    ),
+    "a data table that was rolled back to a landing's turn": (
+        "sink",
+        "truncation:216526 expire:262305 hand-back:669283 truncation:994900 replay-some:942461 sweep:863988 "
+        "truncation:437576 retention:419044 rule:664595 backfill-some:703738 reset-fill:689420 rollback:896263",
+    ),
+    "a dead-letter table whose ledger was set anew in a sink's turn": (
+        "sink",
+        "land:921617 hand-back:379873 rollback:257986 reset-fill:200316 compaction:1030122 reset-offsets:646383 "
+        "evolve:512301 partitions:840333 replay:26665 land:833859 backfill-some:336773 land:320275",
+    ),
+    "a lane that is open in one of two tables after a rollback": (
+        "plain",
+        "reset-blocked:219381 backfill-some:26066 rule:1026866 compaction:447706 land:985578 reset-fill:154016 "
+        "lane-close:948550 replay-some:789891 truncation:771401 rollback:129700 topic-anew:212121 reset-latest:282468",
+    ),
+    "rows deleted in one of two tables, whose ledger was rolled back": ("plain", "rollback:892493 reset-delete:37378"),
+    "a hard reset of a table that was rolled back": ("plain", "retention:384544 rollback:322751 reset-hard:369055"),
+    "rows deleted where the other table had passed the range without a row": (
+        "plain",
+        "evolve:98428 rollback:118839 compaction:170882 land:576307 reset-latest:68654 expire:431783 "
+        "lane-finish:115380 dead-letters:984873 rule:497755 land:182569 land:815784 reset-delete:660658",
+    ),
+    "reported behind a blocked range of a topic that was made anew": (
+        "plain",
+        "reset-offsets:234603 lane-close:742169 rule:908450 reset-earliest:187158 reset-delete:670032 rule:624026 "
+        "retention:299461 land:988723 topic-anew:125336 land:999796 reset-latest:581750",
+    ),
+    "rows deleted beside an open lane that has reported other ranges": (
+        "plain",
+        "rule:931536 compaction:1021157 reset-fill:291872 truncation:613661 evolve:347303 rollback:700381 "
+        "backfill:807003 land:720032 lane-finish:788446 reset-offsets:818388 retention:523663 rule:563714",
+    ),
+    "rows counted of a reading that begins with aborted records": ("plain", "reset-delete:557359"),
+    "a hole left to a lane where the log differs before the first offset": (
+        "plain",
+        "retention:906153 lane-finish:879051 backfill:84886 truncation:908798 dead-letters:592568 rule:692907 "
+        "reset-fill:855932",
+    ),
+    "a dead-letter table that was rolled back before a sink's turn": ("sink", "rollback:172457 hand-back:51850"),
+    "a dead-letter table that was rolled back in a sink's turn": (
+        "sink",
+        "reset-offsets:851168 hand-back:1019807 rollback:87884",
+    ),
+    "a data table that was rolled back in a sink's turn": ("sink", "hand-back:752854 sink:44076 rollback:57850"),
+    "a data table that was rolled back in the middle of a sink's turn": (
+        "sink",
+        "hand-back:752854 sink:44076 sink:777 rollback:57850",
+    ),
+    "a log that lost its end where a lane had not read it yet": (
+        "sink",
+        "retention:967573 reset-fill:679743 truncation:190790 lane-finish:147535",
+    ),
+    "a log that lost its end before its table was handed back": (
+        "sink",
+        "reset-blocked:1003354 dead-letters:156635 replay:993998 truncation:9070 sweep:24784 reset-delete:546705 "
+        "hand-back:578200 adopt:843416 truncation:984448 reset-delete:439673 land:730567 adopt:973456",
+    ),
+    "a dead-letter table that lacks a range in front of what a sink has landed": (
+        "sink",
+        "hand-back:773019 sink:113474 retention:169473 reset-hard:473402 backfill:618252 reset-fill:49986 sweep:758064 "
+        "reset-delete:26583 evolve:621264 truncation:572939 reset-fill:769709 reset-latest:487801",
+    ),
+    "a stated offset behind the one from which a log is another one": (
+        "sink",
+        "lane-close:1008732 sweep:982408 truncation:470630 sweep:808072 replay-some:1001039 dead-letters:729685 "
+        "dead-letters:784404 hand-back:572601 reset-delete:624272 sweep:711519 compaction:44180 sweep:126434",
+    ),
+    "a topic that was made anew in a sink's turn, and handed back again": (
+        "sink",
+        "sweep:550806 hand-back:703554 rollback:899761 topic-anew:228244 reset-latest:361427 sweep:456272 "
+        "reset-delete:643946 hand-back:146755 replay-some:680454 sink:171267 replay-some:942808 compaction:134911",
+    ),
+    "a connector that has offsets of a partition which a topic had before": (
+        "sink",
+        "retention:29390 topic-anew:329055 reset-offsets:249280 hand-back:457889 sink:72379 adopt:45583",
+    ),
+    "a replay over records that were given up in place of lost ones": (
+        "plain",
+        "truncation:623311 compaction:481978 rollback:706858 reset-fill:233113 rule:682982 land:571759 rollback:945382 "
+        "retention:96074 follow:607614 truncation:443766 replay-some:475485 land:773939",
+    ),
+    "a table that is handed back after a replay": (
+        "sink",
+        "land:942111 backfill:458736 replay:374599 hand-back:905250 sink:382881",
+    ),
+    "a lane over what a sink has landed": (
+        "sink",
+        "rule:903564 land:308176 replay:218045 expire:494775 retention:200795 reset-fill:175824 sweep:120750 "
+        "adopt:113710 evolve:304381 adopt:328686 retention:284805 replay-some:667741",
+    ),
+}
+"""Sequences of which each has lost or doubled records, or came to no end."""
+MANY, EACH = {"plain": 1_200, "sink": 400, "set": 400}, 50
+CHUNKS = [(shape, first) for shape, many in MANY.items() for first in range(0, many, EACH)]
+REAL = range(10_000, 10_100)
+
+
+@pytest.mark.parametrize(("shape", "seed"), SMOKE)
+def test_a_sequence_in_memory(tmp_path: Path, shape: str, seed: int) -> None:
+    with memory_player(tmp_path, shape) as player:
+        play(player, steps_of(seed, shape))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("shape", "steps"), FOUND.values(), ids=FOUND)
+def test_a_sequence_that_was_wrong_once(tmp_path: Path, shape: str, steps: str) -> None:
+    with memory_player(tmp_path, shape) as player:
+        play(player, parsed(steps))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(("shape", "first"), CHUNKS)
+def test_many_sequences_in_memory(tmp_path: Path, shape: str, first: int) -> None:
+    covered, failures = Covered(tuple(operations_of(shape))), list[str]()
+    for seed in range(first, first + EACH):
+        with memory_player(tmp_path / str(seed), shape) as player:
+            try:
+                covered.add(play(player, steps_of(seed, shape)))
+            except CampaignError as e:
+                failures.append(f"seed {seed}: {e}")
+    print("\n".join(covered.lines()))
+    assert failures == [], "\n\n".join(failures)
+
+
+@pytest.mark.campaign
+@pytest.mark.integration
+@pytest.mark.parametrize("seed", REAL)
+def test_a_sequence_on_real_brokers(tmp_path: Path, bootstrap: str, control_topic: str, seed: int) -> None:
+    with real_player(tmp_path, bootstrap, control_topic) as player:
+        play(player, steps_of(seed, real=True))
+
+
+# -- the campaign notices ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model() -> Model:
+    """Three records of one partition, which the source still has."""
+    logs = MemoryBroker()
+    logs.create("orders", 1)
+    logs.produce("orders", [(str(n), "{}") for n in range(3)], 0)
+    topic_id = logs.topics["orders"].topic_id
+    return Model(logs, born={n: Born("orders", topic_id, 0, n) for n in range(3)})
+
+
+def found(rows: Sequence[int] = (), dead: Sequence[int] = ()) -> Found:
+    return Found(Counter(rows), Counter(dead))
+
+
+def answer(code: int = 0, log: str = "") -> Answer:
+    return Answer(arguments=("land", "SPEC"), code=code, results=(), log=log)
+
+
+def test_records_that_are_once_in_one_table_are_right(model: Model) -> None:
+    assert model.judge(Nature.LANDS, found([0, 1], [2]), answer()) == []
+    assert (model.lost(), model.wrong) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("rows", "dead", "said"),
+    [([0, 0, 1, 2], [], "more than once in the data"), ([0, 1], [2, 2], "dead-letter"), ([0, 1], [1], "both tables")],
+)
+def test_a_record_that_is_there_twice_is_wrong(model: Model, rows: list[int], dead: list[int], said: str) -> None:
+    (problem,) = model.judge(Nature.LANDS, found(rows, dead), answer())
+    assert said in problem
+    assert model.wrong
+
+
+def test_a_dead_letter_that_became_a_row_is_right_and_stays_so(model: Model) -> None:
+    model.judge(Nature.LANDS, found([0, 1], [2]), answer())
+    assert model.judge(Nature.LANDS, found([0, 1, 2], [2]), answer(), revives=True) == []
+    assert model.judge(Nature.KEEPS, found([0, 1, 2], [2]), answer()) == []
+
+
+def test_a_row_that_goes_unnamed_is_wrong(model: Model) -> None:
+    model.judge(Nature.LANDS, found([0, 1, 2]), answer())
+    log = "DELETES of shop.rows: 1 rows of orders[0] [1, 2); 1 files are dropped"
+    (problem,) = model.judge(Nature.DECIDES, found([0]), answer(log=log))
+    assert "1 records (2 (orders[0]@2" in problem
+
+
+def test_a_row_that_was_deleted_by_name_must_come_back_while_it_can_be_read(model: Model) -> None:
+    model.judge(Nature.LANDS, found([0, 1, 2]), answer())
+    log = "DELETES of shop.rows: 2 rows of orders[0] [1, 3); 1 files are dropped"
+    assert model.judge(Nature.DECIDES, found([0]), answer(log=log)) == []
+    assert model.lost() == model.missing()
+    assert "2 records" in model.lost()[0]
+    model.logs.remove_before("orders", 0, 3)
+    assert model.lost() == []
+
+
+def test_a_record_that_was_given_up_by_name_may_be_missing(model: Model) -> None:
+    model.judge(Nature.LANDS, found([0]), answer())
+    model.judge(Nature.DECIDES, found([0]), answer(log="  GIVES UP, never read: orders[0] [1, 3) (2 offsets)"))
+    assert model.lost() == []
+
+
+def test_a_refusal_that_changes_rows_is_wrong(model: Model) -> None:
+    model.judge(Nature.LANDS, found([0]), answer())
+    assert model.judge(Nature.DECIDES, found([0, 1]), answer(1)) == ["the operation was refused, and rows changed"]
+
+
+def test_rows_that_another_engine_takes_out_are_lost_by_it_alone(model: Model) -> None:
+    model.judge(Nature.LANDS, found([0, 1, 2]), answer())
+    model.logs.remove_before("orders", 0, 3)
+    assert model.judge(Nature.FOREIGN, found([0])) == []
+    assert (model.lost(), model.touched) == ([], True)
+
+
+def test_remedies_are_the_commands_of_a_text_that_need_no_more_words() -> None:
+    text = "either `lakecommit reset offsets SPEC --from OFFSETS`, or `lakecommit backfill SPEC --close past`; `latest`"
+    assert list(remedies(text)) == [("backfill", "SPEC", "--close", "past", "--yes")]
+
+
+# -- steps, pairs, and the smallest failing part ----------------------------------------------------------------------
+
+
+def test_steps_are_read_as_they_were_written() -> None:
+    steps = steps_of(3)
+    assert (len(steps), parsed(written(steps))) == (LENGTH, steps)
+    assert steps == steps_of(3) != steps_of(4)
+
+
+def test_a_failing_sequence_is_shrunk_to_what_it_needs() -> None:
+    needed = {3, 7, 8}
+    assert shrunk(range(12), lambda steps: needed <= set(steps)) == (3, 7, 8)
+    assert shrunk([Step("land", 1)], lambda _: True) == ()
+
+
+def test_executed_pairs_and_triples_are_counted_and_shown() -> None:
+    covered, other = Covered(("land", "replay")), Covered(("land", "replay"))
+    covered.add(["land", "replay", "land"])
+    other.add(["land", "land"])
+    covered.merge(other)
+    assert list(covered.lines()) == [
+        "2 sequences, 5 executed steps of 2 operations",
+        "pairs: 3 of 4",
+        "triples: 1 of 8",
+        "  land: 4 times, before 2 others",
+        "  replay: 1 times, before 1 others",
+        "pairs never executed: replay → replay",
+    ]

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How offsets and times are stated on the command line, and what is shown before it is done."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_lakecommit.cli import arguments
+from airflow_provider_lakecommit.cli import main as face
+from airflow_provider_lakecommit.cli.terminal.output import Exit
+from airflow_provider_lakecommit.core.offsets import RangeSet
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.operations.reset import prune as cycle_prune
+from airflow_provider_lakecommit.operations.reset.stated import parse_offsets, parse_ranges
+from tests.fakes.session import DATA, P0, P1, FakeLanding
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "orders:0=15,orders:1=9",
+        " orders[0]=15 , orders:1=9",
+        '{"orders:0": 15, "orders[1]": 9}',
+        '{"orders[0]": "15", "orders[1]": 9}',
+    ],
+)
+def test_offsets_are_a_list_or_a_json_object(text: str) -> None:
+    assert parse_offsets(text, "hint") == {("orders", 0): 15, ("orders", 1): 9}
+
+
+@pytest.mark.parametrize("text", ["", "orders:0", "orders:0=-1", "orders:0=x", '{"orders:0": 1', '{"orders:0": -1}'])
+def test_what_is_neither_is_refused_with_the_hint(text: str) -> None:
+    with pytest.raises(SpecError, match="the hint"):
+        parse_offsets(text, "the hint")
+
+
+@pytest.mark.parametrize("text", ["orders:0=1,orders:1=2,orders[0]=3", '{"orders:0": 1, "orders[0]": 1}'])
+def test_a_partition_that_is_named_twice_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match=r"orders\[0\]: which of its offsets"):
+        parse_offsets(text, "the hint")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["reset", "assert", "spec.yaml"],
+        ["reset", "assert", "spec.yaml", "--from-log", "--at", "orders:0=1"],
+        ["reset", "assert", "spec.yaml", "--snapshot", "newest"],
+        ["status", "spec.yaml", "--every", "5"],
+        ["status", "spec.yaml", "--every", "0m"],
+        ["doctor", "spec.yaml", "--every", "5w"],
+        ["infer-schema"],
+        ["infer-schema", "orders", "--records", "0"],
+    ],
+    ids=" ".join,
+)
+def test_bad_usage_is_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        face.main(arguments)
+    assert left.value.code == 2
+
+
+def test_a_topic_without_brokers_is_a_bad_spec(capsys: pytest.CaptureFixture[str]) -> None:
+    assert face.main(["infer-schema", "orders"]) == 2
+    assert "there is no file orders; of the topic orders, give its brokers too" in capsys.readouterr().err
+
+
+def test_ranges_are_named_by_their_ends() -> None:
+    named = parse_ranges(["orders:0=3-5", "orders[0]=9-12", "orders:1=0-1"])
+    assert named == {("orders", 0): RangeSet.of((3, 5), (9, 12)), ("orders", 1): RangeSet.of((0, 1))}
+
+
+@pytest.mark.parametrize("text", ["orders:0", "orders:0=5", "orders:0=5-5", "orders:0=-5", "orders:0=a-b"])
+def test_a_range_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match="say TOPIC:PARTITION=FROM-TO"):
+        parse_ranges([text])
+
+
+class Person:
+    """The commands on a landing without brokers."""
+
+    def __init__(self, landing: FakeLanding, patch: pytest.MonkeyPatch) -> None:
+        self.landing = landing
+        spec = LandingSpec(landing=landing.session.landing, kafka={}, catalog={}, spark={})
+
+        @contextmanager
+        def connected(*_: object, **__: object) -> Iterator[object]:
+            yield landing.session
+
+        patch.setattr(LandingSession, "connect", connected)
+        patch.setattr(arguments, "load", lambda *_: spec)
+
+    def types(self, *words: str) -> int:
+        return face.main([*words, "spec.yaml"])
+
+    def init(self, start: str, *more: str) -> int:
+        return self.types("reset", "offsets", "--from", start, "--reason", "moved", *more)
+
+    def unblock(self, *more: str) -> int:
+        return self.types("reset", "blocked", "--skip", *more)
+
+
+@pytest.fixture
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Person]:
+    landing = FakeLanding(tmp_path)
+    yield Person(landing, monkeypatch)
+    landing.session.close()
+    landing.catalog.close()
+
+
+class TestConfirmation:
+    def test_what_gives_nothing_up_is_shown_first_too(self, person: Person) -> None:
+        assert person.init("orders:0=3,orders:1=0") == Exit.UNCONFIRMED
+        assert person.init("orders:0=3,orders:1=0", "--yes") == Exit.DONE
+        person.landing.cycle()
+        assert person.init("earliest", "--yes") == Exit.DONE
+
+    def test_without_yes_what_gives_up_is_only_shown(self, person: Person, capsys: pytest.CaptureFixture[str]) -> None:
+        person.landing.cycle()
+        person.landing.source.ends = {P0: 80, P1: 10}
+        before = person.landing.snapshots()
+        assert person.init("latest") == Exit.UNCONFIRMED == 3
+        out, err = capsys.readouterr()
+        assert "GIVES UP, never read: orders[0] [20, 80) (60 offsets, about 600 bytes)" in out
+        assert "the same with --yes does it" in err
+        assert person.landing.snapshots() == before
+        assert person.init("latest", "--json") == Exit.UNCONFIRMED
+        assert json.loads(capsys.readouterr().out)["written"] is False
+        assert person.landing.snapshots() == before
+        assert person.init("latest", "--yes") == Exit.DONE
+        (said,) = person.landing.snapshots()[-1:]
+        assert "moved" in said["lakecommit.decisions"]
+        assert "gives up orders[0] [20, 80)" in said["lakecommit.decisions"]
+
+    def test_a_terminal_makes_no_difference(
+        self, person: Person, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        person.landing.cycle()
+        person.landing.source.ends = {P0: 80, P1: 10}
+        assert person.init("latest") == Exit.UNCONFIRMED
+        in_a_pipe = capsys.readouterr()
+        for stream in (sys.stdin, sys.stdout, sys.stderr):
+            monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr(sys.stdin, "readline", lambda: "yes\n", raising=False)
+        monkeypatch.setenv("NO_COLOR", "1")
+        assert person.init("latest") == Exit.UNCONFIRMED
+        assert capsys.readouterr() == in_a_pipe
+
+    def test_good_records_of_blocked_ranges_are_given_up_only_by_name_and_agreement(
+        self, person: Person, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        opened = person.landing.open()
+        person.landing.report(opened, blocked="too many rejects", rejected=4)
+        person.landing.close(opened=opened)
+        assert person.unblock("--whole", "--yes") == Exit.UNCONFIRMED
+        assert person.unblock("--whole", "--range", "orders:0=0-10") == Exit.UNCONFIRMED
+        assert "GIVES UP all of orders[0][0, 10)" in capsys.readouterr().out
+        assert person.unblock("--whole", "--range", "orders:0=0-10", "--yes") == Exit.DONE
+        assert str(person.landing.session.tables.load(DATA).metadata.current_snapshot_id)
+        assert person.unblock("--partition", "orders:1") == Exit.UNCONFIRMED
+        assert "GIVES UP the bad records of orders[1][0, 10)" in capsys.readouterr().out
+        assert person.unblock("--partition", "orders:1", "--yes") == Exit.DONE
+        assert person.landing.said("to be read again: orders[1] [0, 10)")
+        assert person.unblock("--partition", "orders:1", "--yes") == Exit.REFUSED
+        assert "nothing is blocked there" in capsys.readouterr().err
+
+    def test_whole_is_of_skip(self, person: Person, capsys: pytest.CaptureFixture[str]) -> None:
+        assert person.types("reset", "blocked", "--raise", "5:1", "--whole") == Exit.USAGE
+        assert "--whole is of --skip" in capsys.readouterr().err
+
+
+class TestPrune:
+    """What is gone of a ledger: shown with its offsets, done with --yes, and kept."""
+
+    @pytest.fixture(autouse=True)
+    def gone(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+        person.landing.cycle()
+        monkeypatch.setattr(cycle_prune, "_asked", lambda *_: ("cluster-1", {"orders": None}))
+        monkeypatch.setattr(cycle_prune, "gone", lambda section, *_: frozenset({P0} & section.starts.keys()))
+
+    def prune(self, person: Person, *more: str) -> int:
+        return person.types("maintain", "sweep", "--ledger", "--reason", "crowded", *more)
+
+    def test_without_yes_it_is_shown(self, person: Person, capsys: pytest.CaptureFixture[str]) -> None:
+        before = person.landing.snapshots()
+        assert self.prune(person) == Exit.UNCONFIRMED
+        out, err = capsys.readouterr()
+        assert "orders[0] of topic id topic-1, which is gone: 20 landed offsets" in out
+        assert "nothing is written: the same with --yes does it" in err
+        assert person.landing.snapshots() == before
+
+    def test_who_did_it_and_why_is_kept(self, person: Person) -> None:
+        before = person.landing.snapshots()
+        assert self.prune(person, "--yes") == Exit.DONE
+        assert person.landing.snapshots() != before
+        said = person.landing.snapshots()[-1]["lakecommit.decisions"]
+        assert "maintain sweep --ledger" in said
+        assert "crowded" in said
+        assert "takes out orders[0] of topic id topic-1" in said
+
+
+class TestPause:
+    """What acts at once, and shows with --dry-run what it would do."""
+
+    def test_a_dry_run_changes_nothing(self, person: Person, capsys: pytest.CaptureFixture[str]) -> None:
+        person.landing.cycle()
+        before = person.landing.snapshots()
+        assert person.types("pause", "--drain", "--dry-run") == Exit.DONE
+        out, err = capsys.readouterr()
+        assert "is not suspended; it would plan no more windows" in out
+        assert "0 open windows would end and be published" in out
+        assert "nothing is written" in err
+        assert person.types("publish-now", "--dry-run", "--json") == Exit.DONE
+        assert json.loads(capsys.readouterr().out)["would_end"] == []
+        assert person.landing.snapshots() == before
+
+    def test_a_pause_holds_until_the_landing_is_resumed(
+        self, person: Person, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        person.landing.cycle()
+        assert person.types("pause", "--reason", "the table is restored") == Exit.DONE
+        assert person.types("resume", "--dry-run") == Exit.DONE
+        assert "it would plan windows again" in capsys.readouterr().out
+        assert person.types("pause", "--json") == Exit.DONE
+        assert json.loads(capsys.readouterr().out)["changed"] is False
+        assert person.types("resume", "--json") == Exit.DONE
+        assert json.loads(capsys.readouterr().out)["suspended"] is None
+        said = "".join(s.get("lakecommit.decisions", "") for s in person.landing.snapshots())
+        assert "the table is restored" in said

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Log records as entries: what is refused becomes an entry of its own, and names why."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_lakecommit.control.headers import DAMAGED_HEADERS, HEADER
+from airflow_provider_lakecommit.control.quarantine import REASON_LENGTH, entry_of
+from airflow_provider_lakecommit.control.records import read_entry
+from airflow_provider_lakecommit.core.log import Unreadable
+from tests.support.golden_events import golden_bytes
+from tests.support.values import FOREIGN, STEADY, damaged
+from tests.unit.control.test_records import Record, closed, every_record
+
+CONNECTORS = golden_bytes("commit_complete", "1.12.0")
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_what_can_be_read_is_the_entry_that_it_is(place: int) -> None:
+    out = every_record()[place]
+    record = Record(out.value, out.headers)
+    assert entry_of(record, "orders", "live") == read_entry(record, "orders", "live")
+    assert entry_of(record, "other", "live") is entry_of(record, "orders", "backfill") is None
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (Record(b"junk", closed().headers), "not a control event"),
+        (Record(closed().value[:40], closed().headers), "cut off"),
+        (Record(closed().value, [(HEADER, b"{")]), "header is damaged"),
+        (Record(closed().value, [(HEADER, b"\xff")]), "header is damaged"),
+        (Record(closed().value, [(HEADER, b'{"v":7}')]), "upgrade airflow-provider-lakecommit"),
+        (Record(closed().value, [(HEADER, b'{"v":1,"lane":"live","kind":"open"}')]), "offset 41 of landing orders"),
+        (Record(closed().value, [(DAMAGED_HEADERS, b"")]), "its headers cannot be read"),
+    ],
+    ids=["junk", "cut", "header", "no text", "later", "another kind", "header names"],
+)
+def test_what_cannot_be_read_is_named(record: Record, said: str) -> None:
+    entry = entry_of(record, "orders", "live")
+    assert isinstance(entry, Unreadable)
+    assert said in entry.reason
+    assert (entry.offset, entry.at) == (record.offset, record.timestamp)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(None, closed().headers),
+        Record(b"junk", [("trace", b"1")]),
+        Record(b"junk", [(DAMAGED_HEADERS, b"")]),
+        Record(None, [(DAMAGED_HEADERS, b"")]),
+        Record(CONNECTORS, [(DAMAGED_HEADERS, b"")]),
+        Record(CONNECTORS, [(HEADER, b"{")]),
+    ],
+)
+def test_what_is_nobodys_or_anothers_is_passed_over_without_a_word(record: Record) -> None:
+    assert entry_of(record, "orders", "live") is None
+
+
+def test_a_reason_is_short_and_on_one_line() -> None:
+    header = json.dumps({"v": 1, "lane": "live", "kind": "x\n" * 5000}).encode()
+    entry = entry_of(Record(closed().value, [(HEADER, header)]), "orders", "live")
+    assert isinstance(entry, Unreadable)
+    assert len(entry.reason) <= REASON_LENGTH + 1
+    assert entry.reason.isprintable()
+
+
+@STEADY
+@given(st.data())
+def test_no_damage_of_a_header_stops_the_reader(data: st.DataObject) -> None:
+    out = data.draw(st.sampled_from(every_record()))
+    ((name, packed),) = out.headers
+    values = data.draw(damaged(json.loads(packed)) | FOREIGN)
+    entry_of(Record(out.value, [(name, json.dumps(values).encode())]), "orders", "live")

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A report that says of a span that it holds no row, and what the source has there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from airflow_provider_lakecommit.core.model import Counts, Span, SpanReport
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.cycle.commit.reported import hidden_record
+from airflow_provider_lakecommit.exceptions import SourceUnavailableError
+from tests.fakes.kafka import FakeSource
+from tests.fakes.session import FakeLanding
+from tests.support.story import P0, plan, report_of
+
+ANEW = SourcePartition("orders", 0, "made anew")
+
+
+def test_a_topic_made_anew_contradicts_no_report_on_the_old_one(landing: FakeLanding) -> None:
+    (work,) = plan([[(P0, 0, 10)]]).slices
+    spans = tuple(SpanReport(span=s, counts=Counts(filtered=len(s))) for s in work.spans)
+    report = replace(report_of(work, attempt=UUID(int=9), files={}), spans=spans)
+    same = FakeSource({P0: 20}, values=lambda span: span.range.start + 3)
+    assert str(hidden_record(same, landing.session.landing, report)).endswith("there is one at offset 3")
+    anew = FakeSource({ANEW: 20}, values=lambda span: span.range.start + 3)
+    assert hidden_record(anew, landing.session.landing, report) is None
+
+
+def test_a_partition_that_is_gone_is_not_asked(landing: FakeLanding) -> None:
+    """It would never answer, and what was reported of it could not be published any more."""
+    (work,) = plan([[(P0, 0, 10)]]).slices
+    spans = tuple(SpanReport(span=s, counts=Counts(gaps=len(s))) for s in work.spans)
+    report = replace(report_of(work, attempt=UUID(int=9), files={}), spans=spans)
+
+    def away(_: Span) -> int | None:
+        raise SourceUnavailableError("no answer")
+
+    for source in (FakeSource({}, missing=("orders",), values=away), FakeSource({ANEW: 5}, values=away)):
+        assert hidden_record(source, landing.session.landing, report) is None
+    with pytest.raises(SourceUnavailableError):
+        hidden_record(FakeSource({P0: 20}, values=away), landing.session.landing, report)

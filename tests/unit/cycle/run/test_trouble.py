@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which errors a follow waits out, and which end it."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from airflow_provider_lakecommit import exceptions
+from airflow_provider_lakecommit.cycle.run.trouble import MOST_SPARK, PAUSES, Troubles
+from airflow_provider_lakecommit.exceptions import (
+    CatalogError,
+    ClosedError,
+    FencedError,
+    LakecommitError,
+    SparkJobError,
+    Terminal,
+    Transient,
+)
+
+CLASSES = sorted(
+    (c for _, c in inspect.getmembers(exceptions, inspect.isclass) if issubclass(c, LakecommitError)),
+    key=lambda c: c.__name__,
+)
+
+
+@pytest.mark.parametrize("error", CLASSES, ids=lambda c: c.__name__)
+def test_every_error_has_a_row(error: type[LakecommitError]) -> None:
+    waits = issubclass(error, Transient) and not issubclass(error, (Terminal, ClosedError))
+    assert Troubles(sound=True).pause(error("away"), stopping=False) == (PAUSES[0] if waits else None)
+    assert Troubles(sound=True).pause(error("away"), stopping=True) is None
+    assert Troubles().pause(error("away"), stopping=False) is None
+
+
+def test_servers_are_waited_for_as_long_as_it_takes_with_pauses_that_grow() -> None:
+    troubles = Troubles(sound=True)
+    pauses = [troubles.pause(CatalogError("away"), stopping=False) for _ in range(8)]
+    assert pauses == [*PAUSES, PAUSES[-1], PAUSES[-1], PAUSES[-1]]
+    troubles.passed()
+    assert troubles.pause(CatalogError("away"), stopping=False) == PAUSES[0]
+
+
+def test_spark_that_fails_again_and_again_ends_it() -> None:
+    troubles = Troubles(sound=True)
+    for _ in range(MOST_SPARK - 1):
+        assert troubles.pause(SparkJobError("died"), stopping=False) is not None
+    assert troubles.pause(SparkJobError("died"), stopping=False) is None
+
+
+def test_who_was_fenced_does_not_fight() -> None:
+    assert Troubles(sound=True).pause(FencedError("taken over"), stopping=False) is None

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a window is opened: the rows of the table, and that no record waits longer than it may, whenever it comes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.cycle.run.window import ANYWAY, LATE, SELDOM, Ahead, Full, Next, Pace, ahead_of
+
+P0, P1 = (SourcePartition("orders", n, "topic-1") for n in range(2))
+AGE = 2.0
+
+
+def after_look(records: int, *, now: float, asked: float | None = None, full: Full | None = None) -> Next:
+    """The answer to the first look after a plan at second 0."""
+    seen = Ahead(records=records)
+    return Pace.after(0.0, AGE).saw(seen, asked=now if asked is None else asked, now=now, full=full or Full())[1]
+
+
+@pytest.mark.parametrize(
+    ("records", "now", "full", "expected"),
+    [
+        (0, 1.0, Full(), Next(open=False, seconds=0.5)),
+        (0, ANYWAY, Full(), Next(open=True)),
+        (5, 1.0, Full(), Next(open=True, seconds=1.0)),
+        (5, 2.0, Full(), Next(open=True)),
+        (5, 0.5, Full(records=5), Next(open=True)),
+        (5, 0.5, Full(records=6), Next(open=False, seconds=0.5)),
+        (5, 1.75, Full(records=6), Next(open=True, seconds=0.25)),
+        (5, 0.5, Full(bytes=5 * 1024), Next(open=True)),
+        (5, 0.5, Full(bytes=5 * 1024, record_bytes=100), Next(open=False, seconds=0.5)),
+    ],
+)
+def test_the_rows_of_the_table(records: int, now: float, full: Full, expected: Next) -> None:
+    assert after_look(records, now=now, full=full) == expected
+
+
+def test_looks_at_an_idle_topic_become_rare_and_not_too_rare() -> None:
+    pace, now, pauses = Pace.after(0.0, AGE), 0.0, []
+    for _ in range(8):
+        pace, then = pace.saw(Ahead(records=0), asked=now, now=now, full=Full())
+        pauses.append(then.seconds)
+        now += then.seconds
+    assert pauses == [0.5, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0, 3.0]
+
+
+def test_a_slow_follow_looks_now_and_then_all_the_same() -> None:
+    pace = Pace.after(0.0, 3600.0)
+    for n in range(5):
+        pace, then = pace.saw(Ahead(records=0), asked=float(n), now=float(n), full=Full())
+        assert then.seconds <= SELDOM
+
+
+@given(
+    comes=st.floats(0.0, 200.0),
+    age=st.floats(0.5, 60.0),
+    answer=st.floats(0.0, 0.2),
+)
+def test_no_record_waits_longer_than_it_may_and_none_is_hurried(comes: float, age: float, answer: float) -> None:
+    """One record on an idle topic, whose looks are answered after a while."""
+    pace, now = Pace.after(0.0, age), 0.0
+    while True:
+        asked = now
+        now += answer
+        pace, then = pace.saw(Ahead(records=int(comes <= asked)), asked=asked, now=now, full=Full())
+        now += then.seconds
+        if then.open:
+            break
+    assert comes <= now <= comes + age + LATE + 2 * answer + 1e-6
+    assert now - pace.clean >= age - 1e-6
+
+
+def test_what_is_ahead_counts_new_partitions_whole_and_removed_offsets_not() -> None:
+    now = {P0: Watermark(start=30, stable=50, high=57), P1: Watermark(start=0, stable=4, high=4)}
+    assert ahead_of({P0: 20}, now) == Ahead(records=20 + 4, held_up=7)
+    assert ahead_of({P0: 50, P1: 4}, now) == Ahead(records=0, held_up=7)
+    again = {SourcePartition("orders", 0, "topic-2"): Watermark(start=0, stable=3, high=3)}
+    assert ahead_of({P0: 50}, again) == Ahead(records=3)

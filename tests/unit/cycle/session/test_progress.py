@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far a window is, told from the control log while its jobs run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_lakecommit.cycle.results import Opened
+from airflow_provider_lakecommit.cycle.session.progress import Progress, progress_told
+from airflow_provider_lakecommit.cycle.write.write import group_job
+from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.spark.job import WindowJob
+from tests.fakes.session import FakeLanding
+
+DEADLINE = 30.0
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Iterator[FakeLanding]:
+    made = FakeLanding(tmp_path)
+    yield made
+    made.session.close()
+    made.catalog.close()
+
+
+def job_of(landing: FakeLanding, opened: Opened) -> WindowJob:
+    found = group_job(landing.session.landing, landing.control, opened.groups[0], "fake")
+    assert found is not None
+    return found
+
+
+class Told:
+    """What was told, and waiting for it."""
+
+    def __init__(self) -> None:
+        self.all: list[Progress] = []
+        self._news = threading.Condition()
+
+    def __call__(self, progress: Progress) -> None:
+        with self._news:
+            self.all.append(progress)
+            self._news.notify_all()
+
+    def wait_for(self, slices: int) -> Progress:
+        with self._news:
+            assert self._news.wait_for(lambda: self.all and self.all[-1].slices == slices, DEADLINE)
+            return self.all[-1]
+
+    def wait_for_trouble(self) -> Progress:
+        with self._news:
+            assert self._news.wait_for(lambda: self.all[-1].trouble, DEADLINE)
+            return self.all[-1]
+
+
+def test_slices_and_records_are_told_as_they_are_reported(landing: FakeLanding) -> None:
+    opened, told = landing.open(), Told()
+    first, *rest = opened.slices
+    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
+        told.wait_for(0)
+        landing.report(opened, lambda s: s is first)
+        one = told.wait_for(1)
+        landing.report(opened, lambda s: s in rest)
+        every = told.wait_for(len(opened.slices))
+    assert (one.records, one.all_records, one.all_slices) == (len(first), 30, len(opened.slices))
+    assert (every.records, every.left) == (30, 0.0)
+    assert one.start > 0.0, "what engines take to start is no part of the rate"
+    assert [p.slices for p in told.all].count(len(opened.slices)) == 1, "what is done is told once"
+    count = len(told.all)
+    threading.Event().wait(0.05)
+    assert len(told.all) == count, "it ends with the block"
+
+
+def test_what_was_reported_before_is_no_part_of_it(landing: FakeLanding) -> None:
+    opened, told = landing.open(), Told()
+    landing.report(opened, lambda s: s is opened.slices[0])
+    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
+        assert told.wait_for(0).all_slices == len(opened.slices) - 1
+
+
+def test_a_log_that_cannot_be_read_is_looked_at_again_and_stops_nothing(landing: FakeLanding) -> None:
+    opened, told = landing.open(), Told()
+    job = job_of(landing, opened)
+    with progress_told(landing.control, [job], told, 0.01):
+        told.wait_for(0)
+        landing.control.away = ControlTopicError("away")
+        landing.control.away = None
+        landing.report(opened)
+        told.wait_for(len(opened.slices))
+    landing.control.away = ControlTopicError("away")
+    with progress_told(landing.control, [job], told, 0.01):
+        pass
+    with progress_told(landing.control, [], told, 0.01):
+        pass
+
+
+def test_brokers_that_are_away_are_told_with_what_was_known_before(landing: FakeLanding) -> None:
+    opened, told = landing.open(), Told()
+    first = opened.slices[0]
+    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
+        landing.report(opened, lambda s: s is first)
+        told.wait_for(1)
+        landing.control.away = ControlTopicError("no answer from Kafka")
+        line = str(told.wait_for_trouble())
+        assert line.startswith(f"1 of {len(opened.slices)} slices, {len(first)} of 30 records were reported")
+        assert "no answer from Kafka" in line
+        assert "left" not in line, "nobody knows how long it takes then"
+        landing.control.away = None
+        landing.report(opened, lambda s: s is not first)
+        assert not told.wait_for(len(opened.slices)).trouble
+
+
+def test_an_error_of_the_job_passes_through(landing: FakeLanding) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        progress_told(landing.control, [job_of(landing, landing.open())], Told(), 0.01),
+    ):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("progress", "text"),
+    [
+        ((0, 29, 0, 580_000, 12.4, 12.4), "0 of 29 slices, 0 of 580,000 records after 12 s"),
+        (
+            (12, 29, 240_000, 580_000, 8.0, 0.0),
+            "12 of 29 slices, 240,000 of 580,000 records, 30,000 records/s, about 11 s left",
+        ),
+        (
+            (2, 20, 30_000, 300_000, 50.0, 40.0),
+            "2 of 20 slices, 30,000 of 300,000 records, 3,000 records/s, about 1 min left",
+        ),
+        ((1, 2, 1, 3, 0.0, 0.0), "1 of 2 slices, 1 of 3 records, 0 records/s, about 0 s left"),
+    ],
+)
+def test_it_is_one_line(progress: tuple[int, int, int, int, float, float], text: str) -> None:
+    slices, all_slices, records, all_records, seconds, start = progress
+    told = Progress(
+        slices=slices,
+        all_slices=all_slices,
+        records=records,
+        all_records=all_records,
+        seconds=seconds,
+        start=start,
+    )
+    assert text == str(told)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of a landing: what cannot be landed is said before anything is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import LongType, NestedField
+
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.tables import table_of
+from airflow_provider_lakecommit.exceptions import SpecError, TableError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from tests.fakes.kafka import FakeControl, FakeSource
+from tests.support.declared import landing_of
+
+
+def session_of(properties: dict[str, str], **more: Any) -> LandingSession:
+    return LandingSession(
+        landing=landing_of(name="orders", topics="orders", table="shop.orders", **more),
+        kafka={},
+        tables=Tables(properties, "test"),
+        control=FakeControl(),
+        source=FakeSource({}),
+    )
+
+
+def create(kind: str, **properties: str) -> dict[str, Any]:
+    return {"schema": [{"name": "id", "type": "long"}, {"name": "c", "type": kind}], "properties": properties}
+
+
+@pytest.mark.parametrize("dry", [False, True])
+@pytest.mark.parametrize(
+    ("more", "error", "message"),
+    [
+        ({"create": create("timestamp_ns")}, TableError, "has format version 3, or its types need it"),
+        ({"create": create("long", **{"format-version": "3"})}, TableError, "versions up to 2"),
+        ({"create": create("binary")}, TableError, "column c is binary, and JSON has no bytes"),
+        ({"create": create("map<double, long>")}, TableError, r"column c\.key has type double"),
+        ({"create": create("variant")}, SpecError, "'variant' is not a type"),
+    ],
+)
+def test_a_table_that_cannot_be_filled_is_not_made(
+    catalog: Catalog,
+    catalog_properties: dict[str, str],
+    more: dict[str, Any],
+    error: type[Exception],
+    message: str,
+    dry: bool,
+) -> None:
+    with pytest.raises(error, match=message):
+        table_of(session_of(catalog_properties, **more), "shop.orders", dry=dry)
+    assert not catalog.table_exists("shop.orders")
+
+
+def test_a_table_of_every_type_is_made(catalog: Catalog, catalog_properties: dict[str, str]) -> None:
+    session = session_of(
+        catalog_properties, create=create("map<uuid, list<fixed[2]>>"), encodings={"c.value.element": "hex"}
+    )
+    assert table_of(session, "shop.orders", dry=True).schema() == table_of(session, "shop.orders").schema()
+    assert catalog.load_table("shop.orders").format_version == 2
+
+
+def test_a_table_is_made_with_the_sort_order_that_is_stated(
+    catalog: Catalog, catalog_properties: dict[str, str]
+) -> None:
+    session = session_of(catalog_properties, create={**create("string"), "sort_order": ["c desc", "bucket(4, id)"]})
+    order = SortOrder(
+        SortField(2, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST),
+        SortField(1, BucketTransform(4), SortDirection.ASC, NullOrder.NULLS_FIRST),
+    )
+    assert table_of(session, "shop.orders", dry=True).sort_order() == order
+    assert table_of(session, "shop.orders").sort_order() == order
+    assert catalog.load_table("shop.orders").sort_order() == order
+    dead = session_of(catalog_properties, create=create("string"), dead_letter_table="shop.dead")
+    assert table_of(dead, "shop.dead").sort_order().is_unsorted
+
+
+@pytest.mark.parametrize("key", ["partition_by", "sort_order"])
+def test_what_a_row_has_many_of_neither_parts_nor_sorts(
+    catalog: Catalog, catalog_properties: dict[str, str], key: str
+) -> None:
+    with pytest.raises(SpecError, match=rf"create\.{key}: 'c\.element\.a': column .* is within a list or map"):
+        session_of(catalog_properties, create={**create("list<struct<a: long>>"), key: ["c.element.a"]})
+    assert not catalog.table_exists("shop.orders")
+
+
+def test_a_table_of_a_newer_format_version_is_refused_by_name(
+    catalog: Catalog, catalog_properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # pyiceberg's SQL catalog makes no such table, others have them.
+    catalog.create_table("shop.orders", Schema(NestedField(1, "id", LongType())))
+    monkeypatch.setattr(Table, "format_version", 3)
+    with pytest.raises(TableError, match=r"table shop\.orders has format version 3"):
+        table_of(session_of(catalog_properties), "shop.orders")

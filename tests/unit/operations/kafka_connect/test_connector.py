@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stopping a connector where its Kafka Connect cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_lakecommit.exceptions import ConnectorError
+from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, stop
+from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
+from airflow_provider_lakecommit.operations.kafka_connect.sink import Sink
+
+
+def test_a_connect_that_cannot_stop_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_there(*_: object) -> None:
+        raise ConnectorError("no connector 'sink'")
+
+    monkeypatch.setattr(ConnectRest, "stop", not_there)
+    sink = Sink(control_topic="control", group="mine", interval=1)
+    connector = KnownConnector(name="sink", rest=ConnectRest(url="http://x"), kafka={}, sink=sink, config={})
+    with pytest.raises(
+        ConnectorError, match=r"older than 3\.5.*--connector-is-gone.*--control-topic control --group mine"
+    ):
+        stop(connector)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A person does not wait for windows: what is under way ends, and what is reported is published, by whom ever."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from airflow_provider_lakecommit.core.log import EndAsked
+from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, TableError
+from airflow_provider_lakecommit.operations.reset import publish_now as module
+from airflow_provider_lakecommit.operations.reset.publish_now import PublishedNow, publish_now
+from tests.fakes.session import FakeLanding
+
+SECONDS = 30.0
+
+
+@pytest.fixture(autouse=True)
+def looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+
+
+def now(landing: FakeLanding, wait: float = 0.0) -> PublishedNow:
+    return publish_now(landing.session, landing.run_identity("person"), "Ada wants it now", wait=wait)
+
+
+def test_where_nothing_is_under_way_nothing_is_asked(landing: FakeLanding) -> None:
+    landing.cycle()
+    done = now(landing)
+    assert not done.asked
+    assert not done.published
+    assert str(done) == "nothing is under way, and nothing that is reported waits to be published"
+    assert "EndAsked" not in landing.kinds()
+
+
+def test_of_a_landing_that_never_ran_nobody_knows(landing: FakeLanding) -> None:
+    with pytest.raises(TableError, match="there is no table shop"):
+        now(landing)
+    landing.cycle()
+    other = landing.connect(name="row")
+    with pytest.raises(LedgerError, match=r"nothing was ever landed by landing row in shop\..*look whether its name"):
+        publish_now(other, landing.run_identity("person"), "Ada wants it now", wait=0.0)
+
+
+def test_where_the_catalog_is_away_nobody_knows_either(landing: FakeLanding) -> None:
+    opened = landing.open("dead")
+    landing.report(opened)
+    landing.catalog.away = True
+    with pytest.raises(CatalogError):
+        now(landing)
+
+
+def test_what_a_dead_run_has_reported_is_published_here(landing: FakeLanding) -> None:
+    opened = landing.open("dead")
+    landing.report(opened, lambda s: s is opened.slices[0])
+    done = now(landing)
+    assert done.asked == (opened.ticket.commit_id,)
+    assert not done.closed
+    assert sum(p.rows for p in done.published) == 10
+    assert sum(map(len, landing.open("next").slices)) == 20, "its claim has ended"
+
+
+def test_a_run_that_lives_publishes_its_window_itself(landing: FakeLanding) -> None:
+    opened = landing.open("alive")
+    landing.report(opened, lambda s: s is opened.slices[0])
+
+    def close_when_asked() -> None:
+        while not any(isinstance(e, EndAsked) for e in landing.session.read_state(()).entries):
+            threading.Event().wait(0.01)
+        landing.close("alive", opened)
+
+    run = threading.Thread(target=close_when_asked, daemon=True)
+    run.start()
+    done = now(landing, wait=SECONDS)
+    run.join(SECONDS)
+    assert done.closed == (opened.ticket.commit_id,)
+    assert not done.published
+
+
+def test_asking_twice_asks_once(landing: FakeLanding) -> None:
+    landing.open("dead")
+    now(landing)
+    now(landing)
+    assert landing.kinds().count("EndAsked") == 1

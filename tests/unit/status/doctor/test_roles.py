@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rights a role lacks, and that the documentation has the same table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, and exported without saying so
+
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level
+from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, HeldRights, Role, role_findings
+
+READ, WRITE, DESCRIBE, CONFIGS = (
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+)
+EVERYTHING = frozenset({READ, WRITE, DESCRIBE, CONFIGS})
+PAGE = Path(__file__).parents[4] / "docs" / "operate" / "security.rst"
+
+
+def granted(**changes: Any) -> HeldRights:
+    whole = {
+        "sources": {"orders": EVERYTHING},
+        "control": "control",
+        "on_control": EVERYTHING,
+        "prefix": "lakecommit-orders-",
+        "ids": True,
+    }
+    return HeldRights(**{**whole, **changes})
+
+
+def found(rights: HeldRights, *asked: Role) -> dict[str, CheckResult]:
+    return {f.check: f for f in role_findings(rights, asked or LANDING_ROLES)}
+
+
+def test_who_has_all_rights_has_those_of_every_role() -> None:
+    assert {check: f.seen for check, f in found(granted()).items()} == {f"role {r}": "has its rights" for r in Role}
+
+
+def test_what_a_role_lacks_is_told_by_resource_with_what_grants_it() -> None:
+    rights = granted(sources={"orders": frozenset({DESCRIBE}), "returns": frozenset()}, ids=False)
+    (plan,) = (f for f in role_findings(rights, LANDING_ROLES) if f.check == "role plan")
+    assert plan.level is Level.FAIL
+    assert plan.seen == (
+        "lacks READ on topic orders; READ, DESCRIBE on topic returns; WRITE, DESCRIBE on transactional ids "
+        "lakecommit-orders-"
+    )
+    assert "--topic orders --operation READ; --topic returns --operation READ --operation DESCRIBE; " in plan.remedy
+    assert "--transactional-id lakecommit-orders- --resource-pattern-type prefixed --operation WRITE" in plan.remedy
+
+
+@pytest.mark.parametrize("asked", list(Role))
+def test_only_what_the_connection_is_for_fails(asked: Role) -> None:
+    rights = granted(sources={"orders": frozenset()}, on_control=frozenset({READ, DESCRIBE}), ids=False)
+    levels = {check: f.level for check, f in found(rights, asked).items()}
+    fails = [] if asked is Role.SENSOR else [f"role {asked}"]
+    assert [check for check, level in levels.items() if level is Level.FAIL] == fails
+    assert next(iter(levels)) == f"role {asked}"
+
+
+@pytest.mark.parametrize("role", [r for r in Role if NEEDS[r].source])
+def test_each_operation_of_a_role_is_missed(role: Role) -> None:
+    for operation in NEEDS[role].source:
+        assert f"{operation.name} on topic orders" in seen(role, sources={"orders": EVERYTHING - {operation}})
+    for operation in NEEDS[role].control:
+        assert f"{operation.name} on topic control" in seen(role, on_control=EVERYTHING - {operation})
+
+
+def seen(role: Role, **changes: Any) -> str:
+    found_ = found(granted(**changes), role)[f"role {role}"]
+    assert found_.level is Level.FAIL
+    return found_.seen
+
+
+def test_settings_that_may_not_be_read_are_a_warning_for_those_who_look_at_them() -> None:
+    rights = granted(sources={"orders": EVERYTHING - {CONFIGS}}, on_control=EVERYTHING - {CONFIGS})
+    told = found(rights)
+    assert told["role plan"].level is told["role commit"].level is Level.WARN
+    both = "lacks DESCRIBE_CONFIGS on topic orders; DESCRIBE_CONFIGS on topic control"
+    assert told["role plan"].seen.startswith(both)
+    assert told["role write"].level is told["role sensor"].level is Level.OK
+
+
+def test_of_what_does_not_exist_nothing_is_said_to_be_lacking() -> None:
+    told = found(granted(sources={"orders": None}, on_control=None, ids=None))
+    assert {f.level for f in told.values()} == {Level.OK}
+    assert told["role write"].seen == "has its rights on topics"
+
+
+def rows_of_the_page() -> list[tuple[str, str, str]]:
+    """Role, resource and operations of the table, a role named once for its rows."""
+    table = PAGE.read_text().partition(".. list-table::")[2].partition(".. code-block::")[0]
+    cells = [re.sub(r"\s+", " ", c).strip() for c in re.split(r"\n   \* - ?|\n     - ", table)[1:]]
+    rows = [cells[i : i + 4] for i in range(0, len(cells), 4)][1:]
+    out: list[tuple[str, str, str]] = []
+    for role, resource, _, operations in rows:
+        out.append((role or out[-1][0], resource, operations))
+    return out
+
+
+def test_the_documentation_has_the_same_table() -> None:
+    names = {"plan": Role.PLAN, "write (Spark's tasks)": Role.WRITE, "commit": Role.COMMIT}
+    told: dict[tuple[Role, str], tuple[set[str], bool]] = {}
+    for role, resource, operations in rows_of_the_page():
+        firmly, _, where_it_may = operations.partition(";")
+        kind = "source" if "source" in resource else "control" if "control" in resource else "ids"
+        told[names.get(role, Role.SENSOR), kind] = (set(firmly.split(", ")), "DESCRIBE_CONFIGS" in where_it_may)
+    wanted: dict[tuple[Role, str], tuple[set[str], bool]] = {}
+    for role, needs in NEEDS.items():
+        for kind, operations in (("source", needs.source), ("control", needs.control)):
+            if operations:
+                wanted[role, kind] = ({o.name for o in operations}, kind in needs.settings)
+        if needs.ids:
+            wanted[role, "ids"] = ({"WRITE", "DESCRIBE"}, False)
+    assert told == wanted

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replacements in a history: one that adds up has no findings, and each way to forge one is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from airflow_provider_lakecommit.committer.replaced import (
+    REPLACED,
+    Replaced,
+    Replacement,
+    renewed_epoch,
+    replaced_of,
+    sections_after,
+)
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.core.accounting import Account
+from airflow_provider_lakecommit.core.model import Counts, ReadPosition
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.status.verify import AddedFile, LandingSnapshot, Severity, check_landing
+from airflow_provider_lakecommit.status.verify_table import check_table
+from tests.unit.status.test_verify import (
+    FIRST,
+    LANDING,
+    ORIGIN,
+    P0,
+    P1,
+    SECOND,
+    cover,
+    history,
+    section,
+    snapshot,
+    texts,
+)
+
+REPLAY = "replay-1"
+TOOK = Replaced(
+    ranges=cover((P0, 5, 15)),
+    rows=10,
+    copied_rows=9,
+    deleted_rows=0,
+    dropped_files=0,
+    rewritten_files=2,
+    rewritten_bytes=1,
+)
+GONE = (AddedFile(path="f2", rows=10), AddedFile(path="f3", rows=9))
+COPIES = (AddedFile(path="c2", rows=5), AddedFile(path="c3", rows=4))
+
+
+LEFT = cover((P0, 0, 5), (P1, 0, 4))
+
+
+def deleting(took: Replaced = TOOK, covered: Coverage = LEFT) -> LandingSnapshot:
+    """Of what the first two snapshots landed, a part is taken out."""
+    made = snapshot(4, covered, kind=SnapshotKind.REPLACE, rows=0, files=COPIES)
+    return replace(made, record=replace(made.record, extra={REPLACED: took.to_text()}), removed=GONE)
+
+
+def anew() -> LandingSnapshot:
+    """The same ranges come back in a lane of their own."""
+    lane = replace(section(cover((P0, 5, 15)), starts={P0: 5}), lane=REPLAY)
+    files = (*COPIES, AddedFile(path="new", rows=10))
+    made = snapshot(
+        4, cover((P0, 0, 5), (P1, 0, 4)), cover((P0, 5, 15)), kind=SnapshotKind.REPLACE, files=files, others=[lane]
+    )
+    return replace(made, record=replace(made.record, lane=REPLAY, extra={REPLACED: TOOK.to_text()}), removed=GONE)
+
+
+def wrong(*snapshots: LandingSnapshot, head: Iterable[str] | None = None) -> str:
+    told = history(ORIGIN, FIRST, SECOND, *snapshots)
+    if head is not None:
+        told = replace(told, head=tuple(head))
+    else:
+        gone = {f.path for s in told.snapshots for f in s.removed}
+        told = replace(told, head=tuple(p for p in told.head if p not in gone))
+    return texts(f for f in check_table(told) if f.level is Severity.WRONG)
+
+
+@pytest.mark.parametrize("made", [deleting, anew])
+def test_a_replacement_that_adds_up_has_no_findings(made: Callable[[], LandingSnapshot]) -> None:
+    assert wrong(made()) == ""
+
+
+def test_what_is_landed_again_afterwards_adds_up() -> None:
+    again = snapshot(5, cover((P0, 0, 15), (P1, 0, 4)), cover((P0, 5, 15)))
+    assert wrong(deleting(), again) == ""
+    found = texts(check_landing(LANDING, [history(ORIGIN, FIRST, SECOND, deleting())]))
+    assert "orders[0] [5, 15) is not landed again" in found
+
+
+def without_extra(s: LandingSnapshot) -> LandingSnapshot:
+    return replace(s, record=replace(s.record, extra={}))
+
+
+@pytest.mark.parametrize(
+    ("forged", "told"),
+    [
+        (without_extra(deleting()), "does not say which"),
+        (replace(deleting(), removed=(*GONE, AddedFile(path="more", rows=3))), "took out held 22"),
+        (replace(deleting(), removed=GONE[:1]), "2 rewritten, 1 are gone"),
+        (replace(deleting(), files=COPIES[:1]), "says 0 rows and 9 copied ones, its 1 files hold 5"),
+        (deleting(replace(TOOK, copied_rows=4)), "its 2 files hold 9"),
+        (deleting(replace(TOOK, rows=30, copied_rows=9, deleted_rows=0)), "were landed at most"),
+        (deleting(replace(TOOK, ranges=cover((P0, 5, 30)))), "[15, 30), which the ledger did not have"),
+        (deleting(replace(TOOK, ranges=cover((P0, 7, 15)))), "lost orders[0] [5, 7)"),
+        (deleting(covered=cover((P0, 0, 8), (P1, 0, 4))), "gained orders[0] [5, 8), the snapshot says nothing"),
+        (
+            replace(anew(), record=replace(anew().record, ranges=cover((P0, 5, 12)))),
+            "gained orders[0] [5, 15), the snapshot says orders[0] [5, 12)",
+        ),
+        (replace(SECOND, removed=GONE[:1], record=replace(SECOND.record, snapshot_id=9)), "says nothing of it"),
+    ],
+)
+def test_each_forgery_is_found(forged: LandingSnapshot, told: str) -> None:
+    before = () if forged.record.kind is SnapshotKind.REPLACE else (FIRST,)
+    found = wrong(forged) if not before else texts(check_table(history(ORIGIN, FIRST, forged)))
+    assert told in found
+
+
+def test_a_replaced_file_that_another_writer_brings_back_is_found() -> None:
+    assert "file f2 was replaced, and another writer has brought it back" in wrong(deleting(), head=["c2", "c3", "f2"])
+
+
+def test_ranges_of_another_landing_are_not_taken_with_it() -> None:
+    theirs = section(cover((P1, 4, 9)), landing="returns", starts={P1: 4})
+    before = replace(SECOND, sections={**SECOND.sections, theirs.key: theirs})
+    after = deleting()
+    found = texts(check_table(history(ORIGIN, FIRST, before, after)))
+    assert "the ledger of landing 'returns' is gone" in found
+    lost = replace(theirs, covered=cover((P1, 4, 5)))
+    found = texts(
+        check_table(history(ORIGIN, FIRST, before, replace(after, sections={**after.sections, lost.key: lost})))
+    )
+    assert "the ledger of landing 'returns' lost orders[1] [5, 9)" in found
+
+
+def test_the_accounts_of_what_was_landed_anew_count() -> None:
+    """Of replaced ranges the dead letters are those of the new rows."""
+    told = replace(history(ORIGIN, FIRST, SECOND, anew()), head=("new", "c2", "c3"))
+    rejected = Account({P0: Counts(landed=9, rejected=1)})
+    dead = [
+        ORIGIN,
+        snapshot(2, cover((P0, 0, 5)), cover((P0, 0, 5)), rows=0),
+        snapshot(3, cover((P0, 0, 15)), cover((P0, 5, 15)), account=rejected, rows=1),
+    ]
+    assert texts(f for f in check_landing(LANDING, [told]) if f.level is Severity.WRONG) == ""
+    found = texts(check_landing(LANDING, [told, history(*dead, table="shop.dead")]))
+    assert "of orders[0] [5, 15) it has 1 rows, while 0 records of shop.orders were rejected" in found
+
+
+def test_the_statement_comes_back_and_damage_is_none() -> None:
+    record = deleting().record
+    assert replaced_of(record) == TOOK
+    assert replaced_of(replace(record, extra={REPLACED: "x"})) is None
+    assert replaced_of(replace(record, kind=SnapshotKind.APPEND)) is None
+
+
+TOKEN = UUID(int=5)
+LIVE_SECTION = replace(
+    section(cover((P0, 0, 20), (P1, 0, 5))),
+    judged={"r1": cover((P0, 0, 20))},
+    positions={P0: ReadPosition(offset=20, leader_epoch=1), P1: ReadPosition(offset=5, leader_epoch=1)},
+)
+LANE = replace(section(Coverage(), starts={P0: 5}), lane=REPLAY, epoch=UUID(int=2))
+OTHER = section(cover((P1, 5, 9)), landing="returns", starts={P1: 5})
+
+
+def test_what_is_gone_for_good_renews_every_lane_of_the_landing() -> None:
+    taken = cover((P0, 5, 20))
+    live, lane, other = sections_after(
+        [LIVE_SECTION, LANE, OTHER], "orders", taken, Replacement(lane="live"), TOKEN, {}
+    )
+    assert live.covered == cover((P0, 0, 5), (P1, 0, 5))
+    assert live.judged == {"r1": cover((P0, 0, 5))}
+    assert {p: at.offset for p, at in live.positions.items()} == {P0: 5, P1: 5}
+    assert (live.epoch, lane.epoch) == (renewed_epoch(TOKEN, live), renewed_epoch(TOKEN, lane))
+    assert live.epoch != lane.epoch
+    assert other == OTHER
+
+
+def test_what_another_lane_lands_anew_renews_nobody() -> None:
+    taken = cover((P0, 5, 20))
+    anew = Replacement(lane=REPLAY, coverage=taken, judged=(("r2", taken),))
+    live, lane, _ = sections_after([LIVE_SECTION, LANE, OTHER], "orders", taken, anew, TOKEN, {})
+    assert (live.epoch, lane.epoch) == (LIVE_SECTION.epoch, LANE.epoch)
+    assert (lane.covered, lane.judged) == (taken, {"r2": taken})

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How large the package may be. A number here only goes down; raising one needs its reason in decision 0086."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "airflow_provider_lakecommit"
+ROOT = Path(__file__).resolve().parents[2] / PACKAGE
+
+BUDGETS = {
+    "lines": 85_120,
+    "doors": 286,
+    "pairs of rooms": 361,
+    "dataclasses": 407,
+    "example DAGs": 10,
+}
+
+
+@cache
+def sources() -> dict[str, tuple[Path, ast.Module]]:
+    """Return each module's path and syntax tree, by its dotted name."""
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        parts = (PACKAGE, *path.relative_to(ROOT).with_suffix("").parts)
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = path, ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+def room_of(path: Path) -> tuple[str, ...]:
+    return path.relative_to(ROOT).parts[:-1]
+
+
+@cache
+def imports() -> tuple[tuple[Path, Path], ...]:
+    """Return who imports whom, in files of the package."""
+    return tuple((path, other) for path, tree in sources().values() for other in _imported(tree))
+
+
+def _imported(tree: ast.Module) -> Iterator[Path]:
+    known = sources()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(PACKAGE):
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield known[whole if whole in known else node.module][0]
+
+
+def count(what: str) -> int:
+    match what:
+        case "lines":
+            return sum(len(path.read_text(encoding="utf-8").splitlines()) for path, _ in sources().values())
+        case "doors":
+            return len({b for a, b in imports() if room_of(b) and room_of(a)[:1] != room_of(b)[:1]})
+        case "pairs of rooms":
+            return len({(room_of(a), room_of(b)) for a, b in imports() if room_of(a) != room_of(b)})
+        case "dataclasses":
+            nodes = (n for _, tree in sources().values() for n in ast.walk(tree) if isinstance(n, ast.ClassDef))
+            return sum(any("dataclass" in ast.unparse(d) for d in n.decorator_list) for n in nodes)
+        case "example DAGs":
+            return len(list((ROOT.parent / "dags").glob("example_*.py")))
+    raise ValueError(what)
+
+
+@pytest.mark.parametrize("what", BUDGETS)
+def test_the_package_is_no_larger_than_its_budget(what: str) -> None:
+    assert count(what) <= BUDGETS[what]
+
+
+def test_what_is_counted_is_there() -> None:
+    assert all(count(what) > 0 for what in BUDGETS)

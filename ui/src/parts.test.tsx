@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+import { render } from "preact";
+import { expect, test } from "vitest";
+import type { Landing } from "./api";
+import { budgeted, fullest, Lag, pending } from "./parts";
+
+const NOON = Date.parse("2026-01-01T12:00:00Z") / 1000;
+
+const WAITS = {
+  open_cycles: 1,
+  blocked: 0,
+  pending: { slices: 2, files: 60, files_most: 50, bytes: 1 << 20 },
+  budget: { open_cycles: 16, slices: null, files: 100, bytes: 1 << 30 },
+} as unknown as Landing;
+
+test("what waits is told against the budget that is nearest to full", () => {
+  expect(budgeted(WAITS).map((b) => [b.option, b.used, b.most])).toEqual([
+    ["open_cycles", 1, 16],
+    ["pending_files", 50, 100],
+    ["pending_bytes", 1 << 20, 1 << 30],
+  ]);
+  expect(fullest(WAITS)?.option).toBe("pending_files");
+  expect(pending(WAITS)).toBe("2 slices · 60 files · 1.0 MiB · 50 % of max_pending_files");
+  expect(budgeted({ ...WAITS, budget: null })).toEqual([]);
+  const quiet = { ...WAITS, pending: { slices: 1, files: 1, files_most: 1, bytes: 0 }, open_cycles: 0 };
+  expect(pending(quiet)).toBe("1 slice · 1 file");
+});
+
+test("lags are told with the time since when they are", () => {
+  const place = document.createElement("div");
+  render(
+    <p>
+      <Lag records={1200} since="2026-01-01T12:00:00Z" now={NOON + 3} />|<Lag records={0} since={null} now={NOON} />
+    </p>,
+    place,
+  );
+  expect(place.textContent).toBe("1.2 k · 3 s|0");
+});
