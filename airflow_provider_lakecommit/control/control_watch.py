@@ -214,7 +214,10 @@ class ControlWatch:
         place = TopicPartition(self.topic, partition, offset)
         self._consumer.incremental_unassign([place])
         self._consumer.incremental_assign([place])
-        self._paused.discard(partition)
+        if partition in self._paused:
+            # A pause outlives the assignment.
+            self._consumer.resume([place])
+            self._paused.discard(partition)
 
     def _merged(self) -> list[ControlRecord]:
         """The oldest ones, as long as no partition could still bring an older one."""

@@ -236,8 +236,6 @@ def _read(
     wanted = {(p.topic, p.partition): each[p] for p in begin}
     places = [TopicPartition(p.topic, p.partition, offset) for p, offset in begin.items()]
     consumer.assign(places)
-    # Else those stay paused that an earlier round was done with.
-    consumer.resume(places)
     while wanted and time.monotonic() < deadline:
         message = consumer.poll(_POLL_SECONDS)
         if message is None:
@@ -258,4 +256,5 @@ def _read(
         wanted[place] -= 1
         if not wanted[place]:
             del wanted[place]
-            consumer.pause([TopicPartition(*place)])
+            # Not `pause`: a partition that is paused and assigned anew may never be fetched again.
+            consumer.incremental_unassign([TopicPartition(*place)])

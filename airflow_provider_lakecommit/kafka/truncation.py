@@ -112,7 +112,8 @@ def _round(consumer: Consumer, open_: Places, deadline: float) -> list[Truncatio
         if answered:
             out += [found] if found else []
             del open_[key]
-            consumer.pause([TopicPartition(*key)])
+            # Not `pause`: see `kafka.sample`.
+            consumer.incremental_unassign([TopicPartition(*key)])
     return out
 
 
