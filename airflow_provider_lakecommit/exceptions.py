@@ -42,7 +42,20 @@ __all__ = [
 
 
 class LakecommitError(Exception):
-    """Root of all errors of this package."""
+    """Root of all errors of this package.
+
+    ``code`` is "LC" and four digits, as in LC1042. A code never changes its meaning: the error reference lists it and
+    tests match it, so that the sentence in ``message`` can improve.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        head, newline, rest = self.message.partition("\n")
+        return f"{head} [{self.code}]{newline}{rest}"
 
 
 class Terminal:
@@ -55,6 +68,11 @@ class Transient:
 
 class SpecError(Terminal, LakecommitError, ValueError):
     """A landing's declaration is wrong: unknown key, wrong type, impossible combination."""
+
+    def __init__(self, code: str, message: str, mistakes: tuple[str, ...] = ()) -> None:
+        """:param mistakes: of a declaration, each with its own code"""
+        super().__init__(code, message)
+        self.mistakes = mistakes or (str(self),)
 
 
 class WireError(Terminal, LakecommitError, ValueError):
@@ -96,9 +114,9 @@ class CommitRefusedError(CommitUnknownError):
 class SourceError(Terminal, LakecommitError):
     """Source offsets that are needed are gone, or the topic or cluster is not the one that was planned."""
 
-    def __init__(self, message: str, spans: tuple[Any, ...] = ()) -> None:
+    def __init__(self, code: str, message: str, spans: tuple[Any, ...] = ()) -> None:
         """:param spans: the ones that it is about, where it is not about all that was to be read"""
-        super().__init__(message)
+        super().__init__(code, message)
         self.spans = spans
 
 
@@ -143,9 +161,9 @@ class RecordsError(Terminal, LakecommitError):
     would bring it again.
     """
 
-    def __init__(self, message: str, spans: tuple[Any, ...] = ()) -> None:
+    def __init__(self, code: str, message: str, spans: tuple[Any, ...] = ()) -> None:
         """:param spans: the ones whose records it was"""
-        super().__init__(message)
+        super().__init__(code, message)
         self.spans = spans
 
 
@@ -160,7 +178,7 @@ class DecisionError(Terminal, LakecommitError):
 class SparkJobError(Transient, LakecommitError):
     """The Spark job of a partition group ended before all of its slices were reported."""
 
-    def __init__(self, message: str, *, workers_died: bool = False) -> None:
+    def __init__(self, code: str, message: str, *, workers_died: bool = False) -> None:
         """:param workers_died: because processes died that worked at slices, and neither Spark nor a person ended it"""
-        super().__init__(message)
+        super().__init__(code, message)
         self.workers_died = workers_died

@@ -77,10 +77,11 @@ class SigningKeys:
         if not found:
             return None
         if not settings.get(KEY):
-            raise SpecError(f"{OTHER_KEY} is given without {KEY}: the key that signs is missing")
+            raise SpecError("LC8702", f"{OTHER_KEY} is given without {KEY}: the key that signs is missing")
         if any(len(key) < LEAST_CHARACTERS for key in found):
             raise SpecError(
-                f"{KEY} and {OTHER_KEY} need at least {LEAST_CHARACTERS} characters: `openssl rand -hex 32` makes one"
+                "LC8703",
+                f"{KEY} and {OTHER_KEY} need at least {LEAST_CHARACTERS} characters: `openssl rand -hex 32` makes one",
             )
         return cls(keys=tuple(key.encode() for key in found), below=_below(settings.get(UNSIGNED_BELOW)))
 
@@ -127,7 +128,7 @@ def _looked_up(name: str, value: Any) -> Any:
         text = Path(found[2]).read_text(encoding="utf-8") if found[1] else os.environ[found[2]]
     except (OSError, KeyError, UnicodeDecodeError) as e:
         what = f"file {found[2]}" if found[1] else f"variable {found[2]} of the environment"
-        raise SpecError(f"{name} is to be in {what}, which cannot be read: {type(e).__name__}") from None
+        raise SpecError("LC8704", f"{name} is to be in {what}, which cannot be read: {type(e).__name__}") from None
     return text.strip()
 
 
@@ -136,7 +137,7 @@ def _below(stated: Any) -> dict[tuple[str, int], int]:
     found = [_BELOW.fullmatch(part) for part in parts]
     if wrong := [part for part, each in zip(parts, found, strict=True) if each is None]:
         raise SpecError(
-            f"{UNSIGNED_BELOW}: {wrong[0]!r} is not TOPIC_ID/PARTITION:OFFSET; `lakecommit doctor` tells it"
+            "LC8705", f"{UNSIGNED_BELOW}: {wrong[0]!r} is not TOPIC_ID/PARTITION:OFFSET; `lakecommit doctor` tells it"
         )
     return {(each[1], int(each[2])): int(each[3]) for each in found if each is not None}
 

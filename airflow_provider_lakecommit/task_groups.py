@@ -66,12 +66,15 @@ class KafkaToIcebergTaskGroup(TaskGroup):
         refuse_unknown(KafkaToIcebergTaskGroup, kwargs, group_id)
         declared, stated = declared_of(landing), mapping_of(spark_conf)
         if max_active_groups is not None and not (isinstance(max_active_groups, int) and max_active_groups >= 1):
-            raise SpecError(f"max_active_groups={max_active_groups!r}: a number of at least 1, or None for all")
+            raise SpecError(
+                "LC8706", f"max_active_groups={max_active_groups!r}: a number of at least 1, or None for all"
+            )
         replicas = 1 if isinstance(declared, LandingSet) else declared.window.replicas
         if replica_queues and len(replica_queues) != replicas - 1:
             raise SpecError(
+                "LC8707",
                 f"landing {declared.name!r} has {replicas} replicas, and replica_queues names "
-                f"{len(replica_queues)} queues: name one for each beside the original"
+                f"{len(replica_queues)} queues: name one for each beside the original",
             )
         super().__init__(group_id=group_id, **{"tooltip": _tooltip(declared), **kwargs})
         with self:

@@ -153,7 +153,7 @@ class Fleet:
         last = 0
         for n in range(cycles):
             before = self.size
-            self._cycle(n, CatalogError("the catalog is away") if away and n else None)
+            self._cycle(n, CatalogError("LC9999", "the catalog is away") if away and n else None)
             last = self.size - before
         events, size = len(self.records), self.size
         return self._drained(Found(events=events, size=size, last=last, files=0, read=0, commit=0, snapshots=0))

@@ -38,7 +38,9 @@ def adopt(options: Namespace, output: Output) -> int:
     connect = connect_connection(options, output) or connect_of(options.connect)
     output.keep({"connect": connect or {}})
     if connect is None and not options.connector_is_gone:
-        raise SpecError("name its Kafka Connect (--connect URL), or state that it is gone (--connector-is-gone)")
+        raise SpecError(
+            "LC8001", "name its Kafka Connect (--connect URL), or state that it is gone (--connector-is-gone)"
+        )
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         connector = known_connector(
             spec.kafka,

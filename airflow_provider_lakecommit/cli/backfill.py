@@ -154,5 +154,5 @@ def _named(lanes: tuple[OpenLane, ...], name: str) -> OpenLane:
     found = next((lane for lane in lanes if lane.name == name), None)
     if found is None:
         there = ", ".join(lane.name for lane in lanes) or "none"
-        raise LedgerError(f"no lane {name} is open; open are: {there}")
+        raise LedgerError("LC8002", f"no lane {name} is open; open are: {there}")
     return found

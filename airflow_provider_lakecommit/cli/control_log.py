@@ -61,14 +61,14 @@ def source_of(
     if bootstrap is not None:
         kafka["bootstrap.servers"] = bootstrap
     if not kafka.get("bootstrap.servers"):
-        raise SpecError("give a spec, --dag, or --bootstrap (or --kafka-conn-id) and a topic")
+        raise SpecError("LC8003", "give a spec, --dag, or --bootstrap (or --kafka-conn-id) and a topic")
     return kafka, topic or (spec.landing.control_topic_name if spec else DEFAULT_CONTROL_TOPIC)
 
 
 def _settings(path: str) -> dict[str, Any]:
     values = yaml_of(path, "--kafka-config")
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise SpecError(f"--kafka-config {path}: a mapping of librdkafka settings is needed")
+        raise SpecError("LC8004", f"--kafka-config {path}: a mapping of librdkafka settings is needed")
     settings: dict[str, Any] = from_environment(values, f"--kafka-config {path}")
     return settings
 
@@ -81,7 +81,7 @@ def yaml_of(path: str, option: str) -> Any:
     try:
         return yaml_values(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
-        raise SpecError(f"{option} {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
+        raise SpecError("LC8005", f"{option} {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
 
 
 def control_log(kafka: Mapping[str, Any], topic: str, output: Output, *, group: str | None) -> int:

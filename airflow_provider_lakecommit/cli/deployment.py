@@ -81,9 +81,9 @@ def landings_of(dag_id: str, *, group: str | None = None, name: str | None = Non
     if found:
         return found
     if not every:
-        raise SpecError(f"DAG {dag_id!r} has no task of a landing")
+        raise SpecError("LC8006", f"DAG {dag_id!r} has no task of a landing")
     asked = " and ".join([f"task group {group!r}"] * bool(group) + [f"landing {name!r}"] * bool(name))
-    raise SpecError(f"DAG {dag_id!r} has no {asked}; it has {'; '.join(map(str, every))}")
+    raise SpecError("LC8007", f"DAG {dag_id!r} has no {asked}; it has {'; '.join(map(str, every))}")
 
 
 def set_of(dag_id: str, *, group: str | None = None) -> DeclaredSet | None:
@@ -95,7 +95,9 @@ def set_of(dag_id: str, *, group: str | None = None) -> DeclaredSet | None:
     found = [each for each in _declared_sets(_parsed(dag_id)) if group is None or group in each.places]
     names = sorted({each.landing_set.name for each in found})
     if len(names) > 1:
-        raise SpecError(f"DAG {dag_id!r} has {len(names)} landing sets, {', '.join(names)}: say which by --task-group")
+        raise SpecError(
+            "LC8008", f"DAG {dag_id!r} has {len(names)} landing sets, {', '.join(names)}: say which by --task-group"
+        )
     return next((each for each in found if each.spark_conn_id), found[0] if found else None)
 
 
@@ -153,9 +155,10 @@ def spark_of(conn_id: str, conf: Mapping[str, Any] | None = None) -> dict[str, A
     master = master_url(found)
     if not (found.host and master.startswith(("local", "spark://"))):
         raise SpecError(
+            "LC8009",
             f"the Spark connection {conn_id!r} submits to {master}, which the command line does not: give "
             "--spark-conn-id of a connection of type `spark_connect`, or with a local (local[2]) or standalone master "
-            "(spark://host:7077), or trigger the DAG"
+            "(spark://host:7077), or trigger the DAG",
         )
     return {"master": master, **({"conf": dict(conf)} if conf else {})}
 
@@ -225,8 +228,9 @@ def _merged(dag_id: str, found: Sequence[DeclaredLanding]) -> list[DeclaredLandi
         known = merged.setdefault(d.landing.name, d)
         if known.landing != d.landing:
             raise SpecError(
+                "LC8010",
                 f"DAG {dag_id!r} declares landing {d.landing.name!r} in two ways: in "
-                f"{', '.join(sorted(known.places))} and in {', '.join(sorted(d.places))}"
+                f"{', '.join(sorted(known.places))} and in {', '.join(sorted(d.places))}",
             )
         merged[d.landing.name] = DeclaredLanding(
             landing=known.landing,
@@ -255,9 +259,10 @@ def _parsed(dag_id: str) -> DAG:
     near = difflib.get_close_matches(dag_id, sorted(seen), n=3)
     texts = [f"{file}: {_last_line(text)}" for file, text in errors.items()]
     raise SpecError(
+        "LC8011",
         f"Airflow has no DAG {dag_id!r}"
         + (f" (did you mean {' or '.join(map(repr, near))}?)" if near else f"; it has {len(seen)} others")
-        + (f"; files that cannot be parsed: {'; '.join(texts)}" if texts else "")
+        + (f"; files that cannot be parsed: {'; '.join(texts)}" if texts else ""),
     )
 
 

@@ -240,7 +240,7 @@ def _sampled(source: str) -> LandingSpec:
     """:raises SpecError: it cannot be read; a topic alone is not enough"""
     if not Path(source).exists():
         raise SpecError(
-            f"there is no file {source}; of the topic {source}, give its brokers too: --bootstrap HOST:PORT"
+            "LC8012", f"there is no file {source}; of the topic {source}, give its brokers too: --bootstrap HOST:PORT"
         )
     return load_spec(source)
 

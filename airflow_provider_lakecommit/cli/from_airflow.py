@@ -68,8 +68,9 @@ def load(options: Namespace, output: Output) -> LandingSpec:
         specs = load_dag(options, output)
         if len(specs) > 1:
             raise SpecError(
+                "LC8013",
                 f"DAG {options.dag!r} has {len(specs)} landings, {', '.join(s.landing.name for s in specs)}: say which "
-                "by --landing NAME or --task-group GROUP"
+                "by --landing NAME or --task-group GROUP",
             )
         return specs[0]
     return load_file(options.spec, options, output)
@@ -85,7 +86,7 @@ def load_file(path: str, options: Namespace, output: Output) -> LandingSpec:
     name = getattr(options, "landing", None)
     if not declares_set(path):
         if name and not options.dag:
-            raise SpecError(f"spec {path} is of one landing: --landing NAME is for a set of them")
+            raise SpecError("LC8014", f"spec {path} is of one landing: --landing NAME is for a set of them")
         spec = load_spec(path, elsewhere=connection_ids(options))
         landing = spec.landing
         found = _completed(spec, landing.connections.registry, path, options, output)
@@ -128,8 +129,9 @@ def _completed(
                 found["kafka"] = _with_registry(airflow, registry, {**found["kafka"], **spec.kafka}, output)
     if not found["catalog"]:
         raise SpecError(
+            "LC8015",
             f"spec {path}: the section 'catalog' is missing: say where the tables are, or give --iceberg-conn-id of an "
-            "Airflow connection"
+            "Airflow connection",
         )
     return found
 
@@ -197,7 +199,7 @@ def landing_or_none(options: Namespace, output: Output) -> LandingSpec | None:
     if declares_set(options.spec):
         of_set = load_set(options.spec, elsewhere=elsewhere)
         if not options.landing:
-            raise SpecError(f"{options.spec} is a set of landings: say which by --landing NAME")
+            raise SpecError("LC8016", f"{options.spec} is a set of landings: say which by --landing NAME")
         output.keep(of_set.variables, of_set.kafka)
         # Its name is all that the control topic knows it by.
         return of_set.of(of_set.landing_set.with_defaults(options.landing))

@@ -34,7 +34,7 @@ def infer_registered(asked: Question, output: Output, *, subject: str | None = N
     registry, found, subject = _schema(asked, subject)
     formats = {kind: name for name, kind in WITH_REGISTRY.items()}
     if found.kind not in formats:
-        raise SpecError(f"subject {subject} is of type {found.kind}, which no format reads")
+        raise SpecError("LC8017", f"subject {subject} is of type {found.kind}, which no format reads")
     value_of = framed_value if registry else Message.value
     taken = sample(asked.kafka, asked.topics, asked.records, value_of=value_of)
     if found.kind == JSON:

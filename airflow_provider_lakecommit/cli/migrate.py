@@ -45,8 +45,10 @@ def _word(options: Namespace, output: Output, kafka: Mapping[str, Any]) -> Word:
         old, _ = source_of(None, bootstrap=options.old, topic=None, config_file=options.kafka_config, connection=kafka)
         output.keep(old)
     elif options.start is None:
-        raise SpecError("say where it goes on: --old HOST:PORT, --from same, --from TOPIC:0=OFFSET,… or --from TIME")
+        raise SpecError(
+            "LC8018", "say where it goes on: --old HOST:PORT, --from same, --from TOPIC:0=OFFSET,… or --from TIME"
+        )
     start = options.start if options.start in (None, SAME) else parse_start(options.start)
     if wrong := [text for text in options.topic if not all(text.partition("=")[::2])]:
-        raise SpecError(f"--topic {wrong[0]!r}: say OLD=NEW")
+        raise SpecError("LC8019", f"--topic {wrong[0]!r}: say OLD=NEW")
     return Word(start=start, old=old, topics=dict(text.split("=", 1) for text in options.topic))

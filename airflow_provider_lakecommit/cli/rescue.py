@@ -40,11 +40,11 @@ def catalog_of(path: str | None) -> dict[str, str]:
     :raises SpecError: it is neither, or none is given
     """
     if path is None:
-        raise SpecError("give --catalog FILE, or --iceberg-conn-id of an Airflow connection")
+        raise SpecError("LC8020", "give --catalog FILE, or --iceberg-conn-id of an Airflow connection")
     values = yaml_of(path, "--catalog")
     found = values.get("catalog", values) if isinstance(values, Mapping) else None
     if not isinstance(found, Mapping) or not found:
-        raise SpecError(f"--catalog {path}: a mapping of pyiceberg's catalog properties is needed")
+        raise SpecError("LC8021", f"--catalog {path}: a mapping of pyiceberg's catalog properties is needed")
     return as_text({str(key): value for key, value in from_environment(found, f"--catalog {path}").items()})
 
 
@@ -58,13 +58,13 @@ def connect_of(where: str | None) -> dict[str, Any] | None:
     values = yaml_of(where, "--connect")
     if not isinstance(values, Mapping) or (wrong := sorted(map(str, set(values) - set(CONNECT_KEYS)))):
         named = f"unknown key {wrong[0]!r}; " if isinstance(values, Mapping) else ""
-        raise SpecError(f"--connect {where}: {named}a mapping of {', '.join(CONNECT_KEYS)} is needed")
+        raise SpecError("LC8022", f"--connect {where}: {named}a mapping of {', '.join(CONNECT_KEYS)} is needed")
     found = from_environment(values, f"--connect {where}")
     if not isinstance(found.get("url"), str):
-        raise SpecError(f"--connect {where}: give the `url` of a Kafka Connect worker")
+        raise SpecError("LC8023", f"--connect {where}: give the `url` of a Kafka Connect worker")
     headers = found.get("headers", {})
     if not isinstance(headers, Mapping) or not isinstance(found.get("verify", True), bool | str):
-        raise SpecError(f"--connect {where}: `headers` is a mapping, `verify` true, false or a file")
+        raise SpecError("LC8024", f"--connect {where}: `headers` is a mapping, `verify` true, false or a file")
     texts = {key: str(found[key]) for key in ("url", "login", "password") if found.get(key) is not None}
     return {**texts, "headers": {str(k): str(v) for k, v in headers.items()}, "verify": found.get("verify", True)}
 

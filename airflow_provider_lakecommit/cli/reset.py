@@ -45,7 +45,7 @@ def reset_offsets(session: LandingSession, options: Namespace, output: Output) -
         return _delete_back(session, options, output, f"{spoken(RESET_OFFSETS)} --from {options.start} --delete")
     places, only = parse_start(options.start), {parse_partition(text) for text in options.partition or ()}
     if only and isinstance(places, dict):
-        raise SpecError("--partition goes with a time, earliest or latest: offsets name their partitions")
+        raise SpecError("LC8025", "--partition goes with a time, earliest or latest: offsets name their partitions")
     way = Way(only=only, fill=lane_asked(name=options.fill).name if options.fill else "", again=options.again)
     preview = init_preview(session, places, way)
     values = {"unknown": preview.unknown or None, "tables": [init_to_dict(t) for t in preview.tables]}
@@ -96,7 +96,7 @@ def reset_assert(session: LandingSession, options: Namespace, output: Output) ->
 
     tables = session.landing.tables
     if strange := [t for t in options.table or () if t not in tables]:
-        raise SpecError(f"--table {strange[0]}: the landing has {', '.join(tables)}")
+        raise SpecError("LC8026", f"--table {strange[0]}: the landing has {', '.join(tables)}")
     if options.snapshot is not None:
         found = word.from_snapshot(session, options.snapshot)
     elif options.from_log:
@@ -128,7 +128,7 @@ def reset_blocked(session: LandingSession, options: Namespace, output: Output) -
 
     landing, skip, whole = session.landing, options.skip, options.whole
     if whole and not skip:
-        raise SpecError("--whole is of --skip: a range that is read again loses no good record")
+        raise SpecError("LC8027", "--whole is of --skip: a range that is read again loses no good record")
     budget = (
         None if options.raise_to is None else Budget(max_records=options.raise_to[0], max_ratio=options.raise_to[1])
     )

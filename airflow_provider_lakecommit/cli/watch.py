@@ -91,11 +91,11 @@ def rules_of(texts: Iterable[str], timeout: timedelta) -> tuple[StallRules, floa
     for text in texts:
         name, _, value = text.partition("=")
         if name not in _RULES:
-            raise SpecError(f"--rule {text}: say NAME=VALUE, of {', '.join(_RULES)}")
+            raise SpecError("LC8034", f"--rule {text}: say NAME=VALUE, of {', '.join(_RULES)}")
         try:
             stated[name] = _RULES[name](value)
         except argparse.ArgumentTypeError as e:
-            raise SpecError(f"--rule {text}: {e}") from None
+            raise SpecError("LC8035", f"--rule {text}: {e}") from None
     completion = stated.pop(_TIMEOUT)
     return StallRules(**{name.replace("-", "_"): value for name, value in stated.items()}), completion
 

@@ -52,7 +52,7 @@ def check_adopted(metadata: TableMetadata, state: LedgerState, landing: str, nam
         if section.landing != landing or sink is None:
             continue
         if found := list(sink_commits(metadata, state.branch, sink)):
-            raise LedgerError(f"{name}: {sink_commits_text(sink, found)}")
+            raise LedgerError("LC3001", f"{name}: {sink_commits_text(sink, found)}")
 
 
 def check_turn(state: LedgerState, landing: str, name: str, there: Collection[SourcePartition] = ()) -> None:
@@ -67,8 +67,9 @@ def check_turn(state: LedgerState, landing: str, name: str, there: Collection[So
                 continue
             ends = _ends(state.whole(section))
             raise LedgerError(
+                "LC3002",
                 f"{name} was handed back to connector {section.sink.connector}, which lands on from {ends}; "
-                f"`{CONNECT_ADOPT} SPEC --connector NAME --connect URL` takes it over again"
+                f"`{CONNECT_ADOPT} SPEC --connector NAME --connect URL` takes it over again",
             )
 
 

@@ -27,9 +27,10 @@ def check_no_other(
         shared = sorted({p.topic for p in s.starts if p in partitions})
         if s.landing != landing and shared:
             raise TableError(
+                "LC3003",
                 f"landing {s.landing} lands {', '.join(shared)} into {table} already, so landing {landing} cannot. If "
                 f"{landing} is not a misspelt or new name of {s.landing}, give one of them another table; nothing is "
-                "changed"
+                "changed",
             )
 
 

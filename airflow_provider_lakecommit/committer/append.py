@@ -120,16 +120,18 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
 def _section(request: AppendRequest, metadata: TableMetadata, state: LedgerState) -> LedgerSection:
     if metadata.table_uuid != request.table_uuid:
         raise LedgerError(
+            "LC3004",
             f"{request.table} is table {metadata.table_uuid} now, its slices were written for {request.table_uuid}: it "
             f"was dropped and made anew. If it holds what was landed: `{RESET_ASSERT} SPEC --from-log`; if not, state "
-            f"where it goes on with `{RESET_OFFSETS} SPEC --from OFFSETS`"
+            f"where it goes on with `{RESET_OFFSETS} SPEC --from OFFSETS`",
         )
     require_ledger(state, request.table)
     section = state.section(request.landing, request.lane)
     if section is None:
         raise LedgerError(
+            "LC3005",
             f"the ledger of {request.table} (branch {request.branch}) has no section for lane {request.lane} of "
-            f"landing {request.landing}: a plan makes it; run one, or `{RESET_OFFSETS} SPEC --from OFFSETS`"
+            f"landing {request.landing}: a plan makes it; run one, or `{RESET_OFFSETS} SPEC --from OFFSETS`",
         )
     return section
 

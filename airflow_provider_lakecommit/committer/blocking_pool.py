@@ -230,6 +230,7 @@ class BlockingPool:
 
 def _closed_error(table: Hashable) -> ClosedError:
     return ClosedError(
+        "LC3006",
         f"{table}: the committer of this process let go of its calls; what became of this one, the table tells the "
-        "next attempt"
+        "next attempt",
     )

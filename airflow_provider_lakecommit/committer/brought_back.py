@@ -46,7 +46,7 @@ def check_not_brought_back(table: Table, state: LedgerState, name: str) -> None:
         for record in taken_back if own else ():
             source = table.metadata.snapshot_by_id(record.snapshot_id)
             if back := [here[f.file_path] for f in _files(table, source, {record.snapshot_id}) if f.file_path in own]:
-                raise LedgerError(_text(name, record, back, state))
+                raise LedgerError("LC3007", _text(name, record, back, state))
     except LedgerError:
         raise
     except Exception:  # whatever a reader says of a manifest that is gone or damaged: `verify` names it

@@ -190,10 +190,11 @@ def require_ledger(state: LedgerState, table: str) -> None:
     if state.condition in (Condition.LOST, Condition.CUT, Condition.PICKED):
         cut = f"if it is what that ledger says, `{RESET_ASSERT} SPEC --snapshot {state.tag_id or 'ID'}`; if not, "
         raise LedgerError(
+            "LC3008",
             f"the ledger of {table} (branch {state.branch}) is {state.condition}: {state.reason}. Nothing is landed "
             f"until you state what the table holds: {cut if state.condition is Condition.CUT else ''}what it holds, "
             f"`{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`, or the offsets to go on from, `{RESET_OFFSETS} SPEC "
-            f"--from OFFSETS`; or roll the branch to snapshot {state.tag_id or 'ID'}, which holds the ledger"
+            f"--from OFFSETS`; or roll the branch to snapshot {state.tag_id or 'ID'}, which holds the ledger",
         )
 
 
@@ -254,16 +255,18 @@ def _check_refs(metadata: TableMetadata, branch: str) -> None:
     ref = metadata.refs.get(branch)
     if ref is None and branch != MAIN_BRANCH:
         raise TableError(
+            "LC3009",
             f"the table in {metadata.location} has no branch {branch!r}: make it (ALTER TABLE … CREATE BRANCH "
-            f"`{branch}`), or land into main"
+            f"`{branch}`), or land into main",
         )
     if ref is not None and ref.snapshot_ref_type != SnapshotRefType.BRANCH:
-        raise TableError(f"{branch!r} of the table in {metadata.location} is a tag: name a branch")
+        raise TableError("LC3010", f"{branch!r} of the table in {metadata.location} is a tag: name a branch")
     tag = metadata.refs.get(tag_name(branch))
     if tag is not None and tag.snapshot_ref_type != SnapshotRefType.TAG:
         raise TableError(
+            "LC3011",
             f"the table in {metadata.location} has a branch {tag_name(branch)!r}, the name of the tag that pins the "
-            "ledger: rename that branch"
+            "ledger: rename that branch",
         )
 
 

@@ -118,7 +118,9 @@ def restore_tag(
         if state.condition is Condition.PRESENT:
             return None
         if state.snapshot_id != snapshot_id or not state.newest:
-            raise LedgerError(f"{table}: the ledger has changed since it was looked at: {state.reason}; plan again")
+            raise LedgerError(
+                "LC3015", f"{table}: the ledger has changed since it was looked at: {state.reason}; plan again"
+            )
         return state.sections
 
     record = SnapshotRecord(kind=SnapshotKind.CARRY, branch=branch, landing=landing, lane=lane)
@@ -186,7 +188,7 @@ def change_section(
         require_ledger(state, table)
         now = state.section(landing, lane)
         if now is None:
-            raise LedgerError(f"{table} has no section for lane {lane} of landing {landing}: plan again")
+            raise LedgerError("LC3016", f"{table} has no section for lane {lane} of landing {landing}: plan again")
         new = change(now)
         return None if new is None else tuple(new if s is now else s for s in state.sections)
 
@@ -200,9 +202,10 @@ def change_section(
 def _check_uuid(state: LedgerState, table: str, expected: UUID | None) -> None:
     if expected is not None and state.table_uuid != expected:
         raise LedgerError(
+            "LC3017",
             f"{table} is table {state.table_uuid} now, the control log remembers {expected}: it was dropped and made "
             f"anew. If it holds what was landed: `{RESET_ASSERT} SPEC --from-log`; if not, state where it goes on with "
-            f"`{RESET_OFFSETS} SPEC --from OFFSETS`"
+            f"`{RESET_OFFSETS} SPEC --from OFFSETS`",
         )
 
 

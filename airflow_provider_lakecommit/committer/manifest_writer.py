@@ -40,8 +40,9 @@ def schema_of(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
         if all(schema.find_column_name(field.source_id) is not None for field in spec.fields):
             return schema
     raise TableError(
+        "LC3018",
         f"the table in {metadata.location} has files of partition spec {spec.spec_id}, and no schema that has all "
-        "of its columns: have another engine rewrite them"
+        "of its columns: have another engine rewrite them",
     )
 
 

@@ -76,10 +76,11 @@ class OutcomeLookup:
                 if self.wait():
                     continue
                 raise CommitUnknownError(
+                    "LC3019",
                     f"{self.requests} commit request(s) for {self.identifier} were sent and the table could not be "
                     f"read for {self.retry_policy.seconds:g} s since ({e}); the last request ended with "
                     f"{self._last_end()}. The snapshot may or may not be there; nothing was deleted, and the next "
-                    "attempt looks again"
+                    "attempt looks again",
                 ) from None
 
     def ended_with(self, error: BaseException) -> None:
@@ -106,9 +107,10 @@ class OutcomeLookup:
             remedy = "make room where the catalog's database and the tables' metadata are, or let them be written to"
         kind = CommitRefusedError if self._refusals else CommitUnknownError
         return kind(
+            "LC3041",
             f"{self.requests} commit request(s) for {self.identifier} were sent and none was in the table at the last "
             f"look; the last one ended with {self._last_end()}: {remedy}. One may still be on its way; nothing was "
-            "deleted, and the next attempt looks again"
+            "deleted, and the next attempt looks again",
         )
 
     def wait(self) -> bool:

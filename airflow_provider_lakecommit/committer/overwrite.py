@@ -53,9 +53,10 @@ class OverwritingFiles(KnownSpecs, Producer):
             kept += self._without(manifest) if manifest.content == ManifestContent.DATA else [manifest]
         if len(self._taken_out) != len(self._removed) or {f.file_path for f in self._taken_out} != self._removed:
             raise TableError(
+                "LC3020",
                 f"{len(self._removed)} data files are to be replaced, the head of the table lists "
                 f"{len(self._taken_out)} of them: another writer is at work, or a file is listed twice; nothing was "
-                "committed, look again"
+                "committed, look again",
             )
         return [*self._added(), *kept]
 
@@ -73,9 +74,10 @@ class OverwritingFiles(KnownSpecs, Producer):
             return [manifest]
         if not is_rewritable(entries):
             raise TableError(
+                "LC3021",
                 f"manifest {manifest.manifest_path} lists {gone[0].data_file.file_path}, which is to be replaced, and "
                 "equality deletes, which pyiceberg cannot write in a way that Spark reads: rewrite the manifests of "
-                "the table with another engine; nothing was committed"
+                "the table with another engine; nothing was committed",
             )
         self._taken_out += (e.data_file for e in gone)
         with self.new_manifest_writer(spec=self.spec(manifest.partition_spec_id)) as writer:

@@ -191,19 +191,24 @@ def _written_or_error(
         return _overwritten(table, branch, files, summary, removed)
     except NotImplementedError as e:
         raise TableError(
-            f"{'.'.join(table.name())} has format version {table.format_version}, to which pyiceberg cannot append: {e}"
+            "LC3029",
+            f"{'.'.join(table.name())} has format version {table.format_version}, to which "
+            f"pyiceberg cannot append: {e}",
         ) from e
     except OSError as e:
         raise StorageError(
+            "LC3030",
             f"the manifests of {'.'.join(table.name())} could not be written below {table.location()} "
-            f"({trouble_of(table.io, e, place=False)}): check the storage; nothing was committed"
+            f"({trouble_of(table.io, e, place=False)}): check the storage; nothing was committed",
         ) from None
 
 
 def _appended(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Snapshot:
     specs = {f.spec_id for f in files} or {table.metadata.default_spec_id}
     if len(specs) > 1:
-        raise TableError(f"files of the partition specs {sorted(specs)} of {'.'.join(table.name())} need a commit each")
+        raise TableError(
+            "LC3031", f"files of the partition specs {sorted(specs)} of {'.'.join(table.name())} need a commit each"
+        )
     transaction = _Staging(table, specs.pop())
     append = MergingAppend(
         operation=Operation.APPEND,
@@ -233,7 +238,7 @@ def _staged(
     producer.commit()
     snapshot = transaction.staged_metadata.snapshot_by_id(producer.snapshot_id)
     if snapshot is None:
-        raise TableError(f"pyiceberg staged no snapshot for {'.'.join(table.name())}: nothing was committed")
+        raise TableError("LC3032", f"pyiceberg staged no snapshot for {'.'.join(table.name())}: nothing was committed")
     return snapshot
 
 

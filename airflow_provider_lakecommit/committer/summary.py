@@ -126,7 +126,7 @@ def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dic
     """
     extra = {PREFIX + key: value for key, value in record.extra.items()}
     if taken := sorted(extra.keys() & _RESERVED):
-        raise WireError(f"summary keys {', '.join(taken)} are the committer's own: use others")
+        raise WireError("LC3033", f"summary keys {', '.join(taken)} are the committer's own: use others")
     values: dict[str, str | None] = {
         "version": _VERSION,
         "kind": record.kind.value,
@@ -181,15 +181,17 @@ def record_of(snapshot: Snapshot) -> SnapshotRecord | None:
     found = _properties(snapshot)
     if found.get("version") not in ("0", _VERSION):
         raise WireError(
+            "LC3034",
             f"snapshot {snapshot.snapshot_id} has summary version {found.get('version')!r:.40}, this release reads up "
-            f"to {_VERSION}: upgrade airflow-provider-lakecommit"
+            f"to {_VERSION}: upgrade airflow-provider-lakecommit",
         )
     try:
         return _record(snapshot, found)
     except DAMAGE as e:
         raise WireError(
+            "LC3035",
             f"the summary of snapshot {snapshot.snapshot_id} is damaged: {type(e).__name__} {e}; roll the table back "
-            f"to the snapshot before it, or set the ledger with `{RESET_OFFSETS} SPEC --from OFFSETS`"
+            f"to the snapshot before it, or set the ledger with `{RESET_OFFSETS} SPEC --from OFFSETS`",
         ) from e
 
 

@@ -127,7 +127,8 @@ def ledger_change(
     before = {s.epoch for s in state.sections} if rolled_back else ()
     if kept := [f"{s.landing} ({s.lane})" for s in sections if s.epoch in before]:
         raise LedgerError(
-            f"{identifier}: {state.reason}; the epochs of {', '.join(kept)} are renewed before all else: plan again"
+            "LC3037",
+            f"{identifier}: {state.reason}; the epochs of {', '.join(kept)} are renewed before all else: plan again",
         )
     told = replace(record, decisions=kept_decisions(state.decisions, record.decisions))
     return Change(summary=to_summary(told, sections), why=why, files=files)

@@ -205,4 +205,6 @@ def _unheard(turn: _Turn, error: BaseException | None) -> None:
 
 
 def _closed_error(table: Hashable) -> ClosedError:
-    return ClosedError(f"{table}: the committer of this process is shutting down; the next attempt goes on from here")
+    return ClosedError(
+        "LC3038", f"{table}: the committer of this process is shutting down; the next attempt goes on from here"
+    )

@@ -30,10 +30,11 @@ def no_tags(tables: Tables, identifier: str, tag: str) -> TableError:
     is pending.
     """
     return TableError(
+        "LC3039",
         f"{identifier}: catalog {tables.name} took a commit that sets tag {tag}, and the table has no such tag: it "
         "keeps branches only. The tag is what tells that a ledger is the newest, so nothing is landed through this "
         "catalog: take one that keeps tags (Iceberg's snapshot references), or a release of it that does; nothing is "
-        "lost, the first run after that voids what is pending and goes on"
+        "lost, the first run after that voids what is pending and goes on",
     )
 
 

@@ -49,13 +49,13 @@ class Measure:
     @classmethod
     def fixed(cls, size: Any) -> Measure:
         if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= FIXED_LIMIT:
-            raise ControlEventError(f"a control event has an Avro schema with a fixed of {size!r:.40} bytes")
+            raise ControlEventError("LC2301", f"a control event has an Avro schema with a fixed of {size!r:.40} bytes")
         return cls(size, 1)
 
     @classmethod
     def union(cls, members: list[Measure]) -> Measure:
         if not members:
-            raise ControlEventError("a control event has an unreadable Avro schema: a union of nothing")
+            raise ControlEventError("LC2302", "a control event has an unreadable Avro schema: a union of nothing")
         return cls._of(1 + min(m.smallest for m in members), max(m.values for m in members), members)
 
     @classmethod
@@ -67,7 +67,8 @@ class Measure:
         """:raises ControlEventError: a body of a few bytes could state any number of items"""
         if item.values > _VALUES_PER_BYTE * item.smallest:
             raise ControlEventError(
-                f"a control event has an Avro schema with items of {item.smallest} bytes for {item.values} values"
+                "LC2303",
+                f"a control event has an Avro schema with items of {item.smallest} bytes for {item.values} values",
             )
         return cls._of(1, 1, [item])
 
@@ -75,9 +76,11 @@ class Measure:
     def _of(cls, smallest: int, values: int, parts: list[Measure]) -> Measure:
         found = cls(smallest, values, 1 + max((p.depth for p in parts), default=0))
         if found.values > _COST_LIMIT:
-            raise ControlEventError("a control event has an Avro schema by which a few bytes are thousands of values")
+            raise ControlEventError(
+                "LC2304", "a control event has an Avro schema by which a few bytes are thousands of values"
+            )
         if found.depth > _DEPTH_LIMIT:
-            raise ControlEventError("a control event has an Avro schema that is nested too deep")
+            raise ControlEventError("LC2305", "a control event has an Avro schema that is nested too deep")
         return found
 
 
@@ -104,14 +107,17 @@ class Body:
                     break
                 return (number >> 1) ^ -(number & 1)
             shift += 7
-        raise ControlEventError(f"a control event is damaged: a number of more than 64 bits ends at byte {self.at}")
+        raise ControlEventError(
+            "LC2306", f"a control event is damaged: a number of more than 64 bits ends at byte {self.at}"
+        )
 
     def take(self, size: int) -> bytes:
         """That many bytes."""
         begin, end = self.at, self.at + size
         if size < 0 or end > len(self.data):
             raise ControlEventError(
-                f"a control event is cut off or damaged: {size} bytes are wanted at byte {begin} of {len(self.data)}"
+                "LC2307",
+                f"a control event is cut off or damaged: {size} bytes are wanted at byte {begin} of {len(self.data)}",
             )
         self.at = end
         return self.data[begin:end]
@@ -120,7 +126,7 @@ class Body:
         """Pass over a value."""
         self._left -= 1
         if self._left < 0:
-            raise ControlEventError(f"a control event holds more than {VALUES_LIMIT} values")
+            raise ControlEventError("LC2308", f"a control event holds more than {VALUES_LIMIT} values")
         if isinstance(schema, str):
             self._primitive(schema)
         elif isinstance(schema, list):
@@ -137,7 +143,9 @@ class Body:
         """The type of a union that stands here."""
         place = self.long()
         if not 0 <= place < len(union):
-            raise ControlEventError(f"a control event is damaged: a union of {len(union)} types has no number {place}")
+            raise ControlEventError(
+                "LC2309", f"a control event is damaged: a union of {len(union)} types has no number {place}"
+            )
         return union[place]
 
     def resolved(self, schema: Any) -> Any:

@@ -55,8 +55,9 @@ def _schema_text(payload: str, form: Form, partition_fields: tuple[PartitionFiel
     if len(text) > SCHEMA_LIMIT:
         names = ", ".join(field.name[:40] for field in partition_fields[:5])
         raise ControlEventError(
+            "LC2310",
             f"the schema of a control event has {len(text)} bytes, the format holds {SCHEMA_LIMIT}: "
-            f"the partition spec has {len(partition_fields)} fields ({names}, …); shorten their names"
+            f"the partition spec has {len(partition_fields)} fields ({names}, …); shorten their names",
         )
     return text
 
@@ -158,7 +159,8 @@ def _partition(partition_fields: tuple[PartitionField, ...], written: set[str]) 
         name = _safe_name(field.name)
         if name in fields:
             raise ControlEventError(
-                f"two partition fields have the name {name!r} on the control topic; rename {field.name!r} in the spec"
+                "LC2311",
+                f"two partition fields have the name {name!r} on the control topic; rename {field.name!r} in the spec",
             )
         fields[name] = _optional(field.field_id, name, _once(avro_type(field), written), true_name=field.name)
     return list(fields.values())
@@ -206,7 +208,7 @@ def _optional(
 
 def _safe_name(name: str) -> str:
     if not name:
-        raise ControlEventError("a partition field has an empty name")
+        raise ControlEventError("LC2312", "a partition field has an empty name")
     return "".join(_safe_letter(letter, first=position == 0) for position, letter in enumerate(_utf16_units(name)))
 
 

@@ -67,10 +67,12 @@ def shape_of(schema_text: bytes) -> Shape:
     except ControlEventError:
         raise
     except Exception as error:  # whatever a parser may say about bytes from anybody
-        raise ControlEventError(f"a control event has an unreadable Avro schema: {error!r}") from error
+        raise ControlEventError("LC2313", f"a control event has an unreadable Avro schema: {error!r}") from error
     root = written.get("name") if isinstance(written, dict) else None
     if walk.root != EVENT or walk.payload is None or tree is not walk.runnable.get(_flat(EVENT)):
-        raise ControlEventError(f"a record is not a control event: its Avro schema is of {walk.root or root!r:.200}")
+        raise ControlEventError(
+            "LC2314", f"a record is not a control event: its Avro schema is of {walk.root or root!r:.200}"
+        )
     return Shape(
         schema=runnable,
         payload=walk.payload,
@@ -118,7 +120,7 @@ class _Walk:
     def _named(self, written: str, namespace: str) -> tuple[str, Measure]:
         name = self._resolve(written, namespace)
         if name not in self.measures:
-            raise ControlEventError(f"a control event has an Avro schema in which {name!r:.200} holds itself")
+            raise ControlEventError("LC2315", f"a control event has an Avro schema in which {name!r:.200} holds itself")
         return _flat(name), self.measures[name]
 
     def _fixed(self, written: dict[str, Any], namespace: str) -> tuple[Any, Measure]:
@@ -134,11 +136,13 @@ class _Walk:
         inner = name.rpartition(".")[0]
         self.fields += len(written["fields"])
         if self.fields > FIELD_LIMIT:
-            raise ControlEventError(f"a control event has an Avro schema of {self.fields} fields, or more")
+            raise ControlEventError("LC2316", f"a control event has an Avro schema of {self.fields} fields, or more")
         found = [self._field(m, place, inner, known=not partition) for place, m in enumerate(written["fields"])]
         fields = [shape for shape, _ in found]
         if len({shape["name"] for shape in fields}) < len(fields):
-            raise ControlEventError(f"a control event has an Avro schema in which {name!r:.200} has a field twice")
+            raise ControlEventError(
+                "LC2317", f"a control event has an Avro schema in which {name!r:.200} has a field twice"
+            )
         self.measures[name] = Measure.record([measure for _, measure in found])
         self.runnable[_flat(name)] = {"type": "record", "name": _flat(name), "fields": fields}
         return self.runnable[_flat(name)], self.measures[name]
@@ -153,10 +157,12 @@ class _Walk:
         elif field_id == PARTITION_ID:
             self.partition_fields = self._partition_fields(self._record_name(written["type"], namespace))
         if known and field_id in KNOWN and not fits(field_id, shape, self.runnable):
-            raise ControlEventError(f"a control event has an Avro schema in which field {field_id} is of another type")
+            raise ControlEventError(
+                "LC2318", f"a control event has an Avro schema in which field {field_id} is of another type"
+            )
         self.plain = self.plain and (not known or field_id in KNOWN)
         if field_id is not None and (not isinstance(field_id, int) or isinstance(field_id, bool) or field_id < 0):
-            raise ControlEventError(f"a control event has an Avro schema with the field id {field_id!r:.40}")
+            raise ControlEventError("LC2319", f"a control event has an Avro schema with the field id {field_id!r:.40}")
         return {"name": f"p{position}" if field_id is None else f"f{field_id}", "type": shape}, measure
 
     def _define(self, written: dict[str, Any], namespace: str) -> str:
@@ -165,7 +171,7 @@ class _Walk:
             space = written.get("namespace", namespace)
             name = f"{space}.{name}" if space else name
         if name in self.definitions or name in _PRIMITIVES:
-            raise ControlEventError(f"a control event has an Avro schema that defines {name!r:.200} twice")
+            raise ControlEventError("LC2320", f"a control event has an Avro schema that defines {name!r:.200} twice")
         self.definitions[name] = written
         return name
 
@@ -174,7 +180,9 @@ class _Walk:
         for candidate in (qualified, name):
             if candidate in self.definitions:
                 return candidate
-        raise ControlEventError(f"a control event has an Avro schema that uses {name!r:.200} without defining it")
+        raise ControlEventError(
+            "LC2321", f"a control event has an Avro schema that uses {name!r:.200} without defining it"
+        )
 
     def _record_name(self, written: Any, namespace: str) -> str:
         if isinstance(written, str):
@@ -197,7 +205,7 @@ class _Walk:
         found = iceberg_type(avro)
         if found is None:
             raise ControlEventError(
-                f"partition field {name!r:.200} of a control event has an unknown Avro type: {avro!r:.200}"
+                "LC2322", f"partition field {name!r:.200} of a control event has an unknown Avro type: {avro!r:.200}"
             )
         return PartitionField(name=name, field_id=written["field-id"], type=found)
 

@@ -119,8 +119,9 @@ class ControlTopic:
             facts = self._facts()
             if facts is None:
                 raise ControlTopicError(
+                    "LC2323",
                     f"control topic {self.name!r} does not exist in Kafka at {bootstrap_servers(self._config)}: "
-                    f"create it with `{create_command(self.name, self._config)}`"
+                    f"create it with `{create_command(self.name, self._config)}`",
                 )
             return self._info(facts)
 
@@ -211,7 +212,7 @@ class ControlTopic:
         with self._lock:
             if self._closed:
                 raise ClosedError(
-                    f"control topic {self.name} was closed: this work ends here, the next attempt goes on"
+                    "LC2324", f"control topic {self.name} was closed: this work ends here, the next attempt goes on"
                 )
             try:
                 yield
@@ -234,7 +235,7 @@ class ControlTopic:
 
     def _check_partition(self, partition: int, info: ControlTopicInfo) -> None:
         if not 0 <= partition < info.partitions:
-            raise ControlTopicError(no_partition(self.name, self._config, info.partitions, partition))
+            raise ControlTopicError("LC2325", no_partition(self.name, self._config, info.partitions, partition))
 
     def _check_same(self, info: ControlTopicInfo) -> None:
         if self.describe() != info:
@@ -262,9 +263,10 @@ class ControlTopic:
                 return found
             if time.monotonic() >= deadline:
                 raise ControlTopicError(
+                    "LC2326",
                     f"{self.name}[{partition}] can be read to offset {found.stable} only, and {until} was to be read: "
                     f"after {self._timeout:.0f} s an open transaction holds it up (`{self._tool('kafka-transactions')} "
-                    f"find-hanging --topic {self.name} --partition {partition}`), or the topic was made anew"
+                    f"find-hanging --topic {self.name} --partition {partition}`), or the topic was made anew",
                 )
             self._admin.serve(LOOK_SECONDS)
 
@@ -308,7 +310,9 @@ class ControlTopic:
                     # Retention ran past us: what is gone cannot be shown, what is left can.
                     first = self._admin.steadily(doing, lambda: self._borders(partition, None)).start
                     if first <= begin:
-                        raise ControlTopicError(f"{self.name}[{partition}] was made anew while being read") from None
+                        raise ControlTopicError(
+                            "LC2327", f"{self.name}[{partition}] was made anew while being read"
+                        ) from None
                     begin = first
         finally:
             tail.close()
@@ -342,8 +346,9 @@ class ControlTopic:
             log.info("Created control topic %s with %s partitions", self.name, partitions)
         elif objection.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise ControlTopicError(
+                "LC2328",
                 f"control topic {self.name!r} does not exist and could not be created: {objection.str()}; have it "
-                f"created with `{create_command(self.name, self._config, partitions, replication)}`"
+                f"created with `{create_command(self.name, self._config, partitions, replication)}`",
             )
 
     def _refuse_compaction(self) -> None:
@@ -352,9 +357,10 @@ class ControlTopic:
             log.debug("The settings of topic %s may not be read", self.name)
         elif "compact" in settings.get("cleanup.policy", ""):
             raise ControlTopicError(
+                "LC2329",
                 f"control topic {self.name!r} has cleanup.policy={settings['cleanup.policy']}, which deletes records "
                 f"that are still needed: set it with `{self._tool('kafka-configs')} --alter --entity-type topics "
-                f"--entity-name {self.name} --add-config cleanup.policy=delete`"
+                f"--entity-name {self.name} --add-config cleanup.policy=delete`",
             )
 
     def _grant_or_create(self) -> str:

@@ -88,7 +88,7 @@ class ControlWatch:
             self._consumer.assign(self._places(since, newest, timeout))
         except KafkaException as e:
             self._consumer.close()
-            raise ControlTopicError(f"reading control topic {topic!r}: {redacted(str(e), config)}") from None
+            raise ControlTopicError("LC2330", f"reading control topic {topic!r}: {redacted(str(e), config)}") from None
         self._queues: dict[int, deque[ControlRecord]] = {p: deque() for p in self._partitions}
         self._held: Counter[int] = Counter()
         self._at_end: set[int] = set()

@@ -150,7 +150,9 @@ class ControlWriter:
             self._began = False
         except BufferError as full:
             self._abort(producer, deadline)
-            raise WireError(f"{len(records)} records do not fit into the client's queue: {full}; send fewer") from None
+            raise WireError(
+                "LC2331", f"{len(records)} records do not fit into the client's queue: {full}; send fewer"
+            ) from None
         except KafkaException as failure:
             raise self._judged(producer, _error_of(failure), deliveries, deadline) from None
         return deliveries.offsets
@@ -173,8 +175,9 @@ class ControlWriter:
             self._abort(producer, deadline)
         if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             return WireError(
+                "LC2332",
                 f"a record for {self._where} is larger than the broker takes: {cause.str()}; "
-                "raise max.message.bytes of the topic"
+                "raise max.message.bytes of the topic",
             )
         if cause.code() in _HOPELESS:
             return self._refused(cause)
@@ -258,26 +261,30 @@ class ControlWriter:
 
     def _fenced(self) -> FencedError:
         return FencedError(
+            "LC2333",
             f"transactional id {self._id!r} was taken over by a later writer, or its transaction was open for more "
-            f"than {self._transaction_timeout:.0f} s: this attempt is superseded; read {self._where} again"
+            f"than {self._transaction_timeout:.0f} s: this attempt is superseded; read {self._where} again",
         )
 
     def _unknown(self, error: KafkaError) -> ControlTopicError:
         return ControlTopicError(
+            "LC2334",
             f"a transaction of {self._id!r} on {self._where} at {bootstrap_servers(self._config)} was sent and its "
-            f"outcome is unknown: {self._trouble.cause or error.str()}; read the log to learn whether it is there"
+            f"outcome is unknown: {self._trouble.cause or error.str()}; read the log to learn whether it is there",
         )
 
     def _gave_up(self, cause: str) -> ControlTopicError:
         return ControlTopicError(
+            "LC2335",
             f"nothing was written to {self._where} at {bootstrap_servers(self._config)} within {self._timeout:.0f} s: "
-            f"{self._trouble.cause or cause}; try again when the brokers are up"
+            f"{self._trouble.cause or cause}; try again when the brokers are up",
         )
 
     def _refused(self, error: KafkaError) -> ControlTopicError:
         return ControlTopicError(
+            "LC2336",
             f"nothing was written to {self._where} at {bootstrap_servers(self._config)}: {error.str()}; the topic must "
-            f"exist, and this principal needs WRITE on it and WRITE and DESCRIBE on transactional id {self._id!r}"
+            f"exist, and this principal needs WRITE on it and WRITE and DESCRIBE on transactional id {self._id!r}",
         )
 
 

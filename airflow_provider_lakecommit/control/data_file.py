@@ -86,8 +86,9 @@ class FileCodec:
         """Body of *file*; :class:`ControlEventError` when its partition tuple does not fit."""
         if len(file.partition) != len(self._partition):
             raise ControlEventError(
+                "LC2340",
                 f"{file.file_path} has {len(file.partition)} partition values, "
-                f"its event has {len(self._partition)} partition fields"
+                f"its event has {len(self._partition)} partition fields",
             )
         body: dict[str, Any] = {
             "f134": ("int", file.content),

@@ -40,11 +40,11 @@ def pack(values: Mapping[str, Any], *, what: str, limit: int, remedy: str) -> st
     if len(packed) > COMPRESS_ABOVE:
         packed = _MARK + base64.b64encode(zlib.compress(packed.encode("ascii"), 6)).decode("ascii")
     if len(packed) > limit:
-        raise WireError(f"{what} takes {len(packed)} bytes, the limit is {limit}: {remedy}")
+        raise WireError("LC2341", f"{what} takes {len(packed)} bytes, the limit is {limit}: {remedy}")
     try:
         check_text(raw.encode("ascii"))
     except ValueError as e:
-        raise WireError(f"{what} would not be read again, {e}: {remedy}") from e
+        raise WireError("LC2342", f"{what} would not be read again, {e}: {remedy}") from e
     return packed
 
 
@@ -63,13 +63,18 @@ def unpack(packed: str | bytes, *, what: str, limit: int = _PACKED_LIMIT) -> dic
         values = bounded_json(raw)
         version = number(values["v"])
     except (*DAMAGE, zlib.error) as e:
-        raise WireError(f"{what} is damaged or was not written by this provider: {type(e).__name__} {e}") from e
+        raise WireError(
+            "LC2343", f"{what} is damaged or was not written by this provider: {type(e).__name__} {e}"
+        ) from e
     if version > VERSION:
         raise WireError(
-            f"{what} has version {version}, this release reads up to {VERSION}: upgrade airflow-provider-lakecommit"
+            "LC2344",
+            f"{what} has version {version}, this release reads up to {VERSION}: upgrade airflow-provider-lakecommit",
         )
     if version < VERSION - 1:
-        raise WireError(f"{what} has version {version}, this release reads from {VERSION - 1} on: it is too old")
+        raise WireError(
+            "LC2345", f"{what} has version {version}, this release reads from {VERSION - 1} on: it is too old"
+        )
     return dict(values)
 
 

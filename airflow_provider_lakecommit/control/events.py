@@ -125,9 +125,11 @@ def encode(event: Event, *, form: Form = "1.12") -> bytes:
     try:
         schemaless_writer(out, shape_of(text).schema, body)
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise ControlEventError(f"a {payload.TYPE.name} event cannot be written: {error}") from error
+        raise ControlEventError("LC2346", f"a {payload.TYPE.name} event cannot be written: {error}") from error
     if out.tell() > EVENT_LIMIT:
-        raise ControlEventError(f"a {payload.TYPE.name} event has {out.tell()} bytes, {EVENT_LIMIT} are read at most")
+        raise ControlEventError(
+            "LC2347", f"a {payload.TYPE.name} event has {out.tell()} bytes, {EVENT_LIMIT} are read at most"
+        )
     return out.getvalue()
 
 
@@ -145,9 +147,9 @@ def decode(data: bytes) -> Event:
     except ControlEventError:
         raise
     except Exception as error:  # whatever a reader may say about bytes from anybody
-        raise ControlEventError(f"a control event of {len(data)} bytes is damaged: {error!r:.500}") from error
+        raise ControlEventError("LC2348", f"a control event of {len(data)} bytes is damaged: {error!r:.500}") from error
     if stream.tell() != len(data):
-        raise ControlEventError(f"a control event is followed by {len(data) - stream.tell()} foreign bytes")
+        raise ControlEventError("LC2349", f"a control event is followed by {len(data) - stream.tell()} foreign bytes")
     return event
 
 
@@ -179,7 +181,7 @@ def _head_and_end(data: bytes) -> tuple[EventHead, int]:
         if isinstance(error, ControlEventError):
             raise
         raise ControlEventError(
-            f"a control event of {len(data)} bytes is cut off or damaged: {error!r:.500}"
+            "LC2350", f"a control event of {len(data)} bytes is cut off or damaged: {error!r:.500}"
         ) from error
 
 
@@ -246,22 +248,28 @@ _HEADS: dict[int, bytes] = {int(number): _head_schema(kind) for number, kind in 
 
 def _body_start(data: bytes) -> int:
     if data[:2] != _MAGIC:
-        raise ControlEventError(f"a record is not a control event: it begins with {data[:8].hex(' ') or 'nothing'}")
+        raise ControlEventError(
+            "LC2351", f"a record is not a control event: it begins with {data[:8].hex(' ') or 'nothing'}"
+        )
     if len(data) > EVENT_LIMIT:
-        raise ControlEventError(f"a control event has {len(data)} bytes, {EVENT_LIMIT} are read at most")
+        raise ControlEventError("LC2352", f"a control event has {len(data)} bytes, {EVENT_LIMIT} are read at most")
     start = 4 + int.from_bytes(data[2:4], "big")
     if len(data) < 4 or len(data) <= start:
-        raise ControlEventError(f"a control event is cut off: its body begins at byte {start}, it has {len(data)}")
+        raise ControlEventError(
+            "LC2353", f"a control event is cut off: its body begins at byte {start}, it has {len(data)}"
+        )
     return start
 
 
 def _kind(number: int, payload: str) -> PayloadType:
     """The type of an event, which its payload has to be of."""
     if number not in _CLASSES:
-        raise ControlEventError(f"a control event has the unknown type {number}: is it from a newer connector?")
+        raise ControlEventError(
+            "LC2354", f"a control event has the unknown type {number}: is it from a newer connector?"
+        )
     kind = PayloadType(number)
     if payload != _CLASSES[kind].__name__:
-        raise ControlEventError(f"a control event of type {kind.name} carries a {payload:.200}")
+        raise ControlEventError("LC2355", f"a control event of type {kind.name} carries a {payload:.200}")
     return kind
 
 

@@ -120,7 +120,7 @@ def _parameters(field: PartitionField) -> tuple[str, int, int]:
     match = _PARAMETERS.fullmatch(field.type)
     if match is None or (match["kind"] == "decimal") is (match["second"] is None):
         raise ControlEventError(
-            f"partition field {field.name!r} has type {field.type!r}: no file is partitioned by that"
+            "LC2358", f"partition field {field.name!r} has type {field.type!r}: no file is partitioned by that"
         )
     return match["kind"], int(match["first"]), int(match["second"] or 0)
 
@@ -203,4 +203,4 @@ def _decimal_bytes(precision: int) -> int:
 
 
 def _misfit(field: PartitionField, value: object) -> ControlEventError:
-    return ControlEventError(f"partition field {field.name!r} of type {field.type} cannot hold {value!r}")
+    return ControlEventError("LC2359", f"partition field {field.name!r} of type {field.type} cannot hold {value!r}")

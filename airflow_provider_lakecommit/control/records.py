@@ -221,13 +221,14 @@ def read_entry(record: LogRecord, landing: str, lane: str) -> Entry | None:
     if values is None or values.get("lane") != lane:
         return None
     if (doubt := getattr(record, "doubt", None)) is not None:
-        raise UnbelievedError(f"{doubt}; nothing is taken from it")
+        raise UnbelievedError("LC2362", f"{doubt}; nothing is taken from it")
     try:
         entry = _entry(record, about.type, about.commit_id, values)
         return None if entry is None else replace(entry, event=about.id)
     except DAMAGE as e:
         raise WireError(
-            f"control record at offset {record.offset} of landing {landing} is damaged: {type(e).__name__} {e}"
+            "LC2363",
+            f"control record at offset {record.offset} of landing {landing} is damaged: {type(e).__name__} {e}",
         ) from e
 
 

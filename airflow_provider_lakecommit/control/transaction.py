@@ -32,8 +32,9 @@ def check_sizes(records: Sequence[Record], where: str, limit: int, *, signed: bo
         size = len(key) + len(value) + around + (SIGNATURE_BYTES if signed else 0)
         if size > limit:
             raise WireError(
+                "LC2364",
                 f"a record for {where} has {size} bytes, the limit is {limit}: raise message.max.bytes of the "
-                "connection and max.message.bytes of the topic"
+                "connection and max.message.bytes of the topic",
             )
 
 

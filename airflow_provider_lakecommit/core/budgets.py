@@ -59,5 +59,5 @@ def parse_budget(text: str) -> tuple[int, float]:
     except ValueError:
         most = (-1, 0.0)
     if most[0] < 0 or not 0 <= most[1] <= 1:
-        raise SpecError(f"{text!r} is not N or N:RATIO, as in 500 or 500:0.2")
+        raise SpecError("LC1301", f"{text!r} is not N or N:RATIO, as in 500 or 500:0.2")
     return most

@@ -120,7 +120,7 @@ def columns_of(schema: Schema, options: FormatOptions, skip: Set[str] = frozense
     if not columns:
         rules.wrong.append("the table has no column to fill from the records; add one")
     if rules.wrong:
-        raise TableError("; ".join(rules.wrong))
+        raise TableError("LC4004", "; ".join(rules.wrong))
     return tuple(columns)
 
 

@@ -43,9 +43,11 @@ class CsvDecoder(BlockDecoder):
         wanted = [f for f in schema.fields if f.name not in skip]
         absent = {f.name for f in wanted} - set(self._names)
         if lacking := [f.name for f in wanted if f.required and f.name in absent]:
-            raise TableError(f"required columns {', '.join(lacking)} are not among `csv.columns`")
+            raise TableError("LC4005", f"required columns {', '.join(lacking)} are not among `csv.columns`")
         if not set(self._names) & {f.name for f in wanted}:
-            raise TableError(f"the table has none of the columns {', '.join(self._names)} that `csv.columns` names")
+            raise TableError(
+                "LC4006", f"the table has none of the columns {', '.join(self._names)} that `csv.columns` names"
+            )
         self._columns = text_columns(schema, options, skip | absent)
         self._unknown = [n for n in self._names if n not in {c.name for c in self._columns}]
         self._strict = options.unknown_fields == "dead_letter"

@@ -71,7 +71,9 @@ def text_columns(schema: Schema, options: FormatOptions, skip: Set[str] = frozen
     """
     columns = columns_of(schema, options, skip)
     if nested := [c.name for c in columns if c.children]:
-        raise TableError(f"columns {', '.join(nested)} have parts: no single text fills a struct, list or map")
+        raise TableError(
+            "LC4029", f"columns {', '.join(nested)} have parts: no single text fills a struct, list or map"
+        )
     return tuple(TextColumn(c) for c in columns)
 
 

@@ -59,8 +59,9 @@ def connection(conn_id: str, kind: str, holds: str) -> Connection:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as e:
         raise SpecError(
+            "LC5301",
             f"the Airflow connection {conn_id!r} does not exist: make one of type `{kind}` with {holds}, "
-            "or name another one"
+            "or name another one",
         ) from e
 
 
@@ -79,8 +80,9 @@ def kafka_settings(kafka_config_id: str) -> dict[str, Any]:
         raise
     except ValueError as e:
         raise SpecError(
+            "LC5302",
             f"the Kafka connection {kafka_config_id!r}{_unlike(found, 'kafka')} cannot be used: "
-            f"{redacted(str(e), found.extra_dejson)}; its extra holds the client's settings under librdkafka's names"
+            f"{redacted(str(e), found.extra_dejson)}; its extra holds the client's settings under librdkafka's names",
         ) from None
 
 
@@ -110,13 +112,15 @@ def registry_connection(conn_id: str) -> dict[str, Any]:
         settings.setdefault(LOGIN, f"{found.login}:{found.password or ''}")
     if not settings.get("url"):
         raise SpecError(
+            "LC5303",
             f"the connection {conn_id!r}{_unlike(found, 'http')} does not say where the schema registry is: give its "
-            "host, or `url` in its extra"
+            "host, or `url` in its extra",
         )
     if found.password and LOGIN not in settings:
         raise SpecError(
+            "LC5304",
             f"the connection {conn_id!r} has a password for the schema registry and no login; a token goes into its "
-            "extra, as `bearer.auth.token` with `bearer.auth.credentials.source`"
+            "extra, as `bearer.auth.token` with `bearer.auth.credentials.source`",
         )
     return settings
 
@@ -172,8 +176,9 @@ def stated_properties(iceberg_conn_id: str) -> dict[str, str]:
         properties["credential"] = f"{found.login}:{found.password}"
     if properties["type"] in ("rest", "sql") and not properties.get("uri"):
         raise SpecError(
+            "LC5305",
             f"the Iceberg connection {iceberg_conn_id!r}{_unlike(found, 'iceberg')} does not say where its "
-            f"{properties['type']} catalog is: give the URI as host, or as `uri` in its extra"
+            f"{properties['type']} catalog is: give the URI as host, or as `uri` in its extra",
         )
     return named(properties, iceberg_conn_id)
 

@@ -50,8 +50,9 @@ def engine_of(
         return SparkSubmit(conn_id, conf=conf, grace=grace)
     if conf:
         raise SpecError(
+            "LC5306",
             f"the Spark connection {conn_id!r} is of type `{CONNECT}`: its server has its settings already, give "
-            f"{', '.join(sorted(conf))} to the server, or leave spark_conf out"
+            f"{', '.join(sorted(conf))} to the server, or leave spark_conf out",
         )
     from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine
 
@@ -70,8 +71,9 @@ def connect_url(conn_id: str) -> str:
     except (ValueError, AttributeError, TypeError):
         # Not with their text: parts of the connection may be in it.
         raise SpecError(
+            "LC5307",
             f"the Spark connection {conn_id!r} cannot be used: it needs the server as host, without a path, its port, "
-            "and where the server asks for one the token as password"
+            "and where the server asks for one the token as password",
         ) from None
     hide({"remote": url})
     return url

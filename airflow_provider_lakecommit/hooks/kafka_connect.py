@@ -107,7 +107,8 @@ def rest_settings(conn: Connection) -> dict[str, Any]:
     host = (conn.host or "").strip().rstrip("/")
     if not host:
         raise SpecError(
-            f"the Airflow connection {conn.conn_id!r} says no host: give the address of a Kafka Connect worker"
+            "LC5308",
+            f"the Airflow connection {conn.conn_id!r} says no host: give the address of a Kafka Connect worker",
         )
     url = host if "://" in host else f"{conn.schema or 'http'}://{host}"
     if conn.port:

@@ -41,10 +41,12 @@ class Settings:
         providers = tuple(conf.get(SECTION, "location_providers").replace(",", " ").split())
         if not deployment or not topic:
             raise SpecError(
-                f"[{SECTION}] deployment_id and control_topic must not be empty: set them or leave them out"
+                "LC5309", f"[{SECTION}] deployment_id and control_topic must not be empty: set them or leave them out"
             )
         if grace < 0:
-            raise SpecError(f"[{SECTION}] spark_grace_seconds = {grace}: a number of seconds from 0 on is needed")
+            raise SpecError(
+                "LC5310", f"[{SECTION}] spark_grace_seconds = {grace}: a number of seconds from 0 on is needed"
+            )
         return cls(
             deployment_id=deployment,
             control_topic=topic,

@@ -104,20 +104,23 @@ def spark_master(conn_id: str) -> SparkMaster:
     master, on_cluster = master_url(found), found.extra_dejson.get("deploy-mode") == "cluster"
     if not _MASTER.fullmatch(master):
         raise SpecError(
+            "LC5311",
             f"the Airflow connection {conn_id!r}, of type `{found.conn_type}`, is no Spark connection: "
             f"{without(master, ())!r} is no master. Its type must be `spark`, with the master as host ({_MASTERS}), or "
-            "`spark_connect`"
+            "`spark_connect`",
         )
     if on_cluster and master.startswith("spark://"):
         raise SpecError(
+            "LC5312",
             f"the Spark connection {conn_id!r} asks for `deploy-mode: cluster` on {master}: a standalone cluster takes "
             "no Python application so. Leave deploy-mode out (the driver then runs beside the task), or run a Spark "
-            "Connect server on the cluster and give its connection of type `spark_connect`"
+            "Connect server on the cluster and give its connection of type `spark_connect`",
         )
     if "k8s" in master and getattr(spark_submit, "kube_client", None) is None:
         raise SpecError(
+            "LC5313",
             f"the Spark connection {conn_id!r} submits to {master}: the Spark provider's hook needs the distribution "
-            "apache-airflow-providers-cncf-kubernetes for that; install it beside Airflow"
+            "apache-airflow-providers-cncf-kubernetes for that; install it beside Airflow",
         )
     return SparkMaster(local=re.match(r"local\b", master) is not None, driver_on_cluster=on_cluster)
 
@@ -207,7 +210,7 @@ class SparkSubmit:
             self._running.append(submission)
             try:
                 if self._stopped:
-                    raise SparkJobError(f"{what} was told to stop before it began")
+                    raise SparkJobError("LC5314", f"{what} was told to stop before it began")
                 submission.run(files.environment(master))
             except AirflowException as e:
                 # The whole command is in its text, and in that all settings.
@@ -216,6 +219,7 @@ class SparkSubmit:
                 for each in secrets:
                     cause = each.without(cause)
                 raise SparkJobError(
+                    "LC5315",
                     f"{what}, {where}ended early: {cause}",
                     workers_died=submission.code == WORKERS_DIED,
                 ) from None
@@ -248,7 +252,8 @@ class _Submission:
             self._hook.submit(str(APPLICATION), env=dict(environment))
         except FileNotFoundError as e:
             raise SpecError(
-                f"{e.filename} is not on the search path: install pyspark beside Airflow, or Spark on this worker"
+                "LC5316",
+                f"{e.filename} is not on the search path: install pyspark beside Airflow, or Spark on this worker",
             ) from e
 
     def stop(self) -> None:

@@ -116,7 +116,9 @@ class _BoundedStream(RawIOBase):
     def read_whole(self) -> bytes:
         found = bytes(self._of.read(LENGTH_LIMIT + 1))
         if len(found) > LENGTH_LIMIT:
-            raise TableError(f"file {self._location} is longer than {LENGTH_LIMIT >> 20} MiB, and is not read at once")
+            raise TableError(
+                "LC3301", f"file {self._location} is longer than {LENGTH_LIMIT >> 20} MiB, and is not read at once"
+            )
         return found
 
     def readall(self) -> bytes:
@@ -149,7 +151,9 @@ def _unpacked(packed: bytes, location: str) -> bytes:
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)
     found = unpacking.decompress(packed, LENGTH_LIMIT + 1)
     if len(found) > LENGTH_LIMIT or unpacking.unused_data:
-        raise TableError(f"file {location} unpacks into more than {LENGTH_LIMIT >> 20} MiB, or into several texts")
+        raise TableError(
+            "LC3302", f"file {location} unpacks into more than {LENGTH_LIMIT >> 20} MiB, or into several texts"
+        )
     return found
 
 
@@ -157,4 +161,4 @@ def _check(raw: bytes, location: str) -> None:
     try:
         check_json(raw)
     except ValueError as e:
-        raise TableError(f"file {location} takes too much memory to read: {e}") from None
+        raise TableError("LC3303", f"file {location} takes too much memory to read: {e}") from None

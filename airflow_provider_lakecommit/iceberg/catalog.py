@@ -135,8 +135,9 @@ class Tables:
         table = self.find(identifier)
         if table is None:
             raise TableError(
+                "LC3304",
                 f"there is no table {identifier} in {self.called}: create it, or let a run of the landing do so: it "
-                "makes the tables that it states `create` for, and its dead-letter table"
+                "makes the tables that it states `create` for, and its dead-letter table",
             )
         return table
 
@@ -154,15 +155,17 @@ class Tables:
             raise
         except FileNotFoundError as e:
             raise TableError(
+                "LC3305",
                 f"the catalog points table {identifier} to a metadata file that is gone ({self.describe(e)}): "
-                "restore the file, or register the table with its newest metadata file"
+                "restore the file, or register the table with its newest metadata file",
             ) from None
         except (ValidationError, pydantic.ValidationError) as e:
             if isinstance(e, pydantic.ValidationError) and is_no_answer(e):
                 raise self._away(f"reading table {identifier}", e) from None
             raise TableError(
+                "LC3306",
                 f"pyiceberg cannot read the metadata of table {identifier} ({self.describe(e)}): a type that it does "
-                "not know, such as variant, must go from the table"
+                "not know, such as variant, must go from the table",
             ) from None
         except Exception as e:
             raise self._away(f"reading table {identifier}", e) from None
@@ -185,7 +188,7 @@ class Tables:
         if table is not None:
             return table
         if wrong := wrong_warehouse(self._properties):
-            raise SpecError(f"{self.called}: {wrong}")
+            raise SpecError("LC3307", f"{self.called}: {wrong}")
         self._create_namespace(identifier)
         options: dict[str, Any] = {"partition_spec": spec, "sort_order": order}
         options["properties"] = {**CREATED_TABLE_PROPERTIES, **(properties or {})}
@@ -254,7 +257,7 @@ class Tables:
                 raise self._away("connecting", e) from None
             given = ", ".join(sorted(self._properties)) or "none"
             told = self.without_secrets(mistake) or self.describe(e)
-            raise SpecError(f"{self.called}: {told}; the properties given are: {given}") from None
+            raise SpecError("LC3308", f"{self.called}: {told}; the properties given are: {given}") from None
 
     def _create_namespace(self, identifier: str) -> None:
         namespace = Catalog.namespace_from(identifier)
@@ -268,7 +271,7 @@ class Tables:
     def _away(self, doing: str, error: Exception, kind: type[CatalogError] = CatalogError) -> CatalogError:
         what = "refused the credentials" if isinstance(error, _NO_RIGHT) else "failed"
         remedy = self.without_secrets(missing_folder(self._properties)) or _remedy(error)
-        return kind(f"{self.called} {what} while {doing} ({self.describe(error)}): {remedy}")
+        return kind("LC3361", f"{self.called} {what} while {doing} ({self.describe(error)}): {remedy}")
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""

@@ -68,7 +68,9 @@ class CatalogClients:
     def _lent(self) -> Iterator[Catalog]:
         with self._lock:
             if self._closed:
-                raise ClosedError(f"catalog {self._name()} was closed: this work ends here, the next attempt goes on")
+                raise ClosedError(
+                    "LC3309", f"catalog {self._name()} was closed: this work ends here, the next attempt goes on"
+                )
             catalog = self._idle.pop() if self._idle else None
         if catalog is None:
             catalog = self._new()

@@ -84,14 +84,15 @@ def _announced(file: ManifestFile, spec_id: int, fields: Sequence[PartitionField
 
 def _appendable(file: DataFile, sources: Sequence[int], spec_id: int) -> ManifestFile:
     if file.content != DataFileContent.DATA:
-        raise TableError(f"{file.file_path} is a delete file: only data files are appended")
+        raise TableError("LC3310", f"{file.file_path} is a delete file: only data files are appended")
     if file.spec_id != spec_id:
         raise TableError(
+            "LC3311",
             f"{file.file_path} was written under partition spec {file.spec_id}, the table is at spec {spec_id}: "
-            "its offsets are planned again"
+            "its offsets are planned again",
         )
     if (problem := _contradiction(file)) is not None:
-        raise TableError(f"file {file.file_path!r:.300} {problem}: its offsets are planned again")
+        raise TableError("LC3312", f"file {file.file_path!r:.300} {problem}: its offsets are planned again")
     appendable = ManifestFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.file_path,
@@ -127,7 +128,7 @@ def rows_in_footer(io: FileIO, path: str) -> int:
         with io.new_input(path).open(seekable=True) as stream:
             return int(pq.read_metadata(stream).num_rows)
     except pa.ArrowException as e:
-        raise TableError(f"file {path} is no Parquet file that can be read: {e}") from None
+        raise TableError("LC3313", f"file {path} is no Parquet file that can be read: {e}") from None
 
 
 def _contradiction(file: DataFile) -> str | None:
@@ -150,15 +151,17 @@ def _sources(written: Sequence[PartitionField], wanted: Sequence[PartitionField]
     positions = {field.field_id: position for position, field in enumerate(written)}
     if positions.keys() != {field.field_id for field in wanted}:
         raise TableError(
+            "LC3314",
             f"files were announced with the partition fields {_names(written)}, "
-            f"spec {spec_id} of the table has {_names(wanted)}: their offsets are planned again"
+            f"spec {spec_id} of the table has {_names(wanted)}: their offsets are planned again",
         )
     for field in wanted:
         announced = written[positions[field.field_id]].type
         if announced != field.type and (announced, field.type) not in _READABLE:
             raise TableError(
+                "LC3315",
                 f"files were announced with partition field {field.name!r} as {announced}, spec {spec_id} of the table "
-                f"has it as {field.type}: their offsets are planned again"
+                f"has it as {field.type}: their offsets are planned again",
             )
     return [positions[field.field_id] for field in wanted]
 

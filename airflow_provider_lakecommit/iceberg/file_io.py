@@ -55,7 +55,7 @@ class GuardedFileIO(FileIO):
 
     def _serving(self, location: str) -> FileIO:
         if problem := location_problem(location, self.properties):
-            raise TableError(f"a file of a table is not opened: {problem}")
+            raise TableError("LC3316", f"a file of a table is not opened: {problem}")
         scheme = scheme_of(location)
         if scheme not in self._by_scheme:
             own = {**self.properties, IO_IMPL: self._impl} if self._impl else self.properties

@@ -68,7 +68,8 @@ def _bounded(response: Response, **_: Any) -> None:
         response.close()
         request = f"{response.request.method} {(response.url or '').partition('?')[0]}"
         raise CatalogError(
-            f"the REST catalog's answer to {request} is not read: {e}; if the table is that large, expire snapshots"
+            "LC3334",
+            f"the REST catalog's answer to {request} is not read: {e}; if the table is that large, expire snapshots",
         ) from None
     # What iter_content() gives is gone once it is read; JSON is UTF-8, whatever the headers say.
     response._content = body

@@ -66,10 +66,10 @@ def create_from_spec(create: Mapping[str, Any]) -> tuple[Schema, PartitionSpec, 
     """
     unknown = sorted(set(create) - set(CREATE_KEYS))
     if unknown:
-        raise SpecError(f"create: unknown key {unknown[0]!r}; allowed are {', '.join(CREATE_KEYS)}")
+        raise SpecError("LC3335", f"create: unknown key {unknown[0]!r}; allowed are {', '.join(CREATE_KEYS)}")
     columns = create.get("schema")
     if not _is_list(columns) or not columns:
-        raise SpecError("create.schema: a list of columns, each {name, type, required, doc}, is needed")
+        raise SpecError("LC3336", "create.schema: a list of columns, each {name, type, required, doc}, is needed")
     schema = Schema(*_Builder().fields(columns, ""))
     properties = _with_version(_properties(create.get("properties")), schema)
     return schema, _partition_spec(create.get("partition_by"), schema), properties
@@ -88,7 +88,7 @@ def sort_order_from_spec(create: Mapping[str, Any], schema: Schema) -> SortOrder
         by, direction, nulls = matched.groups() if matched else (entry, None, None)
         source, transform, _ = _source(by, entry, key, schema)
         if any((f.source_id, f.transform) == (source.field_id, transform) for f in fields):
-            raise SpecError(f"create.{key}: {entry!r} is there twice")
+            raise SpecError("LC3337", f"create.{key}: {entry!r} is there twice")
         fields.append(
             SortField(
                 source_id=source.field_id,
@@ -111,22 +111,25 @@ class _Builder:
         for n, column in enumerate(columns):
             field = self._field(column, path, n)
             if any(field.name == other.name for other in out):
-                raise SpecError(f"create.schema: column {path}{field.name} is there twice")
+                raise SpecError("LC3338", f"create.schema: column {path}{field.name} is there twice")
             out.append(field)
         return out
 
     def _field(self, column: Any, path: str, n: int) -> NestedField:
         name = column.get("name") if isinstance(column, Mapping) else None
         if not isinstance(name, str) or not name:
-            raise SpecError(f"create.schema: entry {n + 1} of {path or 'the columns'} needs a `name`: {column!r}")
+            raise SpecError(
+                "LC3339", f"create.schema: entry {n + 1} of {path or 'the columns'} needs a `name`: {column!r}"
+            )
         where = f"{path}{name}"
         if unknown := sorted(set(column) - _COLUMN_KEYS):
             raise SpecError(
-                f"create.schema: column {where}: unknown key {unknown[0]!r}; allowed: name, type, required, doc"
+                "LC3340",
+                f"create.schema: column {where}: unknown key {unknown[0]!r}; allowed: name, type, required, doc",
             )
         doc = column.get("doc")
         if doc is not None and not isinstance(doc, str):
-            raise SpecError(f"create.schema: column {where}: doc {doc!r} is not a text")
+            raise SpecError("LC3341", f"create.schema: column {where}: doc {doc!r} is not a text")
         return NestedField(
             field_id=next(self._ids),
             name=name,
@@ -139,11 +142,11 @@ class _Builder:
         if isinstance(given, Mapping):
             return self._nested(given, where)
         if not isinstance(given, str):
-            raise SpecError(f"create.schema: column {where}: {given!r} is not a type; {PRIMITIVES}")
+            raise SpecError("LC3342", f"create.schema: column {where}: {given!r} is not a type; {PRIMITIVES}")
         try:
             return self._parsed(parse_type(given))
         except ValueError as e:
-            raise SpecError(f"create.schema: column {where}: {given!r} is not a type: {e}") from e
+            raise SpecError("LC3343", f"create.schema: column {where}: {given!r} is not a type: {e}") from e
 
     def _parsed(self, parsed: TypeText) -> IcebergType:
         """From a parsed type text, in which everything nested is optional."""
@@ -167,19 +170,24 @@ class _Builder:
         allowed = {kind} if kind == "struct" else {kind, "required"}
         if kind is None or set(given) - allowed:
             raise SpecError(
+                "LC3344",
                 f"create.schema: column {where}: {dict(given)!r} is not a type; allowed are {{struct: [columns]}}, "
-                "{list: type, required: bool} and {map: {key: type, value: type, required: bool}}"
+                "{list: type, required: bool} and {map: {key: type, value: type, required: bool}}",
             )
         inner = given[kind]
         if kind == "struct":
             if not _is_list(inner) or not inner:
-                raise SpecError(f"create.schema: column {where}: struct needs a list of columns, not {inner!r}")
+                raise SpecError(
+                    "LC3345", f"create.schema: column {where}: struct needs a list of columns, not {inner!r}"
+                )
             return StructType(*self.fields(inner, f"{where}."))
         if kind == "list":
             element = self._type(inner, f"{where}.element")
             return ListType(next(self._ids), element, element_required=_flag(given, where, default=False))
         if not isinstance(inner, Mapping) or {"key", "value"} - set(inner) or set(inner) - {"key", "value", "required"}:
-            raise SpecError(f"create.schema: column {where}: map needs key and value (and required), not {inner!r}")
+            raise SpecError(
+                "LC3346", f"create.schema: column {where}: map needs key and value (and required), not {inner!r}"
+            )
         key, value = self._type(inner["key"], f"{where}.key"), self._type(inner["value"], f"{where}.value")
         return self._map(key, value, required=_flag(inner, where, default=False))
 
@@ -190,7 +198,7 @@ class _Builder:
 def _flag(values: Mapping[str, Any], where: str, *, default: bool) -> bool:
     given = values.get("required", default)
     if not isinstance(given, bool):
-        raise SpecError(f"create.schema: column {where}: required {given!r} is not true or false")
+        raise SpecError("LC3347", f"create.schema: column {where}: required {given!r} is not true or false")
     return given
 
 
@@ -199,7 +207,7 @@ def _partition_spec(given: Any, schema: Schema) -> PartitionSpec:
     for n, entry in enumerate(_entries(given, "partition_by")):
         field = _partition_field(entry, schema, PARTITION_FIELD_ID_START + n)
         if any(field.name == other.name for other in fields):
-            raise SpecError(f"create.partition_by: {entry!r} is there twice")
+            raise SpecError("LC3348", f"create.partition_by: {entry!r} is there twice")
         fields.append(field)
     return PartitionSpec(*fields)
 
@@ -207,7 +215,7 @@ def _partition_spec(given: Any, schema: Schema) -> PartitionSpec:
 def _entries(given: Any, key: str) -> Sequence[str]:
     entries = [] if given is None else [given] if isinstance(given, str) else given
     if not _is_list(entries) or not all(isinstance(e, str) for e in entries):
-        raise SpecError(f"create.{key}: {given!r} is not a list of {_FORMS[key]}")
+        raise SpecError("LC3349", f"create.{key}: {given!r} is not a list of {_FORMS[key]}")
     out: Sequence[str] = entries
     return out
 
@@ -217,7 +225,9 @@ def _partition_field(entry: str, schema: Schema, field_id: int) -> PartitionFiel
     column = schema.find_column_name(source.field_id) or source.name
     name = column.replace(".", "_") + suffix
     if name != column and name in schema.column_names:
-        raise SpecError(f"create.partition_by: {entry!r} makes a partition field {name}, which is the name of a column")
+        raise SpecError(
+            "LC3350", f"create.partition_by: {entry!r} makes a partition field {name}, which is the name of a column"
+        )
     return PartitionField(source_id=source.field_id, field_id=field_id, transform=transform, name=name)
 
 
@@ -225,17 +235,23 @@ def _source(by: str, entry: str, key: str, schema: Schema) -> tuple[NestedField,
     """Column, transform, and what the field's name adds to the column's."""
     found = _transform(by)
     if found is None:
-        raise SpecError(f"create.{key}: {entry!r} is not one of: {_FORMS[key]}")
+        raise SpecError("LC3351", f"create.{key}: {entry!r} is not one of: {_FORMS[key]}")
     column, transform, suffix = found
     try:
         source = schema.find_field(column)
     except ValueError:
         names = ", ".join(schema.column_names)
-        raise SpecError(f"create.{key}: {entry!r}: there is no column {column!r}; columns are {names}") from None
+        raise SpecError(
+            "LC3352", f"create.{key}: {entry!r}: there is no column {column!r}; columns are {names}"
+        ) from None
     if not transform.can_transform(source.field_type):
-        raise SpecError(f"create.{key}: {entry!r}: column {column} is {source.field_type}, which cannot be used so")
+        raise SpecError(
+            "LC3353", f"create.{key}: {entry!r}: column {column} is {source.field_type}, which cannot be used so"
+        )
     if source.field_id not in _one_per_row(schema.fields):
-        raise SpecError(f"create.{key}: {entry!r}: column {column} is within a list or map, so a row has many of it")
+        raise SpecError(
+            "LC3354", f"create.{key}: {entry!r}: column {column} is within a list or map, so a row has many of it"
+        )
     return source, transform, suffix
 
 
@@ -267,11 +283,11 @@ def _properties(given: Any) -> dict[str, str]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise SpecError(f"create.properties: {given!r} is not a mapping of table properties")
+        raise SpecError("LC3355", f"create.properties: {given!r} is not a mapping of table properties")
     out: dict[str, str] = {}
     for key, value in given.items():
         if not isinstance(key, str) or not isinstance(value, str | int | float | bool):
-            raise SpecError(f"create.properties: {key!r}: {value!r} is not a text, a number, true or false")
+            raise SpecError("LC3356", f"create.properties: {key!r}: {value!r} is not a text, a number, true or false")
         out[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return out
 
@@ -283,8 +299,9 @@ def _with_version(properties: dict[str, str], schema: Schema) -> dict[str, str]:
     stated = properties.get("format-version")
     if stated is not None and (not stated.isdigit() or int(stated) < needs[column]):
         raise SpecError(
+            "LC3357",
             f"create.properties: format-version {stated}: column {column} is {schema.find_type(column or '')}, "
-            f"which needs version {needs[column]}"
+            f"which needs version {needs[column]}",
         )
     usual = stated is not None or needs[column] <= _FORMAT_VERSION
     return properties if usual else {**properties, "format-version": str(needs[column])}

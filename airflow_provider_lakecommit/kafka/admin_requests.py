@@ -186,7 +186,9 @@ class AdminRequests:
         if not isinstance(answer, KafkaError):
             return answer
         remedy = self._remedy() if answer.code() in DENIED else "check the name"
-        raise self._refused(f"{doing}: Kafka at {bootstrap_servers(self._config)} says: {answer.str()}; {remedy}")
+        raise self._refused(
+            "LC2012", f"{doing}: Kafka at {bootstrap_servers(self._config)} says: {answer.str()}; {remedy}"
+        )
 
 
 def _outcome(future: Future[Any]) -> Any:

@@ -158,8 +158,9 @@ def made(client: Callable[[dict[str, Any]], C], config: Mapping[str, Any], troub
     except (KafkaException, TypeError, ValueError) as error:
         text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
         raise SpecError(
+            "LC2001",
             f"the Kafka configuration for {bootstrap_servers(config)} is wrong: {redacted(text, config)}; "
-            "keys and values are those of librdkafka, not of the Java client"
+            "keys and values are those of librdkafka, not of the Java client",
         ) from None
 
 
@@ -178,12 +179,15 @@ def servers_of(config: Mapping[str, Any]) -> str:
     """
     servers = config.get("bootstrap.servers") or config.get("metadata.broker.list")
     if not isinstance(servers, str) or not servers.strip(" ,"):
-        raise SpecError('the Kafka configuration has no bootstrap.servers: give it as text, "host:port,host:port"')
+        raise SpecError(
+            "LC2002", 'the Kafka configuration has no bootstrap.servers: give it as text, "host:port,host:port"'
+        )
     shown = without(servers, ())
     if wrong := [found[1] for found in _SCHEME.finditer(shown) if found[1].lower() not in _PROTOCOLS]:
         raise SpecError(
+            "LC2003",
             f"bootstrap.servers {shown!r}{whose(config)}: brokers are host:port, and {wrong[0]}:// is no protocol of "
-            f"Kafka's; how they are spoken to is security.protocol ({', '.join(sorted(_PROTOCOLS))})"
+            f"Kafka's; how they are spoken to is security.protocol ({', '.join(sorted(_PROTOCOLS))})",
         )
     return shown
 
@@ -201,6 +205,6 @@ def unreachable(
     cause = redacted(trouble.cause or detail or "no reason was given", config)
     if trouble.denied:
         remedy = "check security.protocol, sasl.mechanism and the credentials"
-        return kind(f"{doing}: Kafka at {servers} refused the login: {cause}; {remedy}")
+        return kind("LC2010", f"{doing}: Kafka at {servers} refused the login: {cause}; {remedy}")
     remedy = "check bootstrap.servers, security.protocol and that the brokers are up"
-    return kind(f"{doing}: no answer from Kafka at {servers} within {seconds:.0f} s: {cause}; {remedy}")
+    return kind("LC2011", f"{doing}: no answer from Kafka at {servers} within {seconds:.0f} s: {cause}; {remedy}")

@@ -63,7 +63,7 @@ class PartitionLog:
         at = datetime.fromtimestamp(millis / 1000, UTC)
         answers = self.topics.ask_first_since([(self.partition, at)])(TIMEOUT_SECONDS)
         if not answers:
-            raise SourceUnavailableError(f"{self.partition}: no answer which record is the first since {at}")
+            raise SourceUnavailableError("LC2004", f"{self.partition}: no answer which record is the first since {at}")
         found = answers[0][2]
         return self.mark.stable if found is None else found[0]
 

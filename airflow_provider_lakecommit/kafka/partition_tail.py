@@ -198,10 +198,11 @@ class PartitionTail:
             return unreachable(self._away, doing, self._config, self._trouble, self._timeout)
         said = f" ({self._trouble.cause})" if self._trouble.cause else ""
         return self._away(
+            "LC2013",
             f"reading {place}: the brokers answer, and give nothing from offset {self._next} to {end} for "
             f"{self._timeout:.0f} s{said}: they are too slow, or its log is damaged there; if that stays so, restore "
             "the partition from a replica, or remove what cannot be read: `kafka-delete-records` with "
-            f'{{"topic": "{self._topic}", "partition": {self._partition}, "offset": {end}}}'
+            f'{{"topic": "{self._topic}", "partition": {self._partition}, "offset": {end}}}',
         )
 
     def _judge(self, error: KafkaError, offset: int | None) -> None:
@@ -212,8 +213,9 @@ class PartitionTail:
             raise StaleTopicError(f"{self._topic}[{self._partition}]: {error.str()}")
         elif error.code() in DENIED:
             raise self._away(
+                "LC2014",
                 f"reading {self._topic}[{self._partition}]: Kafka at {bootstrap_servers(self._config)} says: "
-                f"{error.str()}; grant this principal READ and DESCRIBE on topic {self._topic!r}"
+                f"{error.str()}; grant this principal READ and DESCRIBE on topic {self._topic!r}",
             )
         else:
             self._trouble(error)

@@ -246,8 +246,9 @@ def _read(
                 wanted.pop(place, None)
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise SourceError(
+                    "LC2005",
                     f"reading {place[0]}: Kafka at {bootstrap_servers(kafka)} says: {error.str()}; grant this "
-                    "principal READ on the topic"
+                    "principal READ on the topic",
                 )
             continue
         if place not in wanted:

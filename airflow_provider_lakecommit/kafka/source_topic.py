@@ -208,8 +208,9 @@ class SourceTopics:
         known = self._admin.names()
         listed = ", ".join(f"{name!r}{meant(name, known)}" for name in names)
         return SourceError(
+            "LC2006",
             f"topic {listed} does not exist in Kafka at {bootstrap_servers(self._config)}: correct `topics` of the "
-            "landing or create it; a topic that this principal may not describe looks the same"
+            "landing or create it; a topic that this principal may not describe looks the same",
         )
 
 

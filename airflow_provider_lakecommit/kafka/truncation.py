@@ -122,8 +122,9 @@ def _check_allowed(message: Message) -> None:
     error = message.error()
     if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         raise SourceError(
+            "LC2007",
             f"topic {message.topic()} may not be read ({error.str()}), so whether its log is still the one that was "
-            "landed cannot be asked: grant this principal READ on it"
+            "landed cannot be asked: grant this principal READ on it",
         )
 
 

@@ -17,7 +17,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.core.formats import FORMATS, SCHEMA_SOURCES, WITH_REGISTRY
-from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing.mistakes import mistaken
 from airflow_provider_lakecommit.landing.names import meant
 from airflow_provider_lakecommit.landing.route import TABLE_NAME, check_route, routed_tables, wrong_with_route
 from airflow_provider_lakecommit.landing.sections import SECTIONS, hint, label, section_of, to_flat
@@ -78,11 +78,11 @@ T = TypeVar("T")
 
 
 def _matches(pattern: re.Pattern[str], what: str) -> Check:
-    return lambda v: None if isinstance(v, str) and pattern.fullmatch(v) else f"{v!r} is not {what}"
+    return lambda v: None if isinstance(v, str) and pattern.fullmatch(v) else f"{v!r} is not {what} [LC1101]"
 
 
 def _one_of(*allowed: str) -> Check:
-    return lambda v: None if v in allowed else f"{v!r} is not one of {', '.join(allowed)}"
+    return lambda v: None if v in allowed else f"{v!r} is not one of {', '.join(allowed)} [LC1102]"
 
 
 def _integer(minimum: int, optional: bool = False) -> Check:
@@ -90,7 +90,7 @@ def _integer(minimum: int, optional: bool = False) -> Check:
         if optional and v is None:
             return None
         good = isinstance(v, int) and not isinstance(v, bool) and v >= minimum
-        return None if good else f"{v!r} is not a whole number of at least {minimum}"
+        return None if good else f"{v!r} is not a whole number of at least {minimum} [LC1103]"
 
     return check
 
@@ -98,28 +98,29 @@ def _integer(minimum: int, optional: bool = False) -> Check:
 def _topics(v: Any) -> str | None:
     names = (v,) if isinstance(v, str) else v
     if not isinstance(names, tuple) or not names or len(set(names)) != len(names):
-        return f"{v!r} is not a topic name or a list of different topic names"
+        return f"{v!r} is not a topic name or a list of different topic names [LC1104]"
     return next(
-        (f"{n!r} is not a topic name" for n in names if not isinstance(n, str) or not _TOPIC.fullmatch(n)), None
+        (f"{n!r} is not a topic name [LC1105]" for n in names if not isinstance(n, str) or not _TOPIC.fullmatch(n)),
+        None,
     )
 
 
 def _timestamps(v: Any) -> str | None:
     if not isinstance(v, Mapping):
-        return f"{v!r} is not a mapping of column paths to rules"
+        return f"{v!r} is not a mapping of column paths to rules [LC1106]"
     if not all(isinstance(c, str) for c in v):
-        return f"{v!r} is not a mapping of column paths to rules"
+        return f"{v!r} is not a mapping of column paths to rules [LC1107]"
     wrong = {c: r for c, r in v.items() if not (isinstance(r, str) and (r in TIMESTAMP_RULES or "%" in r))}
     bad = ", ".join(f"{c}: {r!r}" for c, r in wrong.items())
     near = "".join(sorted({meant(str(r), TIMESTAMP_RULES) for r in wrong.values()}))
-    return f"{bad}: allowed are {', '.join(TIMESTAMP_RULES)} or a strptime pattern{near}" if bad else None
+    return f"{bad}: allowed are {', '.join(TIMESTAMP_RULES)} or a strptime pattern{near} [LC1108]" if bad else None
 
 
 def _encodings(v: Any) -> str | None:
     if not isinstance(v, Mapping) or not all(isinstance(c, str) for c in v):
-        return f"{v!r} is not a mapping of column paths to encodings"
+        return f"{v!r} is not a mapping of column paths to encodings [LC1109]"
     bad = [f"{c}: {e!r}" for c, e in v.items() if e not in ENCODINGS]
-    return f"{', '.join(bad)}: allowed are {', '.join(ENCODINGS)}" if bad else None
+    return f"{', '.join(bad)}: allowed are {', '.join(ENCODINGS)} [LC1110]" if bad else None
 
 
 def _create(v: Any) -> str | None:
@@ -128,13 +129,13 @@ def _create(v: Any) -> str | None:
     if isinstance(v, Mapping) and v.get("schema") == "registry":
         return None
     if not isinstance(v, Mapping) or not isinstance(v.get("schema"), list) or not v["schema"]:
-        return "needs `schema`, a list of {name, type, required}, or `registry`"
+        return "needs `schema`, a list of {name, type, required}, or `registry` [LC1111]"
     return None
 
 
 def _ratio(v: Any) -> str | None:
     good = isinstance(v, (int, float)) and not isinstance(v, bool) and 0 <= v <= 1
-    return None if good else f"{v!r} is not a number between 0 and 1"
+    return None if good else f"{v!r} is not a number between 0 and 1 [LC1112]"
 
 
 def _optional(check: Check) -> Check:
@@ -142,31 +143,31 @@ def _optional(check: Check) -> Check:
 
 
 def _boolean(v: Any) -> str | None:
-    return None if isinstance(v, bool) else f"{v!r} is not true or false"
+    return None if isinstance(v, bool) else f"{v!r} is not true or false [LC1113]"
 
 
 def _duration(v: Any) -> str | None:
     good = isinstance(v, timedelta) and v > timedelta(0)
-    return None if good else f"{v!r} is not a positive duration ({EXAMPLES}, seconds, or a timedelta)"
+    return None if good else f"{v!r} is not a positive duration ({EXAMPLES}, seconds, or a timedelta) [LC1114]"
 
 
 def _classes(v: Any) -> str | None:
     good = isinstance(v, tuple) and all(isinstance(each, str) and _CLASS.fullmatch(each) for each in v)
-    return None if good else f"{v!r} is not a list of classes (module.Class)"
+    return None if good else f"{v!r} is not a list of classes (module.Class) [LC1115]"
 
 
 def _text(v: Any) -> str | None:
-    return None if isinstance(v, str) and v else f"{v!r} is not a name"
+    return None if isinstance(v, str) and v else f"{v!r} is not a name [LC1116]"
 
 
 def _replicas(v: Any) -> str | None:
     good = isinstance(v, int) and not isinstance(v, bool) and 1 <= v <= MOST_REPLICAS
-    return None if good else f"{v!r} is not an integer from 1 to {MOST_REPLICAS}"
+    return None if good else f"{v!r} is not an integer from 1 to {MOST_REPLICAS} [LC1117]"
 
 
 def _medians(v: Any) -> str | None:
     good = isinstance(v, (int, float)) and not isinstance(v, bool) and 1 < v < math.inf
-    return None if good else f"{v!r} is not a number above 1"
+    return None if good else f"{v!r} is not a number above 1 [LC1118]"
 
 
 CHECKS: Mapping[str, Check] = {
@@ -234,24 +235,27 @@ def _wrong_with_evolve(values: Mapping[str, Any], tables: tuple[str, ...]) -> It
     evolves, transform = values.get("evolve", "none") != "none", values.get("transform")
     by_sql = transform.keys() >= set(tables) if isinstance(transform, Mapping) else transform is not None
     if evolves and not by_sql and values.get("format", "json") in FORMATS.keys() - SCHEMA_SOURCES:
-        yield f"evolve: nothing tells the columns of {values['format']} records: change the table by hand"
+        yield f"evolve: nothing tells the columns of {values['format']} records: change the table by hand [LC1119]"
     if values.get("on_incompatible") == "stop" and not evolves:
-        yield "columns.on_incompatible: records are read before a window only where `evolve` is add or widen"
+        yield "columns.on_incompatible: records are read before a window only where `evolve` is add or widen [LC1120]"
     elif values.get("on_incompatible") == "stop" and by_sql:
-        yield "columns.on_incompatible: `transform.sql` gives the columns, and no record is read before a window"
+        yield (
+            "columns.on_incompatible: `transform.sql` gives the columns, and no record is read before a window [LC1121]"
+        )
 
 
 def wrong_values(values: Mapping[str, Any]) -> list[str]:
     """What is said of fields that hold what they may not."""
     wrong = [f"{label(key)}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
     if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
-        wrong.append("dead_letter_table: must be another table than `table`")
+        wrong.append("dead_letter_table: must be another table than `table` [LC1122]")
     wrong += wrong_with_unwrap(values)
     if values.get("speculation") is not None and values.get("replicas", 1) != 1:
-        wrong.append("window.speculation: with `window.replicas`, all slices are done more than once already")
+        wrong.append("window.speculation: with `window.replicas`, all slices are done more than once already [LC1123]")
     if _by_registry(values.get("create")) and values.get("format", "json") not in WITH_REGISTRY:
         wrong.append(
-            f"create.schema: `registry` is for formats whose records name their schema: {', '.join(WITH_REGISTRY)}"
+            "create.schema: `registry` is for formats whose records name their schema: "
+            f"{', '.join(WITH_REGISTRY)} [LC1124]"
         )
     metadata = METADATA_TYPES if values.get("metadata_columns") is True else {}
     wrong += wrong_together(values, tuple(metadata))
@@ -270,7 +274,7 @@ def unknown_keys(values: Iterable[str], allowed: Collection[str], hint: Callable
 
     :param hint: the end of the message about a key
     """
-    return [f"unknown key {k!r}{hint(k)}" for k in values if k not in allowed]
+    return [f"unknown key {k!r}{hint(k)} [LC1125]" for k in values if k not in allowed]
 
 
 def all_wrong_at_once(landing: type[T]) -> type[T]:
@@ -286,7 +290,7 @@ def all_wrong_at_once(landing: type[T]) -> type[T]:
     @wraps(make)
     def checked(self: T, /, **values: Any) -> None:
         wrong = unknown_keys(values, known, lambda key: hint(key, known))
-        wrong += [f"missing key {n!r}" for n in required if n not in values]
+        wrong += [f"missing key {n!r} [LC1220]" for n in required if n not in values]
         sections = {key: section_of(key, value) for key, value in values.items() if key in SECTIONS}
         wrong += [text for _, texts in sections.values() for text in texts]
         stated = {**values, **{key: section for key, (section, _) in sections.items()}}
@@ -294,7 +298,7 @@ def all_wrong_at_once(landing: type[T]) -> type[T]:
             stated["topics"] = tuple(topics)
         if wrong:
             told = {key: value for key, value in to_flat(stated).items() if key in CHECKS}
-            raise SpecError(f"landing {values.get('name')!r}: " + "; ".join([*wrong, *wrong_values(told)]))
+            raise mistaken(f"landing {values.get('name')!r}", [*wrong, *wrong_values(told)])
         make(self, **stated)
 
     landing.__init__ = checked  # type: ignore[assignment]

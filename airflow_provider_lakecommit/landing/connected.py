@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing.checks import unknown_keys
+from airflow_provider_lakecommit.landing.mistakes import mistaken
 from airflow_provider_lakecommit.landing.names import nearest
 from airflow_provider_lakecommit.landing.schema_file import schema_of_file
 from airflow_provider_lakecommit.landing.spark_section import wrong_with_spark
@@ -61,11 +62,11 @@ def read_connected(
     """
     values = read_yaml(path)
     sections = {s: values.pop(s, None) or {} for s in _ALL}
-    wrong = [f"section {s!r} must be a mapping" for s, v in sections.items() if not isinstance(v, dict)]
+    wrong = [f"section {s!r} must be a mapping [LC1126]" for s, v in sections.items() if not isinstance(v, dict)]
     needed = [s for s in _ALL if connections and s not in elsewhere]
     if "kafka" in needed and isinstance(sections["kafka"], dict) and "bootstrap.servers" not in sections["kafka"]:
         near = nearest("bootstrap.servers", [*map(str, sections["kafka"])], 1, 0.8)
-        wrong.append("section 'kafka' lacks 'bootstrap.servers'" + (f", it has {near[0]!r}" if near else ""))
+        wrong.append(f"section 'kafka' lacks 'bootstrap.servers'{f', it has {near[0]!r}' if near else ''} [LC1221]")
     wrong += unknown_keys(values, kinds, lambda key: hint(key, (*kinds, *_ALL)))
     variables = Variables(values=os.environ)
     stated = {key: filled_field(variables, key, values[key], kinds[key]) for key in values if key in kinds}
@@ -81,10 +82,10 @@ def read_connected(
     try:
         declared = make(stated)
     except SpecError as e:
-        told = redacted(str(e), variables.secret)
-        raise SpecError(f"spec {path}: " + "; ".join([*wrong, told]) if wrong else told) from None
+        told = (redacted(mistake, variables.secret) for mistake in e.mistakes)
+        raise mistaken(f"spec {path}", [*wrong, *told]) from None
     if wrong:
-        raise SpecError(f"spec {path}: " + "; ".join(wrong))
+        raise mistaken(f"spec {path}", wrong)
     if "kafka" in needed:
         sections["kafka"] = resolved(sections["kafka"])
     return Connected(declared=declared, sections=sections, variables=variables.secret)

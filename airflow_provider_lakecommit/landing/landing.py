@@ -25,7 +25,6 @@ from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.routing import Destination, Role, Route, row_tables
-from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing.checks import (
     CHECKS,
     METADATA_TYPES,
@@ -33,6 +32,7 @@ from airflow_provider_lakecommit.landing.checks import (
     wrong_values,
 )
 from airflow_provider_lakecommit.landing.connected import REGISTRY, SECTIONS, Connected, read_connected
+from airflow_provider_lakecommit.landing.mistakes import mistaken
 from airflow_provider_lakecommit.landing.registry import with_registry
 from airflow_provider_lakecommit.landing.route import route_of, routed_tables
 from airflow_provider_lakecommit.landing.sections import (
@@ -132,7 +132,7 @@ class Landing:
 
     def __post_init__(self) -> None:
         if wrong := wrong_values(self.flat):
-            raise SpecError(f"landing {self.name!r}: " + "; ".join(wrong))
+            raise mistaken(f"landing {self.name!r}", wrong)
 
     @property
     def flat(self) -> dict[str, Any]:

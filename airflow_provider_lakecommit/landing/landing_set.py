@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing, LandingSpec, sections_of
 from airflow_provider_lakecommit.landing.checks import CHECKS, unknown_keys
 from airflow_provider_lakecommit.landing.connected import read_connected
+from airflow_provider_lakecommit.landing.mistakes import mistaken
 from airflow_provider_lakecommit.landing.names import meant
 from airflow_provider_lakecommit.landing.sections import PLACES, SECTIONS, TOP, label, merged, to_flat
 from airflow_provider_lakecommit.landing.spec_file import read_yaml
@@ -81,7 +82,7 @@ class LandingSet:
         for key in ("rules", "overrides"):
             object.__setattr__(self, key, _tuple(getattr(self, key)))
         if wrong := list(_wrong(self)):
-            raise SpecError(f"landing set {self.name!r}: " + "; ".join(wrong))
+            raise mistaken(f"landing set {self.name!r}", wrong)
 
     @property
     def topic_names(self) -> tuple[str, ...]:
@@ -116,10 +117,10 @@ class LandingSet:
         """
         known = _kinds()
         wrong = unknown_keys(values, known, lambda key: _hint(key, known)) + (
-            [] if "name" in values else ["missing key 'name'"]
+            [] if "name" in values else ["missing key 'name' [LC1220]"]
         )
         if wrong:
-            raise SpecError(f"landing set {values.get('name')!r}: " + "; ".join(wrong))
+            raise mistaken(f"landing set {values.get('name')!r}", wrong)
         return cls(**values)
 
     @classmethod
@@ -188,9 +189,9 @@ def _wrong(declared: LandingSet) -> Iterator[str]:
     if declared.topics and (text := CHECKS["topics"](declared.topics)):
         yield f"topics: {text}"
     if not declared.topics and declared.topics_pattern is None:
-        yield "needs `topics` (a list of names) or `topics_pattern` (a regular expression)"
+        yield "needs `topics` (a list of names) or `topics_pattern` (a regular expression) [LC1127]"
     if not declared.table and not declared.rules:
-        yield "needs `table` (as 'lake.{topic}') or `rules`"
+        yield "needs `table` (as 'lake.{topic}') or `rules` [LC1128]"
     patterns = [("topics_pattern", declared.topics_pattern)] if declared.topics_pattern is not None else []
     bad = [(k, t) for k, v in patterns + _each("exclude", declared.exclude) if (t := wrong_with_pattern(v))]
     yield from (f"{key}: {text}" for key, text in bad)
@@ -202,7 +203,7 @@ def _wrong(declared: LandingSet) -> Iterator[str]:
         yield from _wrong_dead_letters(declared.dead_letter_table)
     for key, allowed in (("unmatched", UNMATCHED), ("missing_table", MISSING_TABLE)):
         if getattr(declared, key) not in allowed:
-            yield f"{key}: {getattr(declared, key)!r} is not one of {', '.join(allowed)}"
+            yield f"{key}: {getattr(declared, key)!r} is not one of {', '.join(allowed)} [LC1129]"
     yield from _wrong_options(declared)
 
 
@@ -213,26 +214,28 @@ def _each(key: str, values: Any) -> list[tuple[str, Any]]:
 def _wrong_rules(rules: Any) -> Iterator[str]:
     for place, rule in _each("rules", rules):
         if not isinstance(rule, Mapping):
-            yield f"{place}: {rule!r} is not a mapping of {', '.join(_RULE)}"
+            yield f"{place}: {rule!r} is not a mapping of {', '.join(_RULE)} [LC1130]"
             continue
         yield from (f"{place}: {text}" for text in unknown_keys(map(str, rule), _RULE, lambda key: meant(key, _RULE)))
         text = wrong_with_pattern(rule.get("topics"))
         names = (TOPIC, *(() if text else groups_of(rule["topics"])))
         text = text or wrong_with_template(rule.get("table"), names)
-        if text or not isinstance(rule.get("merge", False), bool):
-            yield f"{place}: {text or 'merge: ' + repr(rule['merge']) + ' is not true or false'}"
+        if text:
+            yield f"{place}: {text}"
+        elif not isinstance(merge := rule.get("merge", False), bool):
+            yield f"{place}: merge: {merge!r} is not true or false [LC1223]"
 
 
 def _wrong_dead_letters(template: Any) -> Iterator[str]:
     text = wrong_with_template(template, (_TABLE,), "a.a")
     if text or "{table}" not in template:
         # One table for all would hold the ledgers of all, and one that is broken would be everybody's trouble.
-        yield f"dead_letter_table: {text or 'needs {table}, as each table has its own: ' + repr(template)}"
+        yield f"dead_letter_table: {text or f'needs {{table}}, as each table has its own: {template!r} [LC1224]'}"
 
 
 def _wrong_options(declared: LandingSet) -> Iterator[str]:
     if not isinstance(declared.defaults, Mapping):
-        yield f"defaults: {declared.defaults!r} is not a mapping of options of a landing"
+        yield f"defaults: {declared.defaults!r} is not a mapping of options of a landing [LC1131]"
         return
     yield from _wrong_landing("defaults", declared.defaults, declared.defaults, OWN)
     for place, override in _each("overrides", declared.overrides):
@@ -249,9 +252,9 @@ def _wrong_landing(
 ) -> list[str]:
     """What a landing with these options would be refused for."""
     if foreign := [key for key in map(label, to_flat(stated)) if key in not_here]:
-        return [f"{place}: {', '.join(foreign)} cannot be stated there"]
+        return [f"{place}: {', '.join(foreign)} cannot be stated there [LC1222]"]
     try:
         Landing.from_dict({**whole, "name": "one", "topics": "one", "table": "a.one"})
     except SpecError as e:
-        return [f"{place}: {str(e).partition(': ')[2]}"]
+        return [f"{place}: {mistake}" for mistake in e.mistakes]
     return []

@@ -84,7 +84,7 @@ def with_numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
         except (TypeError, ValueError):
             found[key] = -1.0
         if isinstance(stated, bool) or not 0 <= found[key] < float("inf") or (key == "timeout" and not found[key]):
-            raise SpecError(f"the settings of the schema registry are wrong: {key} cannot be {stated!r:.80}")
+            raise SpecError("LC1007", f"the settings of the schema registry are wrong: {key} cannot be {stated!r:.80}")
     return found
 
 
@@ -97,8 +97,9 @@ def addresses_in(url: Any) -> list[str]:
     if not found or not all(map(_ADDRESS.match, found)):
         shown = _BEFORE_AT.sub("***@", repr(url))[:200]
         raise SpecError(
+            "LC1008",
             f"the settings of the schema registry are wrong: url is {shown}, and has to be an address like "
-            "`http://HOST:8081` or `https://HOST`, or several with commas between them"
+            "`http://HOST:8081` or `https://HOST`, or several with commas between them",
         )
     return found
 
@@ -115,7 +116,8 @@ def unknown_wait(settings: Mapping[str, Any]) -> float:
         seconds = -1.0
     if isinstance(stated, bool) or not 0 <= seconds <= _LONGEST_WAIT:
         raise SpecError(
+            "LC1009",
             f"the settings of the schema registry are wrong: {UNKNOWN_WAIT} is {stated!r:.80}, and has to be a number "
-            f"of seconds from 0 to {_LONGEST_WAIT}"
+            f"of seconds from 0 to {_LONGEST_WAIT}",
         )
     return seconds

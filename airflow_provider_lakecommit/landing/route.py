@@ -39,7 +39,7 @@ def check_route(v: Any) -> str | None:
     if v is None:
         return None
     if not isinstance(v, Mapping):
-        return f"{v!r} is not a mapping of {', '.join(ROUTE_KEYS)}"
+        return f"{v!r} is not a mapping of {', '.join(ROUTE_KEYS)} [LC1132]"
     return "; ".join(_wrong(v)) or None
 
 
@@ -54,21 +54,27 @@ def wrong_with_route(values: Mapping[str, Any], added: Mapping[str, str]) -> Ite
     route = Route(**section)
     table, dead = values.get("table"), values.get("dead_letter_table")
     if table not in route.all_tables:
-        yield f"route: `table` must be one of its tables ({', '.join(route.all_tables)}), the one whose ledger leads"
+        yield (
+            f"route: `table` must be one of its tables ({', '.join(route.all_tables)}), the one "
+            "whose ledger leads [LC1133]"
+        )
     csv = values.get("csv")
     if isinstance(csv, Mapping) and csv.get("rows") == "many":
-        yield "route: with `decoding.csv.rows: many` the rows of one record may name several tables: use one table"
+        yield (
+            "route: with `decoding.csv.rows: many` the rows of one record may name several "
+            "tables: use one table [LC1134]"
+        )
     if route.by_schema and (values.get("format", "json") not in SCHEMA_NAMES or values.get("schema")):
-        yield f"route: by schema is for records that name theirs in a registry ({', '.join(SCHEMA_NAMES)})"
+        yield f"route: by schema is for records that name theirs in a registry ({', '.join(SCHEMA_NAMES)}) [LC1135]"
     if route.by_schema and values.get("message"):
-        yield "route: by schema takes records of several messages, and `decoding.message` names one"
+        yield "route: by schema takes records of several messages, and `decoding.message` names one [LC1136]"
     if dead is not None and dead in route.all_tables:
-        yield "route: a table of rows cannot be the dead_letter_table"
+        yield "route: a table of rows cannot be the dead_letter_table [LC1137]"
     for name, create in route.create.items():
         if name == table:
-            yield f"route.create: how {name} is made is said in `create` of the landing"
+            yield f"route.create: how {name} is made is said in `create` of the landing [LC1138]"
         elif name not in route.all_tables:
-            yield f"route.create: {name!r} is no table of the route{meant(name, route.all_tables)}"
+            yield f"route.create: {name!r} is no table of the route{meant(name, route.all_tables)} [LC1139]"
         else:
             yield from (f"route.create: {name}: {text}" for text in wrong_with_table(create, added))
 
@@ -78,32 +84,32 @@ def _wrong(v: Mapping[str, Any]) -> Iterator[str]:
     yield from _wrong_key(v)
     tables = v.get("tables")
     if not isinstance(tables, Mapping) or not tables:
-        yield "tables: needs a mapping of the field's texts to tables"
+        yield "tables: needs a mapping of the field's texts to tables [LC1140]"
     else:
         for text, table in tables.items():
             if not isinstance(text, str):
-                yield f"tables: {text!r} is not a text: write it in quotes"
+                yield f"tables: {text!r} is not a text: write it in quotes [LC1225]"
             if not _is_table(table):
-                yield f"tables: {table!r} is not a table name (namespace.table)"
+                yield f"tables: {table!r} is not a table name (namespace.table) [LC1141]"
     other = v.get("other", DEAD_LETTER)
     if other not in (DEAD_LETTER, FAIL) and not _is_table(other):
-        yield f"other: {other!r} is not {DEAD_LETTER}, {FAIL} or a table name (namespace.table)"
+        yield f"other: {other!r} is not {DEAD_LETTER}, {FAIL} or a table name (namespace.table) [LC1142]"
     if v.get("missing", FAIL) not in _MISSING:
-        yield f"missing: {v['missing']!r} is not one of {', '.join(_MISSING)}"
+        yield f"missing: {v['missing']!r} is not one of {', '.join(_MISSING)} [LC1143]"
     create = v.get("create", {})
     if not isinstance(create, Mapping) or not all(isinstance(c, Mapping) for c in create.values()):
-        yield "create: is not a mapping of tables to how each is made (`schema`, …)"
+        yield "create: is not a mapping of tables to how each is made (`schema`, …) [LC1144]"
 
 
 def _wrong_key(v: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with what decides."""
     path, by = v.get("field"), v.get("by", BY_FIELD)
     if by not in (BY_FIELD, BY_SCHEMA):
-        yield f"by: {by!r} is not {BY_FIELD} or {BY_SCHEMA}"
+        yield f"by: {by!r} is not {BY_FIELD} or {BY_SCHEMA} [LC1145]"
     elif by == BY_SCHEMA and path is not None:
-        yield "field: is not for a route by the names of schemas"
+        yield "field: is not for a route by the names of schemas [LC1146]"
     elif by == BY_FIELD and (not isinstance(path, str) or not path or not all(path.split("."))):
-        yield f"field: {path!r} is not the path of a field"
+        yield f"field: {path!r} is not the path of a field [LC1147]"
 
 
 def _is_table(v: Any) -> bool:

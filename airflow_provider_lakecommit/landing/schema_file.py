@@ -25,7 +25,7 @@ def schema_of_file(key: str, stated: Any, folder: Path) -> tuple[Any, list[str]]
         return (folder / stated).read_text(encoding="utf-8"), []
     except (OSError, ValueError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
-        return "", [f"{key}: {stated!r} is no file that can be read: {why}"]
+        return "", [f"{key}: {stated!r} is no file that can be read: {why} [LC1148]"]
 
 
 def schema_text(stated: Any) -> Any:

@@ -18,7 +18,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, TypeVar
 
-from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing.mistakes import mistaken
 from airflow_provider_lakecommit.landing.names import nearest
 from airflow_provider_lakecommit.landing.schema_file import schema_text
 from airflow_provider_lakecommit.landing.times import duration_of
@@ -54,7 +54,7 @@ def _refuses_unknown_keys(section: type[T]) -> type[T]:
     def checked(self: T, /, **values: Any) -> None:
         name = next(name for name, kind in SECTIONS.items() if kind is type(self))
         if wrong := _unknown(name, values):
-            raise SpecError("; ".join(wrong))
+            raise mistaken("landing", wrong)
         make(self, **values)
 
     section.__init__ = checked  # type: ignore[assignment]
@@ -297,14 +297,14 @@ def section_of(name: str, value: Any) -> tuple[Any, list[str]]:
     if isinstance(value, kind) or value is None:
         return kind() if value is None else value, []
     if not isinstance(value, Mapping):
-        return kind(), [f"{name}: {value!r} is not a mapping of {', '.join(_KEYS[name])}{_own_name(name)}"]
+        return kind(), [f"{name}: {value!r} is not a mapping of {', '.join(_KEYS[name])}{_own_name(name)} [LC1149]"]
     return kind(**{key: each for key, each in value.items() if key in _KEYS[name]}), _unknown(name, value)
 
 
 def _unknown(section: str, values: Iterable[Any]) -> list[str]:
     known = _KEYS[section]
     return [
-        f"{section}: unknown key {key!r}{hint(str(key), known, section) or _own_name(section)}"
+        f"{section}: unknown key {key!r}{hint(str(key), known, section) or _own_name(section)} [LC1150]"
         for key in values
         if key not in known
     ]

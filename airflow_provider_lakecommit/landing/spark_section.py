@@ -25,23 +25,25 @@ def wrong_with_spark(section: Mapping[str, Any]) -> list[str]:
     """What is said of a section, one text per mistake."""
     master, conf, remote = (section.get(key) for key in SPARK_KEYS)
     wrong = [
-        f"section 'spark': unknown key {key!r}{meant(str(key), SPARK_KEYS)}; allowed are {', '.join(SPARK_KEYS)}"
+        f"section 'spark': unknown key {key!r}{meant(str(key), SPARK_KEYS)}; allowed are "
+        f"{', '.join(SPARK_KEYS)} [LC1151]"
         for key in section
         if key not in SPARK_KEYS
     ]
     if master is not None and not (isinstance(master, str) and _MASTER.fullmatch(master)):
         wrong.append(
             f"section 'spark': `master` {master!r} is none of local, local[4], local[*], spark://host:7077, yarn, "
-            "k8s://https://host:port"
+            "k8s://https://host:port [LC1152]"
         )
     if remote is not None and not (isinstance(remote, str) and _REMOTE.fullmatch(remote)):
         wrong.append(
-            f"section 'spark': `remote` {remote!r} is not the address of a Spark Connect server: sc://host:15002"
+            f"section 'spark': `remote` {remote!r} is not the address of a Spark Connect server: "
+            "sc://host:15002 [LC1153]"
         )
     if not (conf is None or isinstance(conf, Mapping)):
-        wrong.append("section 'spark': `conf` must be a mapping")
+        wrong.append("section 'spark': `conf` must be a mapping [LC1154]")
     if remote is not None and master is not None:
-        wrong.append("section 'spark': give either `master` or `remote`")
+        wrong.append("section 'spark': give either `master` or `remote` [LC1155]")
     elif remote is not None and conf:
-        wrong.append("section 'spark': no `conf` beside `remote`: the server has its settings")
+        wrong.append("section 'spark': no `conf` beside `remote`: the server has its settings [LC1156]")
     return wrong

@@ -30,12 +30,12 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     try:
         values = yaml_values(Path(path).read_text(encoding="utf-8"))
     except OSError as e:
-        raise SpecError(f"cannot read spec {path}: {e.strerror}") from e
+        raise SpecError("LC1011", f"cannot read spec {path}: {e.strerror}") from e
     except (yaml.YAMLError, UnicodeDecodeError) as e:
-        raise SpecError(f"spec {path} is not YAML: {yaml_trouble(e)}") from None
+        raise SpecError("LC1012", f"spec {path} is not YAML: {yaml_trouble(e)}") from None
     if not isinstance(values, dict) or not all(isinstance(k, str) for k in values):
         found = "the file is empty" if values is None else f"found {type(values).__name__}"
-        raise SpecError(f"spec {path}: a mapping of keys to values is needed, as in `name: orders`; {found}")
+        raise SpecError("LC1013", f"spec {path}: a mapping of keys to values is needed, as in `name: orders`; {found}")
     return values
 
 

@@ -48,12 +48,12 @@ def wrong_with_table(create: Mapping[str, Any], added: Mapping[str, str]) -> lis
     :param added: further columns that the table gets, with their types
     """
     wrong = [
-        f"create: unknown key {key!r}; allowed are {', '.join(CREATE_KEYS)}{meant(str(key), CREATE_KEYS)}"
+        f"create: unknown key {key!r}; allowed are {', '.join(CREATE_KEYS)}{meant(str(key), CREATE_KEYS)} [LC1157]"
         for key in create
         if key not in CREATE_KEYS
     ]
     if (subject := create.get("subject")) is not None and not (isinstance(subject, str) and subject):
-        wrong.append(f"create.subject: {subject!r} is not the name of a subject")
+        wrong.append(f"create.subject: {subject!r} is not the name of a subject [LC1158]")
     columns = dict(added)
     if create.get("schema") == "registry":
         # Which columns there are is known when the table is made.
@@ -67,7 +67,7 @@ def wrong_with_table(create: Mapping[str, Any], added: Mapping[str, str]) -> lis
         wrong += [f"create.{key}: {text}" for text in _wrong_entries(create.get(key), key, columns)]
     properties = create.get("properties")
     if properties is not None and not isinstance(properties, Mapping):
-        wrong.append(f"create.properties: {properties!r} is not a mapping of table properties")
+        wrong.append(f"create.properties: {properties!r} is not a mapping of table properties [LC1159]")
     return wrong
 
 
@@ -80,17 +80,17 @@ def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[s
     """:param columns: gets the columns and those within structs, with the words of their types"""
     if not _is_list(given) or not given:
         whose = f"column {path[:-1]}: struct needs " if path else ""
-        yield f"{whose}a list of columns, each {{name, type, required, doc}}, not {given!r}"
+        yield f"{whose}a list of columns, each {{name, type, required, doc}}, not {given!r} [LC1160]"
         return
     seen: set[str] = set()
     for n, column in enumerate(given):
         name = column.get("name") if isinstance(column, Mapping) else None
         if not isinstance(name, str) or not name:
-            yield f"entry {n + 1} of {path or 'the columns'} needs a `name`: {column!r}"
+            yield f"entry {n + 1} of {path or 'the columns'} needs a `name`: {column!r} [LC1161]"
             continue
         where = f"{path}{name}"
         if name in seen:
-            yield f"column {where} is there twice"
+            yield f"column {where} is there twice [LC1162]"
         seen.add(name)
         yield from (f"column {where}: {text}" for text in _wrong_keys(column))
         if "type" in column or not set(column) - set(COLUMN_KEYS):
@@ -103,11 +103,11 @@ def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[s
 def _wrong_keys(column: Mapping[str, Any]) -> Iterator[str]:
     for key in column:
         if key not in COLUMN_KEYS:
-            yield f"unknown key {key!r}; allowed: {', '.join(COLUMN_KEYS)}{meant(str(key), COLUMN_KEYS)}"
+            yield f"unknown key {key!r}; allowed: {', '.join(COLUMN_KEYS)}{meant(str(key), COLUMN_KEYS)} [LC1163]"
     if not isinstance(column.get("required", False), bool):
-        yield f"required {column['required']!r} is not true or false"
+        yield f"required {column['required']!r} is not true or false [LC1164]"
     if column.get("doc") is not None and not isinstance(column["doc"], str):
-        yield f"doc {column['doc']!r} is not a text"
+        yield f"doc {column['doc']!r} is not a text [LC1165]"
 
 
 def _wrong_type(given: Any, where: str, columns: dict[str, str]) -> Iterator[str]:
@@ -117,12 +117,12 @@ def _wrong_type(given: Any, where: str, columns: dict[str, str]) -> Iterator[str
         yield from _wrong_nested(given, where, columns)
         return
     if not isinstance(given, str):
-        yield f"column {where}: {given!r} is not a type; {PRIMITIVES}"
+        yield f"column {where}: {given!r} is not a type; {PRIMITIVES} [LC1166]"
         return
     try:
         _enter(parse_type(given), where, columns)
     except ValueError as e:
-        yield f"column {where}: {given!r} is not a type: {e}"
+        yield f"column {where}: {given!r} is not a type: {e} [LC1167]"
 
 
 def _enter(kind: TypeText, where: str, columns: dict[str, str]) -> None:
@@ -136,7 +136,7 @@ def _wrong_nested(given: Mapping[str, Any], where: str, columns: dict[str, str])
     if kind is None or set(given) - ({kind} if kind == STRUCT else {kind, "required"}):
         yield (
             f"column {where}: {dict(given)!r} is not a type; allowed are {{struct: [columns]}}, "
-            "{list: type, required: bool} and {map: {key: type, value: type, required: bool}}"
+            "{list: type, required: bool} and {map: {key: type, value: type, required: bool}} [LC1168]"
         )
         return
     columns[where] = STRUCT if kind == STRUCT else MANY
@@ -146,7 +146,7 @@ def _wrong_nested(given: Mapping[str, Any], where: str, columns: dict[str, str])
     elif kind == "list":
         yield from _wrong_type(inner, f"{where}.element", {})
     elif not isinstance(inner, Mapping) or {"key", "value"} - set(inner) or set(inner) - {"key", "value", "required"}:
-        yield f"column {where}: map needs key and value (and required), not {inner!r}"
+        yield f"column {where}: map needs key and value (and required), not {inner!r} [LC1169]"
     else:
         yield from _wrong_type(inner["key"], f"{where}.key", {})
         yield from _wrong_type(inner["value"], f"{where}.value", {})
@@ -155,7 +155,7 @@ def _wrong_nested(given: Mapping[str, Any], where: str, columns: dict[str, str])
 def _wrong_entries(given: Any, key: str, columns: Mapping[str, str]) -> Iterator[str]:
     entries = [] if given is None else [given] if isinstance(given, str) else given
     if not _is_list(entries) or not all(isinstance(e, str) for e in entries):
-        yield f"{given!r} is not a list of {_FORMS}"
+        yield f"{given!r} is not a list of {_FORMS} [LC1170]"
         return
     for entry in entries:
         by = entry.strip()
@@ -170,19 +170,19 @@ def _wrong_entry(by: str, columns: Mapping[str, str]) -> str | None:
     call = call or re.fullmatch(r"(identity)(\d*)\s+(\S+)", by)
     transform, size, column = (call[1].lower(), call[2], call[3]) if call else ("identity", None, by)
     if transform not in _TAKES:
-        return f" is not one of: {_FORMS}{meant(transform, _TAKES)}"
+        return f" is not one of: {_FORMS}{meant(transform, _TAKES)} [LC1171]"
     sized = transform in ("bucket", "truncate")
     if sized != bool(size) or (size and int(size) < 1) or (call is None and re.search(r"[\s(),]", by)):
-        return f" is not one of: {_FORMS}"
+        return f" is not one of: {_FORMS} [LC1172]"
     if any(columns.get(above) == MANY for above in _above(column)):
-        return f": column {column} is within a list or map, so a row has many of it"
+        return f": column {column} is within a list or map, so a row has many of it [LC1173]"
     if column not in columns:
-        return f": there is no column {column!r}; columns are {', '.join(columns)}{meant(column, columns)}"
+        return f": there is no column {column!r}; columns are {', '.join(columns)}{meant(column, columns)} [LC1174]"
     kind, takes = columns[column], _TAKES[transform]
     if kind in (MANY, STRUCT):
-        return f": column {column} has more than one value, which cannot be used so"
+        return f": column {column} has more than one value, which cannot be used so [LC1175]"
     if kind and takes is not None and not kind.startswith(takes):
-        return f": column {column} is {kind}, which cannot be used so; {transform} takes {', '.join(takes)}"
+        return f": column {column} is {kind}, which cannot be used so; {transform} takes {', '.join(takes)} [LC1176]"
     return None
 
 

@@ -45,11 +45,11 @@ def groups_of(pattern: str | None) -> tuple[str, ...]:
 def wrong_with_pattern(value: Any) -> str | None:
     """What is wrong with a regular expression, ``None`` if nothing is."""
     if not isinstance(value, str) or not value:
-        return f"{value!r} is not a regular expression"
+        return f"{value!r} is not a regular expression [LC1177]"
     try:
         re.compile(value)
     except re.error as e:
-        return f"{value!r} is not a regular expression: {e}"
+        return f"{value!r} is not a regular expression: {e} [LC1178]"
     return None
 
 
@@ -60,12 +60,15 @@ def wrong_with_template(template: Any, names: Collection[str], example: str = "a
     :param example: what may stand in their place
     """
     if not isinstance(template, str):
-        return f"{template!r} is not a table name (namespace.table), with fields as in 'lake.{{topic}}'"
+        return f"{template!r} is not a table name (namespace.table), with fields as in 'lake.{{topic}}' [LC1179]"
     try:
         found = fields_of(template)
     except ValueError as e:
-        return f"{template!r} is no template: {e}"
+        return f"{template!r} is no template: {e} [LC1180]"
     for name in found:
         if name not in names:
-            return f"{template!r} names the field {name!r}; there is {', '.join(names) or 'none'}{meant(name, names)}"
+            return (
+                f"{template!r} names the field {name!r}; there is "
+                f"{', '.join(names) or 'none'}{meant(name, names)} [LC1181]"
+            )
     return CHECKS["table"](template.format_map(dict.fromkeys(names, example)))

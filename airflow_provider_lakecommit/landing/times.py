@@ -38,7 +38,7 @@ def span_of(value: object, name: str) -> timedelta:
     """
     found = duration_of(value)
     if not isinstance(found, timedelta):
-        raise SpecError(f"{name}={value!r} is not a duration ({EXAMPLES}, seconds, or a timedelta)")
+        raise SpecError("LC1014", f"{name}={value!r} is not a duration ({EXAMPLES}, seconds, or a timedelta)")
     return found
 
 

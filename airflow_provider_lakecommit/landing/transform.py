@@ -25,7 +25,7 @@ def check_transform(v: Any) -> str | None:
     if v is None or (isinstance(v, str) and v.strip()):
         return None
     good = isinstance(v, Mapping) and v and all(isinstance(k, str) and isinstance(s, str) for k, s in v.items())
-    return None if good else f"{v!r} is not SQL (`select … from record`), nor a mapping of tables to SQL"
+    return None if good else f"{v!r} is not SQL (`select … from record`), nor a mapping of tables to SQL [LC1182]"
 
 
 def check_record_schema(v: Any) -> str | None:
@@ -72,12 +72,12 @@ def _alike(names: list[str]) -> list[str]:
 def check_functions(v: Any) -> str | None:
     """Names in SQL, and where the functions are."""
     if not isinstance(v, Mapping):
-        return f"{v!r} is not a mapping of names to functions (module.function)"
+        return f"{v!r} is not a mapping of names to functions (module.function) [LC1183]"
     for name, place in v.items():
         if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
-            return f"{name!r} is not the name of a function (small letters, digits, _)"
+            return f"{name!r} is not the name of a function (small letters, digits, _) [LC1184]"
         if not isinstance(place, str) or not _IMPORT.fullmatch(place):
-            return f"{name}: {place!r} is not a function (module.function)"
+            return f"{name}: {place!r} is not a function (module.function) [LC1185]"
     return None
 
 
@@ -92,9 +92,16 @@ def wrong_with_transform(values: Mapping[str, Any], tables: tuple[str, ...]) -> 
         yield from (f"transform.{key}: is for `transform.sql`, and there is none" for key in stated)
         return
     if not values.get("record_schema"):
-        yield "transform.sql: needs `transform.record_schema`, the columns of `record` that are read from the values"
+        yield (
+            "transform.sql: needs `transform.record_schema`, the columns of `record` that are "
+            "read from the values "
+            "[LC1186]"
+        )
     if isinstance(transform, str) and len(tables) > 1:
-        yield f"transform.sql: with several tables, say it for each that has one: a mapping ({', '.join(tables)})"
+        yield (
+            "transform.sql: with several tables, say it for each that has one: a mapping "
+            f"({', '.join(tables)}) [LC1187]"
+        )
     if isinstance(transform, Mapping):
         unknown = (table for table in transform if table not in tables)
         yield from (f"transform.sql: {table!r} is no table of the landing" for table in unknown)

@@ -59,20 +59,23 @@ def check_unwrap(v: Any) -> str | None:
     if v is None or v in _ENVELOPES:
         return None
     if not isinstance(v, Mapping):
-        return f"{v!r} is not one of {', '.join(_ENVELOPES)}, nor a mapping of {', '.join(_KEYS)}"
+        return f"{v!r} is not one of {', '.join(_ENVELOPES)}, nor a mapping of {', '.join(_KEYS)} [LC1188]"
     if unknown := [f"{k!r}{meant(str(k), _KEYS)}" for k in v if k not in _KEYS]:
-        return f"unknown key {', '.join(unknown)}; allowed are {', '.join(_KEYS)}"
+        return f"unknown key {', '.join(unknown)}; allowed are {', '.join(_KEYS)} [LC1189]"
     if v.get("envelope") not in _ENVELOPES:
-        return f"envelope {v.get('envelope')!r} is not one of {', '.join(_ENVELOPES)}"
+        return f"envelope {v.get('envelope')!r} is not one of {', '.join(_ENVELOPES)} [LC1190]"
     columns = v.get("columns", {})
     if not isinstance(columns, Mapping) or not all(
         isinstance(c, str) and c and isinstance(p, str) for c, p in columns.items()
     ):
-        return f"columns {columns!r} is not a mapping of columns to paths in the envelope"
+        return f"columns {columns!r} is not a mapping of columns to paths in the envelope [LC1191]"
     for column, path in columns.items():
         root, *_ = path.split(".")
         if path != DELETED and (root not in _ROOTS or not all(path.split("."))):
-            return f"columns: {column}: {path!r} is not {DELETED}, nor a path that begins with {', '.join(_ROOTS)}"
+            return (
+                f"columns: {column}: {path!r} is not {DELETED}, nor a path that begins with "
+                f"{', '.join(_ROOTS)} [LC1192]"
+            )
     return None
 
 
@@ -81,9 +84,15 @@ def wrong_with_unwrap(values: Mapping[str, Any]) -> Iterator[str]:
     if values.get("unwrap") is None:
         return
     if values.get("format", "json") not in _UNWRAPPED:
-        yield f"{label('unwrap')}: is for formats {', '.join(_UNWRAPPED)}"
+        yield f"{label('unwrap')}: is for formats {', '.join(_UNWRAPPED)} [LC1193]"
     if values.get("unknown_fields", "ignore") != "ignore":
-        yield f"{label('unwrap')}: of fields within an envelope only `columns.unknown_fields: ignore` can be told"
+        yield (
+            f"{label('unwrap')}: of fields within an envelope only `columns.unknown_fields: "
+            "ignore` can be told [LC1194]"
+        )
     create = values.get("create")
     if isinstance(create, Mapping) and create.get("schema") == "registry":
-        yield "create.schema: with `transform.unwrap`, a registry has the envelope's columns: state the row's as a list"
+        yield (
+            "create.schema: with `transform.unwrap`, a registry has the envelope's columns: state "
+            "the row's as a list [LC1195]"
+        )

@@ -35,14 +35,17 @@ def csv_section(v: Any) -> str | None:
         return text
     columns = v.get("columns")
     if not _names(columns) or len(set(columns)) != len(columns):
-        return f"columns {columns!r} is not a list of different names, one for each field of a record"
+        return f"columns {columns!r} is not a list of different names, one for each field of a record [LC1196]"
     delimiter, quote = v.get("delimiter", ","), v.get("quote", '"')
     if not _character(delimiter):
-        return f"delimiter {delimiter!r} is not one ASCII character"
+        return f"delimiter {delimiter!r} is not one ASCII character [LC1197]"
     if quote is not None and (not _character(quote) or quote == delimiter):
-        return f"quote {quote!r} is not one ASCII character other than the delimiter, or null where nothing is quoted"
+        return (
+            f"quote {quote!r} is not one ASCII character other than the delimiter, or null where "
+            "nothing is quoted [LC1198]"
+        )
     if not isinstance(v.get("null_text", ""), str):
-        return f"null_text {v['null_text']!r} is not a text"
+        return f"null_text {v['null_text']!r} is not a text [LC1199]"
     return _one_of(v, "rows", ("one", "many"))
 
 
@@ -56,23 +59,23 @@ def key_section(v: Any) -> str | None:
         return text
     column, columns, format_ = v.get("column"), v.get("columns"), v.get("format", "string")
     if (column is None) == (columns is None):
-        return "needs either `column`, which the whole key fills, or `columns`, which its fields fill"
+        return "needs either `column`, which the whole key fills, or `columns`, which its fields fill [LC1200]"
     if column is not None and not (isinstance(column, str) and column):
-        return f"column {column!r} is not a name"
+        return f"column {column!r} is not a name [LC1201]"
     named = [*columns, *columns.values()] if isinstance(columns, Mapping) else columns
     if columns is not None and not _names(named):
-        return f"columns {columns!r} is not a list of names, or a mapping of columns to fields of the key"
+        return f"columns {columns!r} is not a list of names, or a mapping of columns to fields of the key [LC1202]"
     if column is not None and format_ not in ONE_COLUMN:
-        return f"a key of format {format_} is a record: say its `columns`"
+        return f"a key of format {format_} is a record: say its `columns` [LC1203]"
     if columns is not None and format_ in ("raw", "string"):
-        return f"a key of format {format_} has no fields: say its `column`"
+        return f"a key of format {format_} has no fields: say its `column` [LC1204]"
     return None
 
 
 def headers_section(v: Any) -> str | None:
     """What is wrong with ``headers``."""
     if not isinstance(v, Mapping) or not all(isinstance(c, str) and c for c in v):
-        return f"{v!r} is not a mapping of columns to headers"
+        return f"{v!r} is not a mapping of columns to headers [LC1205]"
     return next((f"{column}: {text}" for column, h in v.items() if (text := _header(h)) is not None), None)
 
 
@@ -82,7 +85,7 @@ def _header(v: Any) -> str | None:
     if (text := _no_mapping(v, HEADER_KEYS)) is not None:
         return text
     if not (isinstance(v.get("name"), str) and v["name"]):
-        return "needs the `name` of the header"
+        return "needs the `name` of the header [LC1206]"
     checks = (("format", ONE_COLUMN), ("repeated", REPEATED), ("invalid", INVALID))
     return next((text for key, allowed in checks if (text := _one_of(v, key, allowed)) is not None), None)
 
@@ -100,16 +103,16 @@ def wrong_together(values: Mapping[str, Any], metadata: Sequence[str]) -> Iterat
     format_, csv = values.get("format", "json"), values.get("csv", {})
     if isinstance(csv, Mapping) and (format_ == "csv") != bool(csv):
         yield (
-            "decoding.csv: needs `columns`, the names of the fields of a record in their order"
+            "decoding.csv: needs `columns`, the names of the fields of a record in their order [LC1207]"
             if format_ == "csv"
-            else "decoding.csv: is for `format: csv`"
+            else "decoding.csv: is for `format: csv` [LC1208]"
         )
     yield from (f"decoding.schema: {text}" for text in _wrong_schema(format_, values.get("schema", "")))
     if asked := values.get("reader_schema"):
         known = ["is for format avro"] if format_ != "avro" else _wrong_schema(format_, asked)
         yield from (f"decoding.reader_schema: {text}" for text in known)
     if values.get("message") and format_ != "protobuf":
-        yield "decoding.message: is for format protobuf"
+        yield "decoding.message: is for format protobuf [LC1209]"
     key, headers = values.get("key", {}), values.get("headers", {})
     if key_section(key) is not None or headers_section(headers) is not None:
         return
@@ -119,7 +122,7 @@ def wrong_together(values: Mapping[str, Any], metadata: Sequence[str]) -> Iterat
     seen = set(metadata)
     for column in (*columns_of_key(key), *headers):
         if column in seen:
-            yield f"column {column} is filled twice: by `columns.key`, `columns.headers` or `columns.metadata`"
+            yield f"column {column} is filled twice: by `columns.key`, `columns.headers` or `columns.metadata` [LC1210]"
         seen.add(column)
 
 
@@ -127,32 +130,32 @@ def _wrong_schema(format: str, schema: Any) -> Iterator[str]:
     if not schema:
         return
     if format not in ("avro", "protobuf"):
-        yield "is for formats avro and protobuf"
+        yield "is for formats avro and protobuf [LC1211]"
         return
     if format == "protobuf":
         if not isinstance(schema, str):
-            yield "is not the text of a .proto file, or a descriptor in base64"
+            yield "is not the text of a .proto file, or a descriptor in base64 [LC1212]"
         return
     try:
         stated = json.loads(schema) if isinstance(schema, str) else schema
     except ValueError as e:
-        yield f"is not JSON: {e}"
+        yield f"is not JSON: {e} [LC1213]"
         return
     if not isinstance(stated, Mapping):
-        yield "is not the schema of a record, a mapping or JSON"
+        yield "is not the schema of a record, a mapping or JSON [LC1214]"
 
 
 def _no_mapping(v: Any, keys: Sequence[str]) -> str | None:
     if not isinstance(v, Mapping):
-        return f"{v!r} is not a mapping of {', '.join(keys)}"
+        return f"{v!r} is not a mapping of {', '.join(keys)} [LC1215]"
     unknown = [k for k in v if k not in keys]
     told = ", ".join(f"{k!r}{meant(str(k), keys)}" for k in unknown)
-    return f"unknown key {told}; allowed are {', '.join(keys)}" if unknown else None
+    return f"unknown key {told}; allowed are {', '.join(keys)} [LC1216]" if unknown else None
 
 
 def _one_of(v: Mapping[str, Any], key: str, allowed: Sequence[str]) -> str | None:
     found = v.get(key, allowed[0])
-    return None if found in allowed else f"{key} {found!r} is not one of {', '.join(allowed)}"
+    return None if found in allowed else f"{key} {found!r} is not one of {', '.join(allowed)} [LC1217]"
 
 
 def _names(v: Any) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing.mistakes import mistaken
 from airflow_provider_lakecommit.redaction import is_secret
 from airflow_provider_lakecommit.signing import KEY, OTHER_KEY
 
@@ -68,11 +68,14 @@ class Variables:
         if not closed or not _NAME.fullmatch(name):
             shown = found[0] if len(found[0]) <= _SHOWN else f"{found[0][:_SHOWN]}…"
             self.wrong.append(
-                f"{place}: {shown!r} is no reference to a variable, as ${{NAME}}; write `$${{` for a plain `${{`"
+                f"{place}: {shown!r} is no reference to a variable, as ${{NAME}}; write "
+                f"`$${{` for a plain `${{` [LC1218]"
             )
             return found[0]
         if name not in self.values:
-            self.wrong.append(f"{place}: the environment has no variable {name}: set it, or write `$${{{name}}}`")
+            self.wrong.append(
+                f"{place}: the environment has no variable {name}: set it, or write `$${{{name}}}` [LC1219]"
+            )
             # In its place for all further checks: that a reference is no name of a topic is not said as well.
             return name
         value = self.values[name]
@@ -90,5 +93,5 @@ def from_environment(values: Any, what: str) -> Any:
     variables = Variables(values=os.environ)
     filled = variables.filled(values)
     if variables.wrong:
-        raise SpecError(f"{what}: " + "; ".join(variables.wrong))
+        raise mistaken(what, variables.wrong)
     return filled

@@ -91,7 +91,9 @@ class BackfillOperator(KafkaToIcebergOperator):
         **kwargs: Any,
     ) -> None:
         if following := [name for name in _FOLLOWING if name in kwargs]:
-            raise SpecError(f"{following[0]} is for KafkaToIcebergOperator: a range has an end, and is not followed")
+            raise SpecError(
+                "LC8301", f"{following[0]} is for KafkaToIcebergOperator: a range has an end, and is not followed"
+            )
         own: dict[str, Any] = {"max_records": max_records, "groups": groups}
         super().__init__(
             landing=landing_of(landing).changed(window={k: v for k, v in own.items() if v is not None}),
@@ -122,8 +124,9 @@ class BackfillOperator(KafkaToIcebergOperator):
         since, until = (_text(value) for value in (self.since, self.until))
         if since is not None and since == until:
             raise SpecError(
+                "LC8302",
                 f"since and until are both {since}: the data interval of a run is empty under the timetable of this "
-                "DAG. Schedule it with CronDataIntervalTimetable or DeltaDataIntervalTimetable, or state both"
+                "DAG. Schedule it with CronDataIntervalTimetable or DeltaDataIntervalTimetable, or state both",
             )
         ranges = parse_ranges(texts_of(self.ranges), "ranges:")
         return lane_asked(since=since, until=until, ranges=ranges, name=_text(self.lane), replaces=self.replaces)

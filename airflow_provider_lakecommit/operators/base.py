@@ -79,11 +79,14 @@ def landing_of(landing: Landing | str | Path) -> Landing:
     if isinstance(landing, Landing):
         return landing
     if not isinstance(landing, str | Path):
-        raise SpecError(f"`landing` is a Landing, or the path of its YAML spec, and not a {type(landing).__name__}")
+        raise SpecError(
+            "LC8303", f"`landing` is a Landing, or the path of its YAML spec, and not a {type(landing).__name__}"
+        )
     if not Path(landing).exists():
         raise SpecError(
+            "LC8304",
             f"cannot read spec {landing}: no such file in {Path.cwd()}. `landing` is a Landing, or the path of its "
-            "YAML spec, best an absolute one; no name, and no template"
+            "YAML spec, best an absolute one; no name, and no template",
         )
     return Landing.from_yaml(landing)
 
@@ -162,8 +165,9 @@ class LandingTask(BaseOperator):
         refuse_unknown(cls, kwargs, whose)
         if "landing" not in kwargs:
             raise SpecError(
+                "LC8305",
                 f"{cls.__name__} {whose!r}: `landing` belongs to partial(), and cannot be mapped: its asset, and its "
-                "name, are needed when the DAG is parsed. For several landings make a task for each, in a `for` loop"
+                "name, are needed when the DAG is parsed. For several landings make a task for each, in a `for` loop",
             )
         return super().partial(**kwargs)
 
@@ -172,8 +176,9 @@ class LandingTask(BaseOperator):
         declared = declared_of(landing)
         if isinstance(declared, LandingSet) and not self.takes_sets:
             raise SpecError(
+                "LC8306",
                 f"{type(self).__name__} {kwargs.get('task_id', '')!r} takes one landing, and {declared.name!r} is a "
-                "set: give it a Landing of that name and table"
+                "set: give it a Landing of that name and table",
             )
         super().__init__(**{"doc_md": task_doc(type(self), declared), **kwargs})
         if isinstance(declared, LandingSet):
@@ -183,9 +188,10 @@ class LandingTask(BaseOperator):
         self.landing_name = declared.name
         if self.opens_cycles and (other := _other_of_its_dag(self)) is not None:
             raise SpecError(
+                "LC8307",
                 f"landing {declared.name!r} is planned twice in DAG {self.dag.dag_id!r}, by {other!r} and "
                 f"{self.task_id!r}, which would be in each other's commit cycles: give one of two landings another "
-                "name, or land it once"
+                "name, or land it once",
             )
         self.declared = Declared(declared)
         self.trouble: str | None = None
@@ -274,9 +280,10 @@ def check_planned(planned: str, landing: Landing) -> None:
     """
     if planned != landing.name:
         raise SpecError(
+            "LC8308",
             f"the plan that this task was given is of landing {planned!r}, the task is of landing {landing.name!r}. "
             f"A landing that is renamed is another one: give it the name {planned!r} back and clear this task; what is "
-            "reported is kept. Or name the plan task of this landing (`plan_task_id`)"
+            "reported is kept. Or name the plan task of this landing (`plan_task_id`)",
         )
 
 

@@ -72,7 +72,7 @@ class Bundle:
             kind = (
                 BlockedRangeError if all(isinstance(e, BlockedRangeError) for e in undone.values()) else SparkJobError
             )
-            raise kind(f"{saved} records are reported; not all of {named_failures(undone)}")
+            raise kind("LC8361", f"{saved} records are reported; not all of {named_failures(undone)}")
         return {"groups": len(groups), "records": saved}
 
     def _run(self, groups: Sequence[_Group], jobs: WriteJobs) -> Mapping[str, SparkJobError]:

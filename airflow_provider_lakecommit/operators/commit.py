@@ -107,7 +107,7 @@ class LakeCommitOperator(LandingTask):
     ) -> None:
         declared = declared_of(landing)
         if hourly and isinstance(declared, LandingSet):
-            raise SpecError(f"landing set {declared.name!r}: `hourly` is for a landing")
+            raise SpecError("LC8309", f"landing set {declared.name!r}: `hourly` is for a landing")
         own, hours = outlets_of(declared, hourly=hourly)
         super().__init__(
             landing=declared,
@@ -176,7 +176,7 @@ class LakeCommitOperator(LandingTask):
         closed = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
         if ended and not closed:
             failed = {name: why for name, (verdict, why) in ends.items() if verdict == "failed"}
-            raise LakecommitError("no landing was committed: " + named_failures(failed))
+            raise LakecommitError("LC8310", "no landing was committed: " + named_failures(failed))
         published = [name for name, each in closed.items() if each.published]
         if not published:
             raise AirflowSkipException(f"nothing was published, of {len(ends)} landings with a cycle")

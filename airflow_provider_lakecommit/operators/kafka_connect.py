@@ -112,7 +112,7 @@ class KafkaConnectOperator(BaseOperator):
         self.kafka_connect_conn_id = kafka_connect_conn_id
         kind, given = ACTIONS[self.action], {} if arguments is None else arguments
         if kafka_connect_conn_id is None and kind is not Rescue:
-            raise SpecError(f"{self._name}: kafka_connect_conn_id is needed")
+            raise SpecError("LC8325", f"{self._name}: kafka_connect_conn_id is needed")
         check_arguments(kind, given, self._name)
         if isinstance(given, Mapping):
             kind(**given).check()
@@ -135,7 +135,7 @@ class KafkaConnectOperator(BaseOperator):
                     self.connector, None if hook is None else hook.rest, self._decision(context, action)
                 )
             if not isinstance(action, _StateChange) or conn_id is None:
-                raise SpecError(f"{self._name}: kafka_connect_conn_id is needed")
+                raise SpecError("LC8325", f"{self._name}: kafka_connect_conn_id is needed")
             status = action.act(KafkaConnectHook(conn_id).rest, self.connector)
         self.log.info("%s", status)
         for part in status.dead:
@@ -228,7 +228,9 @@ class Restart(_StateChange):
         status = rest.wait_for(connector, _runs_or_is_paused, self.seconds, "running")
         if stays and not status.is_running:
             raise ConnectError(
-                f"{status}: it was restarted while paused, so its tasks sleep, and its coordinator with them: resume it"
+                "LC8326",
+                f"{status}: it was restarted while paused, so its tasks sleep, and its coordinator "
+                "with them: resume it",
             )
         end = time.monotonic() + stays
         while (left := end - time.monotonic()) > 0:
@@ -236,7 +238,9 @@ class Restart(_StateChange):
             status = rest.status(connector)
             if status.dead:
                 causes = "; ".join(f"{part.name}: {part.cause}" for part in status.dead)
-                raise ConnectError(f"{status}: it was restarted and failed again; fix the cause first: {causes}")
+                raise ConnectError(
+                    "LC8327", f"{status}: it was restarted and failed again; fix the cause first: {causes}"
+                )
         return status
 
 
@@ -262,13 +266,16 @@ class Rescue(_Action):
         for report in reports:
             _log_report(report)
         if refused := [r.refusal for r in reports if r.refusal]:
-            raise TableError("; ".join(refused))
+            raise TableError("LC8328", "; ".join(refused))
         if missing := [r.table for r in reports if r.missing]:
-            raise TableError(f"files were announced for {', '.join(missing)}, which the catalog does not have")
+            raise TableError(
+                "LC8329", f"files were announced for {', '.join(missing)}, which the catalog does not have"
+            )
         if out := [j for r in reports for j in r.left_out]:
             raise TableError(
+                "LC8330",
                 f"{len(out)} files are gone, or are not what was announced, and are left out: {out[0].file.path} "
-                f"({out[0].reason}), …"
+                f"({out[0].reason}), …",
             )
         return [report.to_dict() for report in reports]
 
@@ -308,7 +315,7 @@ def _known(rest: ConnectRest, connector: str) -> ConnectorStatus:
     """
     status = rest.status(connector)
     if status.connector.state == "STOPPED":
-        raise ConnectorError(f"{status}: somebody stopped it, so it is left alone; resume it first")
+        raise ConnectorError("LC8331", f"{status}: somebody stopped it, so it is left alone; resume it first")
     return status
 
 

@@ -132,13 +132,15 @@ class KafkaToIcebergOperator(LandingTask):
     ) -> None:
         declared = declared_of(landing)
         if isinstance(declared, LandingSet) and (hourly or follow_for is not None):
-            raise SpecError(f"landing set {declared.name!r}: `hourly` and `follow_for` are for a landing")
+            raise SpecError("LC8332", f"landing set {declared.name!r}: `hourly` and `follow_for` are for a landing")
         own, hours = outlets_of(declared, hourly=hourly)
         super().__init__(landing=declared, outlets=[*outlets, *own], inlets=[*inlets, *hours], **kwargs)
         self.asset = own[0]
         self.hours = hours
         if max_cycles is not None and not (isinstance(max_cycles, int) and max_cycles >= 1):
-            raise SpecError(f"max_cycles={max_cycles!r}: a number of at least 1, or None for as many as it takes")
+            raise SpecError(
+                "LC8333", f"max_cycles={max_cycles!r}: a number of at least 1, or None for as many as it takes"
+            )
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         hide({"conf": mapping_of(spark_conf)})
@@ -146,7 +148,7 @@ class KafkaToIcebergOperator(LandingTask):
         self.follow_for = follow_for
         self.follow = following(follow_for, window_age, keep_snapshots, self.execution_timeout)
         if follow_for is not None and max_cycles is not None:
-            raise SpecError("max_cycles goes without follow_for")
+            raise SpecError("LC8334", "max_cycles goes without follow_for")
         self.result: dict[str, Any] | None = None
         self._engine: Engine | None = None
         self._runner: LandingRunner | Follow | None = None
@@ -282,7 +284,7 @@ class KafkaToIcebergOperator(LandingTask):
         verdict, text = end_set(context["ti"], declared.name, run.ends, run.unplanned, self.log)
         if verdict == "failed":
             # What is read again is for the next attempt; blocked ranges of a landing are in its own words.
-            raise LakecommitError(text)
+            raise LakecommitError("LC8335", text)
         if verdict == "skipped":
             raise AirflowSkipException(text)
         landed = {}
@@ -307,7 +309,7 @@ class KafkaToIcebergOperator(LandingTask):
             raise AirflowFailException(outcome.reason)
         if outcome.verdict == "failed":
             # Cycles ran out before what is missing was read again: the next attempt does that.
-            raise SparkJobError(outcome.reason)
+            raise SparkJobError("LC8336", outcome.reason)
         self.log.info("%s", outcome.reason)
 
 

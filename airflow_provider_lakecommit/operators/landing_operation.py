@@ -96,7 +96,7 @@ class LandingOperationOperator(LandingTask):
         self.reason = reason
         kind = OPERATIONS[self.operation]
         if issubclass(kind, DirectOperation) and not (agreed is None and decided_by is None):
-            raise SpecError(f"{self._name}: it needs no approval: leave out `agreed` and `decided_by`")
+            raise SpecError("LC8337", f"{self._name}: it needs no approval: leave out `agreed` and `decided_by`")
         given = {} if arguments is None else arguments
         check_arguments(kind, given, self._name)
         if isinstance(given, Mapping):
@@ -124,7 +124,7 @@ class LandingOperationOperator(LandingTask):
             with self.session() as session:
                 return operation.perform(session, self.identity(context), decision)
         if not isinstance(operation, ApprovedOperation):
-            raise SpecError(f"{self._name}: it cannot be done by a task")
+            raise SpecError("LC8338", f"{self._name}: it cannot be done by a task")
         if self.only_previews:
             return self._preview(operation)
         # Before any connection is opened.
@@ -146,13 +146,15 @@ class LandingOperationOperator(LandingTask):
         found = self.agreed
         if not isinstance(found, Mapping) or TEXT not in found:
             raise DecisionError(
+                "LC8339",
                 f"the preview is missing (`agreed` is {type(found).__name__}): nothing is written. Give it the output "
-                "of the task that previews, and check that this task ran"
+                "of the task that previews, and check that this task ran",
             )
         for what, own in (("landing", self.landing.name), (OPERATION, self.operation)):
             if found.get(what) != own:
                 raise DecisionError(
-                    f"the preview is of {what} {found.get(what)!r}, this task is of {own!r}: nothing is written"
+                    "LC8340",
+                    f"the preview is of {what} {found.get(what)!r}, this task is of {own!r}: nothing is written",
                 )
         return found
 
@@ -170,4 +172,4 @@ def _check_values(operation: Operation, landing: Landing, whose: str) -> None:
     try:
         operation.check(landing)
     except (SpecError, ValueError) as e:
-        raise SpecError(f"{whose}: {e}") from None
+        raise SpecError("LC8341", f"{whose}: {e}") from None

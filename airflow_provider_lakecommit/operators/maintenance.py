@@ -60,7 +60,8 @@ class MaintainTableOperator(LandingTask):
         super().__init__(landing=landing, **kwargs)
         if files_older_than is None and snapshots_older_than is None:
             raise SpecError(
-                f"MaintainTableOperator {self.task_id!r}: give files_older_than, snapshots_older_than, or both"
+                "LC8342",
+                f"MaintainTableOperator {self.task_id!r}: give files_older_than, snapshots_older_than, or both",
             )
         self.files_older_than = None if files_older_than is None else span_of(files_older_than, "files_older_than")
         self.snapshots_older_than = (
@@ -79,7 +80,7 @@ class MaintainTableOperator(LandingTask):
             if self.files_older_than is not None:
                 result |= self._sweep(session, self.files_older_than, wrong)
             if wrong:
-                raise TableError("; ".join(wrong))
+                raise TableError("LC8343", "; ".join(wrong))
         return result
 
     def _expire(self, session: LandingSession, older_than: timedelta, wrong: list[str]) -> dict[str, Any]:

@@ -73,9 +73,9 @@ class PlanWindowOperator(LandingTask):
     def __init__(self, *, landing: Landing | LandingSet | str | Path, tasks: int | None = None, **kwargs: Any) -> None:
         super().__init__(landing=landing, **kwargs)
         if tasks is not None and self.landing_set is None:
-            raise SpecError(f"PlanWindowOperator {self.task_id!r}: `tasks` is for a landing set")
+            raise SpecError("LC8344", f"PlanWindowOperator {self.task_id!r}: `tasks` is for a landing set")
         if tasks is not None and not (isinstance(tasks, int) and tasks >= 1):
-            raise SpecError(f"tasks={tasks!r}: a number of at least 1")
+            raise SpecError("LC8345", f"tasks={tasks!r}: a number of at least 1")
         self.tasks = tasks or TASKS
         self.window: dict[str, Any] | None = None
 
@@ -125,7 +125,7 @@ class PlanWindowOperator(LandingTask):
         ]
         context["ti"].xcom_push(CYCLES, cycles)
         if failed and not plans.opened and not plans.nothing:
-            raise LakecommitError("no landing could be planned: " + named_failures(failed))
+            raise LakecommitError("LC8346", "no landing could be planned: " + named_failures(failed))
         bundles = dealt(bundled_groups(plans), self.tasks)
         return [{"label": label_of(bundle), "groups": [each.to_dict() for each in bundle]} for bundle in bundles]
 

@@ -91,7 +91,7 @@ class ReplayOperator(BackfillOperator):
         from airflow_provider_lakecommit.operations.backfill.replaying import replaying_session, rows_to_replace
 
         if (context := self._context) is None:
-            raise SpecError("ReplayOperator opens its lane in a task only")
+            raise SpecError("LC8347", "ReplayOperator opens its lane in a task only")
         for preview in rows_to_replace(session, found, fewer=self.fewer):
             session.log(f"to be replaced: {preview}")
         decision = decision_of("ReplayOperator", context, self.landing.name, self.reason)

@@ -90,7 +90,9 @@ class WriteWindowOperator(LandingTask):
         if isinstance(group, XComArg) and any(isinstance(o, PlanWindowOperator) for o, _ in group.iter_references()):
             raise _no_group("the plan's whole list of them")
         if replica and self.landing_set is not None:
-            raise SpecError(f"WriteWindowOperator {self.task_id!r}: `replica` is for a landing, and not for a set")
+            raise SpecError(
+                "LC8357", f"WriteWindowOperator {self.task_id!r}: `replica` is for a landing, and not for a set"
+            )
         self.group = group
         self.replica = replica
         self.spark_conn_id = spark_conn_id
@@ -267,6 +269,7 @@ class WriteWindowOperator(LandingTask):
 
 def _no_group(what: str) -> SpecError:
     return SpecError(
+        "LC8358",
         f"`group` is {what}, and not an entry of what the plan returned: map this task over them, by "
-        "WriteWindowOperator.partial(task_id=…, landing=…).expand(group=plan.output)"
+        "WriteWindowOperator.partial(task_id=…, landing=…).expand(group=plan.output)",
     )

@@ -25,7 +25,9 @@ def page_topics(stated: str, control_topic: str) -> tuple[PageTopic, ...]:
     for each in (part.strip() for part in stated.split(",")):
         connection, slash, topic = each.partition("/")
         if each and not (connection.strip() and (topic.strip() or not slash)):
-            raise SpecError(f"[lakecommit] page_topics: {each!r} is not CONNECTION/TOPIC, as in kafka_default/control")
+            raise SpecError(
+                "LC8701", f"[lakecommit] page_topics: {each!r} is not CONNECTION/TOPIC, as in kafka_default/control"
+            )
         if each:
             found[PageTopic(connection.strip(), topic.strip() or control_topic)] = None
     return tuple(found) or (PageTopic(DEFAULT_CONNECTION, control_topic),)

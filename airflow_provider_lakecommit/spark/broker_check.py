@@ -68,6 +68,7 @@ def check_brokers(job: WindowJob, brokers: Brokers, now: Callable[[], float] = t
             return
         doubt.ask_at = now() + AWAY
     raise ControlTopicError(
+        "LC5001",
         "this slice was not begun: the brokers gave no answer for the slices before it, and do not answer now; check "
-        "that they are up; it is read by the next cycle"
+        "that they are up; it is read by the next cycle",
     )

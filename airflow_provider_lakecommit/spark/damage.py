@@ -43,11 +43,13 @@ class Damage:
         end = self.end(position)
         if end <= position:
             return SourceUnavailableError(
+                "LC5002",
                 f"{self._span}: what came at offset {position} was damaged on its way ({said}), and is whole now; the "
-                "span is read again"
+                "span is read again",
             )
         lost = replace(self._span, range=OffsetRange(position, end))
         return SourceDamagedError(
+            "LC5003",
             f"damage: {lost.partition}, offsets {position} to {end - 1} are not what was written ({said}): restore "
             "this partition from a replica or a copy that is whole, and they are read again; if there is none, give "
             f"them up when they are blocked: `{RESET_BLOCKED} --skip --whole --range "

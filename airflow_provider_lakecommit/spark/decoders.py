@@ -89,7 +89,7 @@ def check_rules(landing: Landing, schemas: Mapping[str, Schema]) -> None:
         if path.partition(".")[0] not in names
     ]
     if wrong:
-        raise TableError("; ".join(wrong))
+        raise TableError("LC5004", "; ".join(wrong))
 
 
 def given_columns(landing: Landing, table: str, schema: Schema) -> pa.Schema:
@@ -152,7 +152,7 @@ def filled_beside_rows(landing: Landing) -> Set[str]:
 
 def _row_decoder(landing: Landing, table: str, schema: Schema, kafka: Kafka | None) -> Decoder:
     if wrong := mistyped(schema, landing.record_columns):
-        raise TableError("; ".join(wrong))
+        raise TableError("LC5005", "; ".join(wrong))
     skip = filled_elsewhere(landing)
     read = _read_schema(landing, table, schema)
     if (sql := landing.transform_of(table)) is None:
@@ -172,7 +172,8 @@ def _engine_of_sql() -> Iterator[None]:
         yield
     except ModuleNotFoundError as e:
         raise TableError(
-            f"a transform needs {e.name}: install airflow-provider-lakecommit[transform], also where Spark's tasks run"
+            "LC5006",
+            f"a transform needs {e.name}: install airflow-provider-lakecommit[transform], also where Spark's tasks run",
         ) from e
 
 

@@ -191,8 +191,9 @@ class Secrets:
         except TypeError as e:
             callables = ", ".join(sorted(key for key, value in self.kafka.items() if callable(value)))
             raise SpecError(
+                "LC5007",
                 f"the Kafka settings {callables} of this landing are functions, which Spark's workers cannot be given: "
-                "use credentials that are settings, or let the workers have their own identity"
+                "use credentials that are settings, or let the workers have their own identity",
             ) from e
 
     @classmethod

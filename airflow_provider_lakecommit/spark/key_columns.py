@@ -43,7 +43,7 @@ def registry_for(landing: Landing, format: str, kafka: Mapping[str, Any] | None)
         return needed(registry_of(kafka), landing.name, format)
     except SpecError as e:
         # The plan has found them right: what is wrong with them since, or here, is the fault of no record.
-        raise RegistryError(str(e)) from None
+        raise RegistryError("LC5008", str(e)) from None
 
 
 def key_columns(landing: Landing, schema: Schema, kafka: Mapping[str, Any] | None = None) -> KeyColumns:

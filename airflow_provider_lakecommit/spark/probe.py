@@ -83,7 +83,7 @@ def run_probe(spark: SparkSession, places: Mapping[str, str], read_secrets: Call
     except Exception as e:
         lines = [line.strip() for line in str(e).splitlines() if line.strip()]
         raise SparkJobError(
-            f"a Spark task could not be run: {type(e).__name__}: {' … '.join(lines[:1] + lines[-1:])}"
+            "LC5027", f"a Spark task could not be run: {type(e).__name__}: {' … '.join(lines[:1] + lines[-1:])}"
         ) from e
     found: dict[str, Any] = json.loads(rows[0]["seen"])
     return found

@@ -214,7 +214,9 @@ class SliceReader:
         try:
             return self._consumer.consume(wanted, POLL_SECONDS)
         except KafkaException as e:
-            raise SourceUnavailableError(f"reading {self._spans[0]} and {len(self._spans) - 1} more: {e}") from e
+            raise SourceUnavailableError(
+                "LC5028", f"reading {self._spans[0]} and {len(self._spans) - 1} more: {e}"
+            ) from e
 
     def _sort(self, polled: Sequence[Message], open_: Mapping[Partition, PartitionReading]) -> Chunk:
         """Sort what was polled into records of the open spans and events, and move the positions behind it."""
@@ -287,7 +289,7 @@ class SliceReader:
         code, reading = error.code(), open_.get(partition_of(event))
         if code in NOT_THERE:
             span = (reading or next(iter(open_.values()))).span
-            raise SourceError(f"{span} cannot be read: {error.str()}; is the topic there?")
+            raise SourceError("LC5029", f"{span} cannot be read: {error.str()}; is the topic there?")
         if code in DENIED:
             raise denied(f"{(reading or next(iter(open_.values()))).span} cannot be read", error, "READ")
         if reading is None or reading.done:
@@ -312,9 +314,10 @@ class SliceReader:
         _, stable = self._trouble.watermarks(reading)
         if stable < reading.span.range.end:
             raise SourceError(
+                "LC5030",
                 f"{reading.span} was planned, but the partition ends at {stable}: it was truncated or made anew; "
                 f"compare the topic with the plan, then start the landing anew with `{RESET_OFFSETS} SPEC --from "
-                "earliest`"
+                "earliest`",
             )
 
 

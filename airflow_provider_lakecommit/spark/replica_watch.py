@@ -81,7 +81,7 @@ class ReplicaWatch:
         :raises ReplicaReported: another replica has reported some of them
         """
         if self.left_of(spans, at_once=at_once) != tuple(spans):
-            raise ReplicaReported(f"another replica has reported of slice {self._work}")
+            raise ReplicaReported("LC5032", f"another replica has reported of slice {self._work}")
 
     def _look(self) -> None:
         if self._reports.look() and (cycle := self._reports.cycle) is not None:

@@ -59,9 +59,11 @@ def run_apart(job: WindowJob, secrets: Secrets, work: SliceWork) -> SliceOutcome
         finally:
             process.kill()
     if not ready:
-        raise SparkJobError(f"slice {work.slice}: the process apart that was to do it did not start: {_end(code)}")
+        raise SparkJobError(
+            "LC5033", f"slice {work.slice}: the process apart that was to do it did not start: {_end(code)}"
+        )
     if code or not told:
-        raise RecordsError(f"{work.slice}: the process that handled its records {_end(code)}")
+        raise RecordsError("LC5034", f"{work.slice}: the process that handled its records {_end(code)}")
     answer = pickle.loads(told)
     if isinstance(answer, dict):
         raise _error(answer)
@@ -90,7 +92,7 @@ def _end(code: int) -> str:
 def _error(told: dict[str, Any]) -> Exception:
     kind = getattr(exceptions, told["kind"], None)
     if kind is None:
-        return SparkJobError(told["text"]) if told["passes"] else RecordsError(told["text"])
+        return SparkJobError("LC5035", told["text"]) if told["passes"] else RecordsError("LC5036", told["text"])
     spans = (told["spans"],) if issubclass(kind, RecordsError | SourceError) else ()
     error: Exception = kind(told["text"], *spans)
     return error

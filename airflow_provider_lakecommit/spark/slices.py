@@ -141,7 +141,8 @@ class _SliceRun:
         missing = {work.landing.table, *work.slice.tables} - set(targets)
         if missing:
             raise TableError(
-                f"slice {work.slice}: no schema and location of {', '.join(sorted(missing))} came with the plan"
+                "LC5037",
+                f"slice {work.slice}: no schema and location of {', '.join(sorted(missing))} came with the plan",
             )
         data = work.landing.data_tables
         schemas = {n: Schema.model_validate_json(t.schema) for n, t in targets.items()}
@@ -183,7 +184,9 @@ class _SliceRun:
     def _end_early(self, reached: Mapping[int, int]) -> None:
         self._totals.end_at(reached)
         if not self._totals.places or self._totals.blocked_at_the_end():
-            raise SliceStopped(f"slice {self._work.slice} was told to stop; it is read again by the next attempt")
+            raise SliceStopped(
+                "LC5038", f"slice {self._work.slice} was told to stop; it is read again by the next attempt"
+            )
 
     def _consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
         reported = 0
@@ -226,7 +229,7 @@ class _SliceRun:
         least = narrowest(chunk, fails)
         spans = tuple(self._span(least, run) for run in least.runs)
         where = " ".join(map(str, spans))
-        return RecordsError(f"{where}: {type(error).__name__}: {error}", spans)
+        return RecordsError("LC5039", f"{where}: {type(error).__name__}: {error}", spans)
 
     def _span(self, chunk: Chunk, run: Run) -> Span:
         first, last = offset_of(chunk.messages[run.start]), offset_of(chunk.messages[run.end - 1])

@@ -104,14 +104,14 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int)
     from airflow_provider_lakecommit.spark.slices import SliceStopped
 
     if expired := secrets.expired(work.tables, time.time()):
-        raise _Expired(f"{expired}, before this slice was begun: {FRESH_KEYS}")
+        raise _Expired("LC5061", f"{expired}, before this slice was begun: {FRESH_KEYS}")
     with (
         ControlTopic(job.control_topic, secrets.kafka, wanted=[job.landing.group_id]) as control,
         control.writer(job.transactional_id(index), job.control_partition) as writer,
     ):
         check_brokers(job, control)
         if (watch := EndWatch(job, control))():
-            raise SliceStopped(f"slice {work} was not begun: {watch.asked}")
+            raise SliceStopped("LC5040", f"slice {work} was not begun: {watch.asked}")
         if not (others := ReplicaWatch(job, control, work)).left_of(work.spans):
             return SliceResult(slice=str(work), status=SliceStatus.REPORTED, detail=BY_ANOTHER)
         writer.open()
@@ -192,7 +192,7 @@ class _Doing:
         except Exception as e:
             if isinstance(e, LakecommitError) or passes(e):
                 raise
-            raise RecordsError(f"{part}: {type(e).__name__}: {e}") from e
+            raise RecordsError("LC5041", f"{part}: {type(e).__name__}: {e}") from e
         if self._send(part, attempt, records, done=outcome.blocked is None):
             self._outcomes.append(outcome)
         if part != whole:
@@ -224,7 +224,9 @@ class _Doing:
 
         self._others.check(spans)
         if (stop := self._watch()) and self._job.replica:
-            raise SliceStopped(f"replica {self._job.replica} of slice {self._work} is given up: {self._watch.asked}")
+            raise SliceStopped(
+                "LC5042", f"replica {self._job.replica} of slice {self._work} is given up: {self._watch.asked}"
+            )
         return stop
 
     def _still_wanted(self, spans: tuple[Span, ...], outcome: SliceOutcome) -> None:
@@ -289,7 +291,7 @@ class _Doing:
         """
         told = send_report(self._control, self._job, part, attempt, lambda: self._writer.send(records), done=done)
         if told is not None and told.status is SliceStatus.SUPERSEDED:
-            raise FencedError(told.detail)
+            raise FencedError("LC5043", told.detail)
         self._told += [] if told is None else [told]
         return told is None
 

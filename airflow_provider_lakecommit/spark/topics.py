@@ -40,8 +40,9 @@ NOT_THERE = {
 def denied(what: str, error: KafkaError, right: str) -> SourceUnavailableError:
     """The error for a right that is missing: it is given without a word to us, and says nothing of any record."""
     return SourceUnavailableError(
+        "LC5044",
         f"{what}: {error.str()}; grant this principal {right}: `kafka-acls --add --allow-principal User:NAME` with "
-        f"--topic and --operation {right}; the next attempt goes on"
+        f"--topic and --operation {right}; the next attempt goes on",
     )
 
 
@@ -57,12 +58,13 @@ def check_topics(admin: AdminClient, spans: Sequence[Span], timeout: float, hear
         topic_id = topic_id_text(topic.topic_id)
         if p.topic_id and topic_id != p.topic_id:
             raise SourceError(
+                "LC5045",
                 f"{span}: topic {p.topic} has id {topic_id}, the plan was made for {p.topic_id}: the topic was made "
-                f"anew; start the landing anew with `{RESET_OFFSETS} SPEC --from earliest`"
+                f"anew; start the landing anew with `{RESET_OFFSETS} SPEC --from earliest`",
             )
         if p.partition >= len(topic.partitions):
             raise SourceError(
-                f"{span}: topic {p.topic} has only {len(topic.partitions)} partitions; compare with the plan"
+                "LC5046", f"{span}: topic {p.topic} has only {len(topic.partitions)} partitions; compare with the plan"
             )
 
 
@@ -82,11 +84,12 @@ def _describe(admin: AdminClient, names: list[str], timeout: float, heard: Calla
 
 def _not_described(names: Sequence[str], error: KafkaError, timeout: float, heard: str | None) -> Exception:
     if error.code() in NOT_THERE:
-        return SourceError(f"topics {', '.join(names)}: {error.str()}; is the topic there?")
+        return SourceError("LC5047", f"topics {', '.join(names)}: {error.str()}; is the topic there?")
     if error.code() in DENIED:
         return denied(f"topics {', '.join(names)} cannot be described", error, "DESCRIBE")
     why = f" ({heard})" if heard else ""
     return SourceUnavailableError(
+        "LC5048",
         f"the brokers did not describe the topics {', '.join(names)} in {timeout:.0f} s: {error.str()}{why}; check "
-        "bootstrap.servers and the credentials"
+        "bootstrap.servers and the credentials",
     )

@@ -76,8 +76,9 @@ class SliceTotals:
             rows, of_rows = made.table.num_rows, range(len(places)) if made.records is None else made.records
             if len(of_rows) != rows:
                 raise AccountingError(
+                    "LC5049",
                     f"slice {self._slice}: {rows} rows were decoded for {name}, and {len(of_rows)} that come from a "
-                    "record; nothing of it is published, report it"
+                    "record; nothing of it is published, report it",
                 )
             self._rows[name] += rows
         landed = decoded.landed(len(places))
@@ -132,7 +133,9 @@ class SliceTotals:
                 continue
             report = SpanReport(span=span, counts=replace(counts, gaps=len(span) - records))
             if problem := spans_problem([report]):
-                raise AccountingError(f"{records} records read: {problem}; nothing of it is published, report it")
+                raise AccountingError(
+                    "LC5050", f"{records} records read: {problem}; nothing of it is published, report it"
+                )
             if skips:
                 report = replace(report, counts=replace(report.counts, rejected=0, skipped=counts.rejected))
             found.append(report)
@@ -149,7 +152,9 @@ class SliceTotals:
         }
         for name, made in rows.items():
             if made != due[name]:
-                raise AccountingError(f"slice {self._slice}: {made} rows in the files of {name}, {due[name]} were due")
+                raise AccountingError(
+                    "LC5051", f"slice {self._slice}: {made} rows in the files of {name}, {due[name]} were due"
+                )
 
 
 def _within(places: Sequence[int], run: Run) -> int:

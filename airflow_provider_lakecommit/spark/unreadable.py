@@ -56,13 +56,15 @@ class Unreadable(LastError):
     def out_of_range(self, reading: PartitionReading, error: KafkaError) -> SourceError:
         if is_truncation(error):
             return SourceError(
+                "LC5052",
                 f"{reading.span} cannot be read: the partition's log is another one than that which was read up to "
-                f"{reading.position} ({error.str()}); the next plan says from where on, and how to go on"
+                f"{reading.position} ({error.str()}); the next plan says from where on, and how to go on",
             )
         low, stable = self.watermarks(reading)
         if reading.position < low:
             last = min(low, reading.span.range.end) - 1
             return SourceError(
+                "LC5053",
                 f"{reading.span}: offsets {reading.position} to {last} are no longer in the topic, which begins at "
                 f"{low} now (retention); give them up with `{RESET_BLOCKED} --skip --whole --range "
                 f"{reading.span.partition.topic}:{reading.span.partition.partition}={reading.position}-{last + 1}` "
@@ -70,9 +72,10 @@ class Unreadable(LastError):
                 (Span(reading.span.partition, OffsetRange(reading.position, last + 1)),),
             )
         return SourceError(
+            "LC5054",
             f"{reading.span} cannot be read at {reading.position}: the partition holds [{low}, {stable}) "
             f"({error.str()}); it was truncated or made anew; start the landing anew with `{RESET_OFFSETS} SPEC --from "
-            "earliest`"
+            "earliest`",
         )
 
     def watermarks(self, reading: PartitionReading, seconds: float | None = None) -> tuple[int, int]:
@@ -81,10 +84,12 @@ class Unreadable(LastError):
             marks = self.consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.partition), seconds)
         except KafkaException as e:
             raise SourceUnavailableError(
-                f"{reading.span}: the ends of the partition could not be asked for: {e}"
+                "LC5055", f"{reading.span}: the ends of the partition could not be asked for: {e}"
             ) from e
         if marks is None:
-            raise SourceUnavailableError(f"{reading.span}: the ends of the partition did not come in {seconds:.0f} s")
+            raise SourceUnavailableError(
+                "LC5056", f"{reading.span}: the ends of the partition did not come in {seconds:.0f} s"
+            )
         return marks
 
     def nothing_comes(self, reading: PartitionReading) -> Exception:
@@ -116,8 +121,9 @@ class Unreadable(LastError):
     def _unavailable(self, reading: PartitionReading) -> SourceUnavailableError:
         why = self.cause or "no error was reported"
         return SourceUnavailableError(
+            "LC5057",
             f"{reading.span}: nothing arrived for {self._read_timeout:.0f} s at offset {reading.position} ({why}); "
-            "the span is read again when the brokers answer"
+            "the span is read again when the brokers answer",
         )
 
     def larger_than_taken(self, readings: Collection[PartitionReading]) -> SourceError:
@@ -125,6 +131,7 @@ class Unreadable(LastError):
         shown = ", ".join(places[:SHOWN]) + (f" and {len(places) - SHOWN} more" if len(places) > SHOWN else "")
         where = f"the record at {shown}" if len(places) == 1 else f"one of the records at {shown}"
         return SourceError(
+            "LC5058",
             f"{where}, with those compressed together with it, is larger than {RECEIVE_BYTES} lets a broker's answer "
             f"be ({self.too_large}): set {RECEIVE_BYTES} among the Kafka settings of the landing to more than that",
             self._not_readable(readings),

@@ -222,7 +222,7 @@ def _read_file(
 ) -> None:
     file = entry.data_file
     if file.file_format != FileFormat.PARQUET or file.key_metadata:
-        raise TableError(f"file {file.file_path} is not read: only plain Parquet files are")
+        raise TableError("LC8601", f"file {file.file_path} is not read: only plain Parquet files are")
     deleted = positions.of(table, file, deletes.of(entry))
     with opened(table.io, file.file_path, table.metadata.name_mapping()) as rows:
         names = [name for column in columns if (name := rows.name(column)) is not None]

@@ -57,7 +57,9 @@ def table_files(table: Table, branch: str, *, count: bool = False) -> TableFiles
         small = sum(size < limit for size in _sizes(table, branch)) if count else None
     except Exception as e:  # whatever a reader says of a manifest that is gone or damaged
         what = trouble_of(table.io, e)
-        raise CatalogError(f"the manifests of {'.'.join(table.name())} cannot be read ({what}): try again") from None
+        raise CatalogError(
+            "LC8602", f"the manifests of {'.'.join(table.name())} cannot be read ({what}): try again"
+        ) from None
     return TableFiles(files=int(stated[0]), bytes=int(stated[1]), limit=limit, small=small)
 
 

@@ -69,9 +69,11 @@ class BacklogTrigger(BaseEventTrigger):
         self.interval = seconds_of(interval, "interval")
         self.again = seconds_of(again, "again")
         if not self.topics:
-            raise SpecError(f"a backlog of landing {self.landing!r}: topics are needed where only its name is given")
+            raise SpecError(
+                "LC8708", f"a backlog of landing {self.landing!r}: topics are needed where only its name is given"
+            )
         if self.limits == BacklogLimits():
-            raise SpecError(f"a backlog of landing {self.landing!r}: one of rows, bytes and age is needed")
+            raise SpecError("LC8709", f"a backlog of landing {self.landing!r}: one of rows, bytes and age is needed")
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class and arguments."""

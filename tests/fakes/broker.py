@@ -142,11 +142,13 @@ class MemoryBroker:
         """:raises SourceError: the topic is gone, was made anew, or lacks the partition"""
         topic = self.topics.get(p.topic)
         if topic is None:
-            raise SourceError(f"{p}: the topic does not exist")
+            raise SourceError("LC9999", f"{p}: the topic does not exist")
         if topic.topic_id != p.topic_id:
-            raise SourceError(f"{p}: topic {p.topic} has id {topic.topic_id}, the plan was made for {p.topic_id}")
+            raise SourceError(
+                "LC9999", f"{p}: topic {p.topic} has id {topic.topic_id}, the plan was made for {p.topic_id}"
+            )
         if p.partition >= len(topic.partitions):
-            raise SourceError(f"{p}: topic {p.topic} has only {len(topic.partitions)} partitions")
+            raise SourceError("LC9999", f"{p}: topic {p.topic} has only {len(topic.partitions)} partitions")
         return topic.partitions[p.partition]
 
     def control(self, name: str) -> FakeControl:
@@ -265,15 +267,15 @@ class MemoryReader:
         known = self._known.get(p)
         if known is not None and known.offset == r.start and self._broker.source((p.topic,)).diverged([(p, known)]):
             raise SourceError(
-                f"{span} cannot be read: the partition's log is another one than was read up to {r.start}"
+                "LC9999", f"{span} cannot be read: the partition's log is another one than was read up to {r.start}"
             )
         if r.start < log.start:
             gone = OffsetRange(r.start, min(log.start, r.end))
             raise SourceError(
-                f"{span}: {gone} is no longer in the topic, which begins at {log.start}", (Span(p, gone),)
+                "LC9999", f"{span}: {gone} is no longer in the topic, which begins at {log.start}", (Span(p, gone),)
             )
         if r.end > log.end:
-            raise SourceError(f"{span} was planned, but the partition ends at {log.end}")
+            raise SourceError("LC9999", f"{span} was planned, but the partition ends at {log.end}")
         found = log.between(r.start, r.end)
         if found:
             position = ReadPosition(offset=found[-1].offset() + 1, leader_epoch=found[-1].leader_epoch())

@@ -90,10 +90,12 @@ class FakeControl:
     def read(self, partition: int, start: int | None = None, *, until: int | None = None) -> ControlLog:
         self._check()
         if not 0 <= partition < self.partitions:
-            raise ControlTopicError(f"{self.name} has {self.partitions} partitions, so no partition {partition}")
+            raise ControlTopicError(
+                "LC9999", f"{self.name} has {self.partitions} partitions, so no partition {partition}"
+            )
         log, begin = self.logs.get(partition, []), self.begins.get(partition, 0)
         if until is not None and until >= len(log):
-            raise ControlTopicError(f"{self.name}[{partition}] can be read to offset {len(log)} only")
+            raise ControlTopicError("LC9999", f"{self.name}[{partition}] can be read to offset {len(log)} only")
         return ControlLog(
             records=tuple(r for r in log[max(begin, start or 0) :] if r is not None),
             begin=begin,
@@ -164,7 +166,7 @@ class FakeWriter:
         control.before_send(self._id)
         control._check()
         if control.writers[self._id] is not self:
-            raise FencedError(f"{self._id} was taken over")
+            raise FencedError("LC9999", f"{self._id} was taken over")
         log = control.logs.setdefault(self._partition, [])
         first = len(log)
         for n, (key, value, headers) in enumerate(records):
@@ -210,7 +212,7 @@ class FakeSource:
 
     def watermarks(self, *, missing_ok: bool = False) -> SourceState:
         if self.missing and not missing_ok:
-            raise SourceError(f"topic {', '.join(self.missing)} does not exist")
+            raise SourceError("LC9999", f"topic {', '.join(self.missing)} does not exist")
         partitions = {
             p: Watermark(
                 start=self.starts.get(p, 0),

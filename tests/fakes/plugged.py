@@ -56,7 +56,7 @@ class _Connection:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._control, name)
         if self._closed and callable(found):
-            raise ClosedError(f"control topic {self._control.name} was closed")
+            raise ClosedError("LC9999", f"control topic {self._control.name} was closed")
         return found
 
     def close(self) -> None:

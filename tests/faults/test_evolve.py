@@ -303,7 +303,7 @@ def test_a_catalog_that_fails_at_each_change_is_told_with_the_way_on(
     world = begun(make_world, produce)
 
     def fails(*_: Any) -> None:
-        raise CommitUnknownError("20 commit request(s) were sent")
+        raise CommitUnknownError("LC9999", "20 commit request(s) were sent")
 
     monkeypatch.setattr(evolving, "evolve_table", fails)
     opened = world.open("stuck")

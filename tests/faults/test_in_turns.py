@@ -137,7 +137,7 @@ def test_a_stage_added_before_the_commit_is_passed_and_callers_do_not_know(
         if about.step == "publish":
             assert about.table is not None
             if about.name in refused:
-                raise TableError(f"the audit of {about.name} found something")
+                raise TableError("LC9999", f"the audit of {about.name} found something")
         return await go_on()
 
     world, opened = written(make_world(), produce)

@@ -94,7 +94,7 @@ def test_who_cannot_tell_holds_nobody_up(late: World, produce: Produce, monkeypa
         assert "[0] [20, 25)" in first()
 
         def away(*_: object) -> None:
-            raise CatalogError("the catalog is away")
+            raise CatalogError("LC9999", "the catalog is away")
 
         monkeypatch.setattr(Tables, "find", away)
         assert first() == ""

@@ -189,7 +189,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, name: str) -> pytest.MonkeyPatch:
 
     def refuse(self: SqlCatalog, identifier: Any, *args: Any, **kwargs: Any) -> Any:
         if ".".join(identifier if isinstance(identifier, tuple) else (identifier,)).endswith(name):
-            raise CatalogError(f"{name} is broken")
+            raise CatalogError("LC9999", f"{name} is broken")
         return load(self, identifier, *args, **kwargs)
 
     monkeypatch.setattr(SqlCatalog, "load_table", refuse)

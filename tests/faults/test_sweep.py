@@ -359,7 +359,7 @@ def test_a_catalog_that_goes_away_in_the_middle_ends_it_and_nothing_is_wrong(
     seen: list[int] = []
 
     def away(*_: object) -> Any:
-        raise CatalogError("the catalog is away")
+        raise CatalogError("LC9999", "the catalog is away")
 
     with monkeypatch.context() as patch:
 

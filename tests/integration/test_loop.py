@@ -113,7 +113,7 @@ def test_what_an_engine_cannot_tell_is_asked_of_the_log(world: World) -> None:
 def test_a_job_that_dies_costs_what_it_had_in_hand_and_the_next_cycle_reads_that(world: World) -> None:
     def die(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         do(job, secrets, most=1)
-        raise SparkJobError("java is gone")
+        raise SparkJobError("LC9999", "java is gone")
 
     engine = Workers(acts=[die])
     first, second = run(world, engine)
@@ -152,7 +152,7 @@ def test_a_control_log_that_forgets_each_plan_ends_the_run_by_name_and_never_in_
 def test_after_earlier_work_was_waited_for_the_rest_is_done_in_the_same_cycle(world: World) -> None:
     def wait(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         do(job, secrets, most=2)
-        raise EarlierWorkError("it has ended")
+        raise EarlierWorkError("LC9999", "it has ended")
 
     engine = Workers(acts=[wait])
     [only] = run(world, engine)
@@ -164,7 +164,7 @@ def test_after_earlier_work_was_waited_for_the_rest_is_done_in_the_same_cycle(wo
 def test_earlier_work_that_did_all_leaves_no_job(world: World) -> None:
     def wait(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         do(job, secrets)
-        raise EarlierWorkError("it has ended")
+        raise EarlierWorkError("LC9999", "it has ended")
 
     engine = Workers(acts=[wait])
     [only] = run(world, engine)
@@ -173,7 +173,9 @@ def test_earlier_work_that_did_all_leaves_no_job(world: World) -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
-@pytest.mark.parametrize("error", [SparkJobError("no java"), SpecError("no such server")], ids=["again", "for good"])
+@pytest.mark.parametrize(
+    "error", [SparkJobError("LC9999", "no java"), SpecError("LC9999", "no such server")], ids=["again", "for good"]
+)
 def test_an_engine_that_cannot_be_had_ends_the_run_with_its_cycle_closed(
     world: World, error: Exception, early: bool
 ) -> None:
@@ -196,7 +198,7 @@ def test_an_engine_that_costs_something_starts_only_for_work(world: World) -> No
 
 def test_cycles_that_move_nothing_end_the_run_with_the_reason(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
-        raise SparkJobError("java is gone")
+        raise SparkJobError("LC9999", "java is gone")
 
     monkeypatch.setattr(pause_policy, "PAUSES", (0.0,))
     with pytest.raises(SparkJobError, match="4 cycles in a row moved nothing; of the last one java is gone"):
@@ -209,7 +211,7 @@ def test_a_run_that_is_told_to_stop_leaves_its_cycle_to_the_next_attempt(world: 
     def stop(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         do(job, secrets, most=1)
         landers[0].stop()
-        raise SparkJobError("it was told to stop")
+        raise SparkJobError("LC9999", "it was told to stop")
 
     with world.session() as session:
         run_identity = world.run_identity("a")

@@ -31,7 +31,7 @@ class LineDecoder:
 
     def __init__(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> None:
         if (names := {field.name for field in schema.fields} - skip) != {"line"}:
-            raise TableError(f"lines are for a column `line`, not for {sorted(names)}")
+            raise TableError("LC9999", f"lines are for a column `line`, not for {sorted(names)}")
         self.options = options
         self.schema = pa.schema([pa.field("line", pa.large_string(), nullable=False)])
         self.blocks = []

@@ -428,7 +428,7 @@ def test_the_command_line_shows_none() -> None:
     out, err = io.StringIO(), io.StringIO()
     output = Output(as_json=True, out=out, err=err)
     output.keep(OF_KAFKA, OF_CATALOG, OF_SPARK)
-    output.error(CatalogError(ECHO))
+    output.error(CatalogError("LC9999", ECHO))
     output.lines([ECHO])
     output.result({"a": [{"b": ECHO}]})
     assert not shows(out.getvalue() + err.getvalue())

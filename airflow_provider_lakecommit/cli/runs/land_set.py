@@ -60,17 +60,19 @@ def landing_of(spec: LandingSetSpec, name: str | None) -> LandingSpec:
         return spec.of(with_stated_schema(spec, names[name]))
     if name is None:
         raise SpecError(
+            "LC8028",
             f"{spec.landing_set.name} is a set of {len(names)} landings, {', '.join([*names][:3])}, …: say which by "
-            "--landing NAME"
+            "--landing NAME",
         )
     troubles = {spec.landing_set.landing_name(t.table): t for t in found.troubles if t.table is not None}
     if name in troubles:
-        raise SpecError(f"set {spec.landing_set.name} cannot have a landing {name!r}: {troubles[name]}")
+        raise SpecError("LC8029", f"set {spec.landing_set.name} cannot have a landing {name!r}: {troubles[name]}")
     if (former := _former_of(spec, name)) is not None:
         return spec.of(former)
     raise SpecError(
+        "LC8030",
         f"set {spec.landing_set.name} has no landing {name!r}{meant(name, names)}: no topic that exists goes to such a "
-        "table, and neither the control topic nor the table knows a landing of this name"
+        "table, and neither the control topic nor the table knows a landing of this name",
     )
 
 

@@ -91,7 +91,7 @@ class SetRounds:
         return (
             ended
             | {**former.failed}
-            | {f"topics {', '.join(t.topics)}": SourceError(t.why) for t in expansion.troubles}
+            | {f"topics {', '.join(t.topics)}": SourceError("LC8031", t.why) for t in expansion.troubles}
         )
 
     def again(self, before: Ended, seconds: float) -> Ended:
@@ -148,7 +148,7 @@ class SetRounds:
 
     def _landed(self, connections: SetConnections, landing: Landing) -> int:
         if self._landings.stopped:
-            raise ClosedError("this call was told to stop: the next one goes on")
+            raise ClosedError("LC8032", "this call was told to stop: the next one goes on")
         marks = connections.marks(landing)
         whole = self._whole.get(landing.name)
         if marks and whole is not None and whole[0] == marks and time.monotonic() - whole[1] < IDLE.total_seconds():

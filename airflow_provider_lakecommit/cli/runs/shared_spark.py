@@ -69,4 +69,4 @@ class SharedSpark:
 
     def _go_on_or_stop(self) -> None:
         if self._stopped:
-            raise SparkJobError("this call was told to stop")
+            raise SparkJobError("LC8033", "this call was told to stop")

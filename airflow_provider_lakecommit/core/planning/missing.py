@@ -141,7 +141,7 @@ def find_missing(
                 continue
             begin, end = ledger.end(p), mark.stable
             if begin > mark.high:
-                raise SourceError(_shorter(table, p, begin, mark))
+                raise SourceError("LC1302", _shorter(table, p, begin, mark))
             if blocked[p]:
                 end = min(end, blocked[p].ranges[0].start)
                 notes[p] = f"blocked at {end}: `{RESET_BLOCKED}` says how to go on"
@@ -167,8 +167,9 @@ def _removed_error(gone: Iterable[str], landing_state: LandingState) -> SourceEr
     again = any(ledger.section.replaces for ledger in landing_state.ledgers.values())
     rest = "the same words then replay what the source has" if again else "what is reported is published all the same"
     return SourceError(
+        "LC1303",
         f"offsets that are not landed were removed from the source by its retention: {', '.join(gone)}; "
-        f"to go on without them: {_without_them(landing_state)}, which shows first what it gives up; {rest}"
+        f"to go on without them: {_without_them(landing_state)}, which shows first what it gives up; {rest}",
     )
 
 
@@ -205,13 +206,15 @@ def _check_topics(landing_state: LandingState, watermarks: Mapping[SourcePartiti
         for p in sorted(ledger.section.starts):
             if p.topic in now and now[p.topic] != p.topic_id:
                 raise SourceError(
+                    "LC1304",
                     f"topic {p.topic} was made anew: {table} holds offsets of topic id {p.topic_id}, the topic now has "
-                    f"id {now[p.topic]}; {_made_anew(ledger.section)}"
+                    f"id {now[p.topic]}; {_made_anew(ledger.section)}",
                 )
             if p.topic in now and p not in watermarks:
                 raise SourceError(
+                    "LC1305",
                     f"topic {p.topic} has lost partition {p.partition} that {table} has a ledger of; "
-                    f"is this the right cluster?"
+                    f"is this the right cluster?",
                 )
 
 

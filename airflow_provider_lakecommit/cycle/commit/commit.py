@@ -243,7 +243,9 @@ class TableCommits:
     def _account(self, names: Iterable[str]) -> None:
         for name in names:
             if name not in self._done and name not in self.failures:
-                self.failures[name] = ClosedError(f"{name}: its work was told to end; the next attempt goes on")
+                self.failures[name] = ClosedError(
+                    "LC6201", f"{name}: its work was told to end; the next attempt goes on"
+                )
 
     def keep(self, name: str, error: BaseException) -> None:
         """What became of a table that failed. That the log cannot be read is no table's failure."""

@@ -118,7 +118,7 @@ class FailingTables:
         text = f"{'' if name in str(first.error) else f'{name}: '}{first.error}"
         kept = f"{', '.join(self._troubles)} lacks what waits for it, which the next run publishes"
         kind = TableError if isinstance(first.error, Terminal) else CatalogError
-        return kind("; ".join([text, *more, kept]))
+        return kind("LC6241", "; ".join([text, *more, kept]))
 
 
 def _commits(times: int) -> str:

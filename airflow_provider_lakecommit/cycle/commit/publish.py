@@ -248,7 +248,7 @@ class TablePublisher:
         self, folded: FoldedLog, found: PublishedSnapshot, token: UUID | None, voided: dict[UUID, str]
     ) -> None:
         if token is None:
-            raise LakecommitError(f"snapshot {found.snapshot_id} of {self.table.name} has no token")
+            raise LakecommitError("LC6202", f"snapshot {found.snapshot_id} of {self.table.name} has no token")
         metadata = self.table.table.metadata
         record = self.session.sender("commit", found.commit_id).published(
             self.session.new_id(),

@@ -76,9 +76,10 @@ class Refusals:
         reasons = [reason for reason, _ in self.held.values()]
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         raise SourceError(
+            "LC6203",
             f"{self.table}: {reasons[0]}{more}. It is not voided, because the source has its records no more: that "
             f"would lose {lost}. Undo what stands against it and the next commit publishes it, or give it up with "
-            f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`"
+            f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
         )
 
     def _spec_of(self, accepted: AcceptedSlice, default: int) -> int | None:

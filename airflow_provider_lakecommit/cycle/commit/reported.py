@@ -55,19 +55,19 @@ def reported_files(accepted: AcceptedSlice, name: str, metadata: TableMetadata) 
     report, files = accepted.report.table(name), list[DataFile]()
     for value in accepted.files[name]:
         if report is None:
-            raise TableError("its report does not tell of this table")
+            raise TableError("LC6204", "its report does not tell of this table")
         spec, schema = metadata.specs().get(report.spec_id), metadata.schema_by_id(report.schema_id)
         if spec is None or schema is None:
             raise TableError(
-                f"partition spec {report.spec_id} or schema {report.schema_id} is not of the table any more"
+                "LC6205", f"partition spec {report.spec_id} or schema {report.schema_id} is not of the table any more"
             )
         try:
             payload = decode(value).payload
             if not isinstance(payload, DataWritten):
-                raise TableError("its file list is no DATA_WRITTEN")
+                raise TableError("LC6206", "its file list is no DATA_WRITTEN")
             files += to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
         except DAMAGE as e:
-            raise TableError(f"its file list in the control topic cannot be read: {e}") from e
+            raise TableError("LC6207", f"its file list in the control topic cannot be read: {e}") from e
     return files
 
 
@@ -82,10 +82,10 @@ def _files_to_append(session: LandingSession, accepted: AcceptedSlice, name: str
     if not problem and name == landing.table and not session.signed:
         problem = hidden_record(session.source, landing, told)
     if problem:
-        raise TableError(problem)
+        raise TableError("LC6208", problem)
     old = () if accepted.young(session.now(), CHECK_AGE) else files
     if gone := next((f.file_path for f in old if not table.io.new_input(f.file_path).exists()), None):
-        raise TableError(f"its file {gone} was removed by somebody")
+        raise TableError("LC6209", f"its file {gone} was removed by somebody")
     return files
 
 
@@ -188,8 +188,9 @@ def _footers_problem(table: Table, files: Sequence[DataFile]) -> str | None:
             return f"file {path} is gone"
         except OSError as e:
             raise CatalogError(
+                "LC6210",
                 f"file {path} cannot be read ({trouble_of(table.io, e, place=False)}): check the storage; nothing was "
-                "committed"
+                "committed",
             ) from None
         except TableError as e:
             return str(e)
@@ -207,7 +208,8 @@ def _held(table: Table, branch: str) -> frozenset[str]:
         manifests = [m.fetch_manifest_entry(table.io, discard_deleted=True) for m in head.manifests(table.io)]
     except OSError as e:
         raise CatalogError(
+            "LC6211",
             f"the manifests of {'.'.join(table.name())} cannot be read ({trouble_of(table.io, e, place=False)}): check "
-            "the storage; nothing was committed"
+            "the storage; nothing was committed",
         ) from None
     return frozenset(entry.data_file.file_path for entries in manifests for entry in entries)

@@ -98,9 +98,10 @@ def after_rollback(
                 session.tables, name, session.landing.name, session.lane, branch=branch, snapshot_id=state.snapshot_id
             )
         raise LedgerError(
+            "LC6001",
             f"{name}: {state.reason}; a new epoch would void what is reported and the source has no more: {kept}. "
             f"Nothing is changed: put the branch back{_to_tag(state)}, so that it can be published, or give it up with "
-            f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`"
+            f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
         )
     check_tags(session.tables, name, state)
     session.log(f"WARNING: {name}: {state.reason}; what was pending is void and read again (new epoch)")
@@ -119,10 +120,11 @@ def _with_the_log(session: LandingSession, name: str, state: LedgerState, source
         return state
     if old.topic != session.control.name and (kept := _kept(session, name, state, source)):
         raise LedgerError(
+            "LC6002",
             f"{name}: landing {session.landing.name} has its records in control topic {old.topic}, and is to have them "
             f"in {session.control.name} now; what is reported there and the source has no more would be lost: {kept}. "
             f"Nothing is changed: name control topic {old.topic} again until `{LAND} SPEC` has published it, "
-            f"or give it up with `{RESET_OFFSETS} SPEC --from earliest --give-up-reported`"
+            f"or give it up with `{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
         )
     if _is_cut(old, log) and (kept := _kept(session, name, state, source)):
         session.log(f"{name}: {why}; the new epoch waits until {kept} is published: the source has it no more")

@@ -130,8 +130,9 @@ def _evolve(session: LandingSession, one: TableLook, decision: Decision | None) 
         return ()
     except CommitUnknownError as e:
         raise CommitUnknownError(
+            "LC6003",
             f"{e}. It was to change columns: {some_of(one.found.changes)}. Where the catalog takes rows and never "
-            "this, `evolve: none` has the landing go on with the columns that there are"
+            "this, `evolve: none` has the landing go on with the columns that there are",
         ) from None
     for change in made[:MOST_NAMED]:
         session.log(f"{one.table}: {change}, by {by}")
@@ -168,4 +169,4 @@ def _check_sql(landing: Landing, prepared: Prepared, look: ColumnLook) -> None:
             except TableError as e:
                 waits = look.waits and f"{look.waits}; until that is over, the SQL as it was before lands what comes"
                 why = waits or some_of(one.found.left_out) or "the catalog does not let it be changed"
-                raise TableError(f"{one.table}: {e}; it was not changed: {why}") from e
+                raise TableError("LC6004", f"{one.table}: {e}; it was not changed: {why}") from e

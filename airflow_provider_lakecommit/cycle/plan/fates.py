@@ -57,7 +57,7 @@ def check_fates(
     alike = {t.name: _alike(landing, t, rules, landing_state) for t in prepared.tables} if always else {}
     if found := other_rules(landing_state, missing, rules, alike):
         holders = {t.name: t for t in prepared.tables}
-        raise LedgerError("; ".join(_text(session, one, holders[one.holder], marks) for one in found))
+        raise LedgerError("LC6005", "; ".join(_text(session, one, holders[one.holder], marks) for one in found))
 
 
 def check_agreement(session: LandingSession, prepared: Prepared, marks: Marks) -> None:
@@ -72,9 +72,10 @@ def check_agreement(session: LandingSession, prepared: Prepared, marks: Marks) -
         if ranges := found - gone(found, marks):
             starts = ",".join(f"{p.topic}:{p.partition}={s.ranges[0].start}" for p, s in sorted(ranges.parts.items()))
             raise LedgerError(
+                "LC6006",
                 f"{one} and {other} have {ranges} by different readings, whose columns or decoding differ: a record "
                 "of it may be in both tables, or in neither. One of them was rolled back alone. Have it read again "
-                f"for both: `{RESET_OFFSETS} SPEC --from {starts} --delete`"
+                f"for both: `{RESET_OFFSETS} SPEC --from {starts} --delete`",
             )
 
 

@@ -37,17 +37,19 @@ def check_former(session: LandingSession, name: str) -> None:
             continue
         if lost := endangered(session, former, state, own):
             raise LedgerError(
+                "LC6007",
                 f"landing {landing} has reported for {former}, which it names no more, what the source "
                 f"has no more: {'; '.join(lost.values())}. {name} cannot get it: name {former} again until `lakecommit "
                 f"land SPEC` has published it, or give it up with `{RESET_OFFSETS} SPEC --from earliest "
-                f"--give-up-reported` while {former} is named"
+                f"--give-up-reported` while {former} is named",
             )
         if known_section(session, state) is not None:
             raise TableError(
+                "LC6008",
                 f"landing {landing} lands into {former} already, so it cannot land into {name} under the same name: "
                 f"all of its topics would be landed again. Name {former} again, or give the landing of {name} a name "
                 f"of its own. To go on in {name} instead of {former}: `{RESET_OFFSETS} SPEC --from latest` lands what "
-                "comes from now on, `--from earliest` lands all that the source has"
+                "comes from now on, `--from earliest` lands all that the source has",
             )
 
 

@@ -232,7 +232,7 @@ def _warnings(session: LandingSession, prepared: Prepared, told: Collection[str]
 
 def _fenced(session: LandingSession) -> ControlTopicError:
     name = session.landing.name
-    return ControlTopicError(f"landing {name}: fenced {MAX_RACES} times while opening a cycle; try again")
+    return ControlTopicError("LC6009", f"landing {name}: fenced {MAX_RACES} times while opening a cycle; try again")
 
 
 def _dead(landing_state: LandingState, release: Release) -> set[UUID]:

@@ -119,7 +119,8 @@ def own_section(state: LedgerState, session: LandingSession) -> LedgerSection:
     section = state.section(session.landing.name, session.lane)
     if section is None:
         raise LedgerError(
-            f"the table of landing {session.landing.name} has no ledger section of lane {session.lane}: plan first"
+            "LC6010",
+            f"the table of landing {session.landing.name} has no ledger section of lane {session.lane}: plan first",
         )
     return section
 
@@ -128,9 +129,10 @@ def check_lane_open(session: LandingSession, name: str) -> None:
     """:raises LedgerError: a lane that is to have a section has none, and is not made here"""
     if session.lane != LIVE:
         raise LedgerError(
+            "LC6011",
             f"{name}: lane {session.lane} of landing {session.landing.name} is not open, or not any more, as after a "
             f"rollback of the table: `{BACKFILL} SPEC --list` shows what is open, `{BACKFILL} SPEC --close "
-            f"{session.lane}` closes it where it is open still"
+            f"{session.lane}` closes it where it is open still",
         )
 
 
@@ -138,10 +140,11 @@ def check_cluster(session: LandingSession, name: str, section: LedgerSection, cl
     """:raises SourceError: the brokers that answer are of another cluster than the ledger is of"""
     if section.cluster_id != cluster_id:
         raise SourceError(
+            "LC6012",
             f"{name} holds offsets of Kafka cluster {section.cluster_id}, landing {session.landing.name} now reads "
             f"cluster {cluster_id}: point it back; where its topics were copied there, `{RESET_MIGRATE} SPEC --old "
             f"HOST:PORT` finds by the old cluster's records where it goes on, `--from same` or `--from "
-            f"TOPIC:0=OFFSET,…` says it"
+            f"TOPIC:0=OFFSET,…` says it",
         )
 
 

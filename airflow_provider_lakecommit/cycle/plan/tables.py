@@ -223,7 +223,7 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
         made = landing.create_of(name) is not None or name not in landing.data_tables
         told, ask = "no plan has made it, see what the plan said", "create it, or state `create` in the landing"
         why = told if made else ask
-        raise TableError(f"there is no table {name} in {session.tables.called}: {why}")
+        raise TableError("LC6013", f"there is no table {name} in {session.tables.called}: {why}")
     state = _sound_ledger(session, name, table)
     if state.section(session.landing.name, session.lane) is None:
         check_lane_open(session, name)
@@ -295,19 +295,21 @@ def check_first_run(session: LandingSession, name: str, table: Table | None = No
     uuids = remembered(session, name)
     if table is not None and table.metadata.table_uuid in uuids:
         raise LedgerError(
+            "LC6014",
             f"branch {session.landing.branch} of {name} has no snapshot of landing {session.landing.name}, and the "
             "control topic remembers its slices for this very table: it was rolled back to before the first one, or "
             f"replaced, and its rows are gone with that. `{RESET_OFFSETS} SPEC --from earliest` reads again what the "
             f"source has of them; if somebody has brought them back, say what is there with `{RESET_ASSERT} SPEC --at "
-            "TOPIC:PARTITION=OFFSET,…`"
+            "TOPIC:PARTITION=OFFSET,…`",
         )
     if uuids:
         raise LedgerError(
+            "LC6015",
             f"{name} of {session.tables.called} has no ledger, but the control topic remembers slices of landing "
             f"{session.landing.name} for table {', '.join(sorted(map(str, uuids)))}: it was dropped, renamed or made "
             "anew, or this is another catalog than before. Bring it back, or correct where the catalog is; else say "
             f"that it holds what was landed (`{RESET_ASSERT} SPEC --from-log`) or where it goes "
-            f"on (`{RESET_OFFSETS} SPEC --from OFFSETS`); LandingOperationOperator does both"
+            f"on (`{RESET_OFFSETS} SPEC --from OFFSETS`); LandingOperationOperator does both",
         )
 
 

@@ -74,7 +74,7 @@ def check_logs(session: LandingSession, landing_state: LandingState, source: Sou
     """
     diverged = diverged_logs(session, landing_state, source)
     if diverged.text and not source.partitions.keys() - diverged.partitions:
-        raise SourceError(diverged.text)
+        raise SourceError("LC6016", diverged.text)
     return diverged
 
 
@@ -89,7 +89,7 @@ def check_logs_of_lane(
     :raises SourceUnavailableError: the brokers do not answer in time
     """
     if found := bounded.diverged(in_doubt((at for s in sections for at in s.positions.items()), watermarks)):
-        raise SourceError(f"{_what(found, watermarks)}. {_way_of_lane(lane)}"[:MOST_TEXT])
+        raise SourceError("LC6017", f"{_what(found, watermarks)}. {_way_of_lane(lane)}"[:MOST_TEXT])
 
 
 def truncated(session: LandingSession, landing_state: LandingState, table: str) -> dict[UUID, str]:
@@ -110,8 +110,9 @@ def truncated(session: LandingSession, landing_state: LandingState, table: str) 
         where = "nobody can tell where" if t.end is None else f"offset {t.end}"
         if any(t.concerns(p, at) for p, at in section.positions.items()):
             raise SourceError(
+                "LC6018",
                 f"{table} was landed from another log of {t.partition}, which differs from {where} on: nothing is "
-                "published; the next plan says how to go on"
+                "published; the next plan says how to go on",
             )
         for a in accepted:
             if any(s.position is not None and t.concerns(s.span.partition, s.position) for s in a.report.spans):

@@ -82,5 +82,7 @@ def missing_or_told(
         for name, ledger in landing_state.ledgers.items():
             told = unbelieved(session, name, ledger.section)
             if told := gone(told, source.partitions):
-                raise SourceError(f"{e}. Before that: {unbelieved_text(session, told, ledger.section)}") from e
+                raise SourceError(
+                    "LC6019", f"{e}. Before that: {unbelieved_text(session, told, ledger.section)}"
+                ) from e
         raise

@@ -153,7 +153,7 @@ class Follow:
         except LakecommitError as e:
             if self._successor.found:
                 # A retry would take over from that run.
-                raise TableError(f"{e}: run {self._successor.found} goes on with that") from e
+                raise TableError("LC6212", f"{e}: run {self._successor.found} goes on with that") from e
             raise
 
     def _cycles(self) -> Iterator[CycleOutcome]:

@@ -258,7 +258,7 @@ class LandingRunner:
             return window.ended_before()
         try:
             if writing is None:
-                raise window.error or SparkJobError(f"cycle {number} did not begin")
+                raise window.error or SparkJobError("LC6213", f"cycle {number} did not begin")
             writing.wait()
             if self._gave_up:
                 self._go_on_or_stop()
@@ -340,8 +340,10 @@ class LandingRunner:
         told = f"landing {self._session.landing.name} was told to stop"
         if self._gave_up or not self._again:
             self.report_interrupted()
-            raise SparkJobError(told)
-        raise SparkJobError(f"{told}: what was read is published, the next run reads {'; '.join(self._again)}")
+            raise SparkJobError("LC6214", told)
+        raise SparkJobError(
+            "LC6215", f"{told}: what was read is published, the next run reads {'; '.join(self._again)}"
+        )
 
     def _pause(self, seconds: float) -> None:
         """Wait, unless asked to stop meanwhile."""

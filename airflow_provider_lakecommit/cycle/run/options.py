@@ -37,4 +37,4 @@ class FollowOptions:
         for f in fields(self):
             value = getattr(self, f.name)
             if value is not None and (not isinstance(value, timedelta) or value <= timedelta(0)):
-                raise SpecError(f"follow: {f.name} {value!r} is not a time above zero")
+                raise SpecError("LC6216", f"follow: {f.name} {value!r} is not a time above zero")

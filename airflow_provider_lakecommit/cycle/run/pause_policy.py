@@ -57,7 +57,7 @@ class PausePolicy:
         if outcome.deferred:
             return REFUSED_PAUSES[max(self.refused, 1) - 1]
         if self.idle >= MOST_IDLE_CYCLES:
-            raise SparkJobError(_why_given_up(outcome, self.idle))
+            raise SparkJobError("LC6217", _why_given_up(outcome, self.idle))
         return PAUSES[min(self.idle, len(PAUSES)) - 1] if self.idle and outcome.written.may_pass else 0.0
 
 

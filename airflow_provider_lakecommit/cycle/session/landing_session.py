@@ -86,10 +86,11 @@ class FoldedLog:
         if (found := self.state.cycles.get(commit_id)) is not None:
             return found
         raise ControlTopicError(
+            "LC6219",
             f"the START of cycle {commit_id} was written to partition {self.partition} of the control topic, and "
             f"cannot be read back: the log is damaged before offset {self.end}, or was cut at once. If `lakecommit "
             "status` names damage: restore the partition from a replica, or remove what cannot be read with "
-            f"`kafka-delete-records`, up to offset {self.end}; else look at the topic's retention"
+            f"`kafka-delete-records`, up to offset {self.end}; else look at the topic's retention",
         )
 
 
@@ -269,7 +270,9 @@ class LandingSession:
         # Two writers at once under one id would shut out each other.
         with self._sending:
             if self._closed:
-                raise ClosedError(f"landing {self.landing.name} was let go of: the next attempt says what is to say")
+                raise ClosedError(
+                    "LC6220", f"landing {self.landing.name} was let go of: the next attempt says what is to say"
+                )
             rested = key in self._writers
             try:
                 return self._sent(key, values)

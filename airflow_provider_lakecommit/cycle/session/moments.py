@@ -33,7 +33,8 @@ def offsets_at(
     found = {p: first for p, _, first in source.ask_first_since([(p, moment) for p in marks])(ASK_SECONDS)}
     if silent := sorted(marks.keys() - found.keys()):
         raise SourceUnavailableError(
+            "LC6221",
             f"the brokers did not say within {ASK_SECONDS:.0f} s where {moment.isoformat()} is in "
-            f"{', '.join(map(str, silent))}: try again, or name offsets"
+            f"{', '.join(map(str, silent))}: try again, or name offsets",
         )
     return {p: None if first is None else min(first[0], marks[p].stable) for p, first in found.items()}

@@ -68,9 +68,10 @@ def storage_for(tables: Tables, name: str, now: float) -> TableStorage:
     left = storage.left(now)
     if left is not None and left < LEAST_SECONDS:
         raise CatalogError(
+            "LC6222",
             f"catalog {tables.name} hands out storage credentials of table {name} that expire at {clock(now + left)}, "
             f"in {left:.0f} s: no job begins with less than {LEAST_SECONDS:.0f} s. The next attempt asks again; have "
             "the catalog hand out credentials that hold as long as a window takes to write, and see that its clock and "
-            "the one here agree"
+            "the one here agree",
         )
     return storage

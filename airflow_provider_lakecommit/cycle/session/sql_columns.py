@@ -54,4 +54,4 @@ def check_evolving(landing: Landing, table: str, schema: Schema) -> None:
         check_schema(landing, evolved, table)
     except TableError as e:
         why = "; ".join(map(str, (*wanted.left_out, *found.left_out)))
-        raise TableError(f"{e}; {why}" if why else str(e)) from e
+        raise TableError("LC6223", f"{e}; {why}" if why else str(e)) from e

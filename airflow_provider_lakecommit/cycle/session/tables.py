@@ -59,13 +59,16 @@ def table_of(
 def _check(landing: Landing, name: str, table: Table) -> None:
     if table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
         raise TableError(
+            "LC6224",
             f"table {name} has format version {table.format_version}, or its types need it: pyiceberg can append to "
             f"versions up to {SUPPORTED_TABLE_FORMAT_VERSION}; timestamps of nanoseconds need 3, those of microseconds "
-            "do not"
+            "do not",
         )
     role = role_of(landing.destinations, name)
     if role is Role.DEAD_LETTERS and (missing := _lacking(table.schema())):
-        raise TableError(f"dead-letter table {name} lacks {', '.join(missing)}: name another one, or let it be made")
+        raise TableError(
+            "LC6225", f"dead-letter table {name} lacks {', '.join(missing)}: name another one, or let it be made"
+        )
     # In a table that the landing did not make, columns of these names may be the records' own.
     stated = landing.columns.metadata is not None or MARKED in table.metadata.properties
     both = [f.name for f in table.schema().fields if f.name in landing.record_columns]
@@ -77,7 +80,7 @@ def _created(session: LandingSession, name: str, dry: bool) -> Table:
     landing = session.landing
     if role_of(landing.destinations, name) is Role.ROWS and landing.create_of(name) is None:
         raise TableError(
-            f"there is no table {name}: create it, or state {_where(landing, name)} in landing {landing.name}"
+            "LC6226", f"there is no table {name}: create it, or state {_where(landing, name)} in landing {landing.name}"
         )
     wanted = _wanted(session, name)
     imagined = _imagined(name, *wanted)
@@ -163,9 +166,10 @@ def _create_section(landing: Landing, create: Mapping[str, Any]) -> Mapping[str,
 
 def _undeclared(landing: Landing, columns: Sequence[str]) -> TableError:
     return TableError(
+        "LC6227",
         f"{landing.table}: column {', '.join(columns)} can be filled by the records' own fields or from the record "
         f"itself, and landing {landing.name} does not say which. State `columns.metadata: false` for the first, `true` "
-        "for the second"
+        "for the second",
     )
 
 

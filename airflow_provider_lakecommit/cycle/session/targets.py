@@ -65,7 +65,7 @@ def check_fit(landing: Landing, target: TableTarget) -> None:
         except TableError as e:
             if len(landing.data_tables) == 1:
                 raise
-            raise TableError(f"{target.table}: {e}") from e
+            raise TableError("LC6228", f"{target.table}: {e}") from e
     check_target(target, landing.connections.location_providers)
 
 

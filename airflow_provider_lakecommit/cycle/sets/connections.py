@@ -114,5 +114,5 @@ def found_landings(declared: LandingSet, kafka: Mapping[str, Any], timeout: floa
         admin.close()
     found = expand(declared, known)
     if not found.landings and not found.troubles and not found.ignored:
-        raise SourceError(matches_nothing(declared, known))
+        raise SourceError("LC6229", matches_nothing(declared, known))
     return found

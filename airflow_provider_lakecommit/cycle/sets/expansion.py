@@ -149,7 +149,7 @@ def landing_for(declared: LandingSet, *topics: str) -> Landing:
     troubles = [t.why for t in found.troubles if not set(topics).isdisjoint(t.topics)]
     where = "; ".join([*troubles, *(f"{', '.join(each.topic_names)} go to {each.table}" for each in mine)])
     why = where or "none is of the set"
-    raise SpecError(f"landing set {declared.name!r}: topics {', '.join(topics)} have not one landing: {why}")
+    raise SpecError("LC6230", f"landing set {declared.name!r}: topics {', '.join(topics)} have not one landing: {why}")
 
 
 def _way(declared: LandingSet, topic: str) -> _Way | None:

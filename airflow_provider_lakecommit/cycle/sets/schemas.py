@@ -40,7 +40,8 @@ def with_schema(declared: LandingSet, landing: Landing, kafka: Mapping[str, Any]
     columns = [c for c in infer(found) if c.type is not None]
     if not columns:
         raise TableError(
+            "LC6231",
             f"there is no table {landing.table}, and {found.values} records of {', '.join(landing.topic_names)} tell "
-            "no column: it is made when there are some that do; or state `create` in `defaults` or `overrides`"
+            "no column: it is made when there are some that do; or state `create` in `defaults` or `overrides`",
         )
     return replace(landing, create={"schema": [{"name": c.name, "type": c.type} for c in columns]})

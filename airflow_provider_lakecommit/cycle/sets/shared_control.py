@@ -232,7 +232,9 @@ class _Outbox:
                 # What it may have open is aborted with it.
                 self.close()
                 raise
-        raise FencedError(f"all {WRITERS} ids of this set were taken over by others while it was sending; try again")
+        raise FencedError(
+            "LC6232", f"all {WRITERS} ids of this set were taken over by others while it was sending; try again"
+        )
 
 
 class _LandingControl:

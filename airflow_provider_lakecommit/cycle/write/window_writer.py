@@ -73,7 +73,9 @@ class WindowWriter:
             self.jobs[job.job_id] = job
             try:
                 if self.stopping:
-                    raise SparkJobError(f"the Spark job of group {job.group} did not begin: it was told to stop")
+                    raise SparkJobError(
+                        "LC6233", f"the Spark job of group {job.group} did not begin: it was told to stop"
+                    )
                 return self.engine.run(job, self._secrets(job))
             finally:
                 del self.jobs[job.job_id]
@@ -86,7 +88,7 @@ class WindowWriter:
         try:
             return secrets_for(self.session.tables, self.session.kafka, [job], log=self.session.log)
         except LakecommitError as e:
-            raise SparkJobError(f"the Spark job of group {job.group} did not begin: {e}") from e
+            raise SparkJobError("LC6234", f"the Spark job of group {job.group} did not begin: {e}") from e
 
     def saved(self, ticket: GroupTicket, *, told: bool) -> GroupResult:
         """What of a group is reported, by the log.

@@ -162,8 +162,9 @@ def _hold_against_tables(landing: Landing, state: CycleState, load: Callable[[st
     tables = {name: load(name) for name in landing.tables} if load else {}
     if (what := contradiction(state.plan, tables)) is not None:
         raise ControlTopicError(
+            "LC6235",
             f"the plan of cycle {state.cycle.commit_id} of landing {landing.name} at offset {state.offset} is not "
-            f"followed: {what}; run the plan task again, and see who else writes to the control topic"
+            f"followed: {what}; run the plan task again, and see who else writes to the control topic",
         )
 
 
@@ -186,9 +187,10 @@ def _look(
     state = landing_state.cycles.get(ticket.commit_id)
     if state is None:
         raise ControlTopicError(
+            "LC6236",
             f"the plan of cycle {ticket.commit_id} of landing {ticket.landing} is not in partition "
             f"{ticket.partition} of {control.name} from offset {ticket.read_from} on (the log begins at {log.begin}): "
-            f"its retention is too short or it was made anew; run the plan task again"
+            f"its retention is too short or it was made anew; run the plan task again",
         )
     return state, landing_state, entries
 

@@ -48,7 +48,7 @@ class AvroDecoder(FramedDecoder[Struct]):
             try:
                 self._stated = self._resolver.records(writer_type(options.schema))
             except Refusal as refusal:
-                raise TableError(f"`schema` cannot be read into the table: {refusal.reason}") from None
+                raise TableError("LC4001", f"`schema` cannot be read into the table: {refusal.reason}") from None
         self._empty = pa.Table.from_batches([], schema=self._resolver.target)
         return self._resolver.target
 

@@ -52,7 +52,7 @@ class ReaderSchema:
         try:
             return cls(writer_type(text))
         except Refusal as refusal:
-            raise TableError(f"decoding.reader_schema: {refusal.reason}") from None
+            raise TableError("LC4002", f"decoding.reader_schema: {refusal.reason}") from None
 
     def field(self, path: str) -> WriterField | None:
         """The field that is asked for as the column of a path."""

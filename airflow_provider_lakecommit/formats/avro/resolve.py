@@ -131,7 +131,7 @@ class Resolver:
         if options.reader_schema:
             self._rules.wrong.extend(self._wrong_with_reader_schema(Schema(*self._fields)))
         if self._rules.wrong:
-            raise TableError("; ".join(self._rules.wrong))
+            raise TableError("LC4003", "; ".join(self._rules.wrong))
         self.target = pa.schema([arrow_field(f) for f in self._fields])
 
     def _wrong_with_reader_schema(self, schema: Schema) -> Iterator[str]:

@@ -87,7 +87,7 @@ def newest(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
     try:
         return registry.newest(subject)
     except UnknownSchemaError as e:
-        raise SpecError(f"{e}; state the subject, if it has another name than its topic's") from None
+        raise SpecError("LC4009", f"{e}; state the subject, if it has another name than its topic's") from None
 
 
 def registered_columns(schema: RegisteredSchema, subject: str, message: str = "") -> list[InferredColumn]:
@@ -97,7 +97,9 @@ def registered_columns(schema: RegisteredSchema, subject: str, message: str = ""
     :raises SpecError: it comes to none
     """
     if schema.kind not in COLUMNS:
-        raise SpecError(f"subject {subject} is of type {schema.kind}, of which no columns can be made; state `create`")
+        raise SpecError(
+            "LC4010", f"subject {subject} is of type {schema.kind}, of which no columns can be made; state `create`"
+        )
     from airflow_provider_lakecommit.formats.decoder import Refusal
 
     module, _, name = COLUMNS[schema.kind].partition(":")
@@ -105,7 +107,7 @@ def registered_columns(schema: RegisteredSchema, subject: str, message: str = ""
         named = {"message": message} if message else {}
         found: list[InferredColumn] = getattr(import_module(module), name)(schema, **named)
     except Refusal as refusal:
-        raise SpecError(f"subject {subject}: {refusal.reason}") from None
+        raise SpecError("LC4011", f"subject {subject}: {refusal.reason}") from None
     return found
 
 
@@ -132,8 +134,9 @@ def create_of(
             made = _optional(column.to_dict())
             if columns.setdefault(column.name, made) != made:
                 raise SpecError(
+                    "LC4012",
                     f"landing {landing.name!r}: column {column.name} of subject {subject} is {made}, of another topic "
-                    f"{columns[column.name]}: {_STATE}, or `create.subject`"
+                    f"{columns[column.name]}: {_STATE}, or `create.subject`",
                 )
     made_of = {**{k: v for k, v in create.items() if k != "subject"}, "schema": list(columns.values())}
     _check_names(landing, made_of)
@@ -154,4 +157,4 @@ def _check_names(landing: Landing, create: Mapping[str, Any]) -> None:
     """
     columns = create_from_spec({"schema": create["schema"]})[0].as_struct() if create["schema"] else StructType()
     if wrong := evolution(Schema(), columns, widen=False, side=TableSide(version=3), limits=UNLIMITED).left_out:
-        raise SpecError(f"landing {landing.name!r}: {'; '.join(map(str, wrong))}: {_STATE}")
+        raise SpecError("LC4013", f"landing {landing.name!r}: {'; '.join(map(str, wrong))}: {_STATE}")

@@ -94,7 +94,9 @@ def compiled(text: str, imported: Imported) -> list[descriptor_pb2.FileDescripto
             given = _given(folder, [inner for _, inner in texts], [file for file in serialized.values() if file])
             return _run(folder, [*given, *(f"-I{place}" for place in (".", *known))])
     except OSError as e:
-        raise CompilerError(f"the compiler of Protobuf schemas could not be run: {e}; its task is tried again") from e
+        raise CompilerError(
+            "LC4014", f"the compiler of Protobuf schemas could not be run: {e}; its task is tried again"
+        ) from e
 
 
 def _put(folder: str, name: str, text: str) -> None:
@@ -138,7 +140,7 @@ def _run(folder: str, options: Sequence[str]) -> list[descriptor_pb2.FileDescrip
         )
     except subprocess.TimeoutExpired:
         raise CompilerError(
-            f"a Protobuf schema was not compiled in {_COMPILE_SECONDS} s: this machine has too much to do"
+            "LC4015", f"a Protobuf schema was not compiled in {_COMPILE_SECONDS} s: this machine has too much to do"
         ) from None
     if done.returncode:
         raise _error(done.returncode, done.stderr.decode(errors="backslashreplace").replace(f"{folder}/", ""))
@@ -152,7 +154,9 @@ def _error(code: int, said: str) -> DescriptorError | CompilerError:
     verdict = [line for line in said.splitlines() if _VERDICT.search(line)]
     if code != 1 or not verdict:
         last = " ".join(said.split())[-MOST_TEXT:]
-        return CompilerError(f"the compiler of Protobuf schemas ended with code {code} and no word about one: {last}")
+        return CompilerError(
+            "LC4016", f"the compiler of Protobuf schemas ended with code {code} and no word about one: {last}"
+        )
     text = " ".join(" ".join(verdict).replace(f"{_ROOT}:", "").split())
     return DescriptorError(f"the schema does not compile: {text[:MOST_TEXT]}")
 
@@ -162,8 +166,9 @@ def _known_places() -> list[str]:
     found = find_spec("grpc_tools")
     if found is None or not found.submodule_search_locations:
         raise TableError(
+            "LC4017",
             "a Protobuf schema as text needs the library grpcio-tools: install airflow-provider-lakecommit[protobuf], "
-            "on executors too"
+            "on executors too",
         )
     types = find_spec("google.type")
     places = [str(Path(place).parents[1]) for place in (types.submodule_search_locations or ())] if types else []

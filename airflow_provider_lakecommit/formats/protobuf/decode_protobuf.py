@@ -65,12 +65,12 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
     def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
         if find_spec("ptars") is None:
             raise TableError(
-                "format protobuf needs ptars: install airflow-provider-lakecommit[protobuf], on executors too"
+                "LC4018", "format protobuf needs ptars: install airflow-provider-lakecommit[protobuf], on executors too"
             )
         self._columns = [f for f in schema.fields if f.name not in skip]
         self._rules = ColumnRules.of(schema, options)
         if self._rules.wrong:
-            raise TableError("; ".join(self._rules.wrong))
+            raise TableError("LC4019", "; ".join(self._rules.wrong))
         self._strict = options.unknown_fields == "dead_letter"
         self._message = options.message
         self._target = pa.schema([arrow_field(f) for f in self._columns])
@@ -80,7 +80,7 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
             try:
                 self._stated = self._parser_of(message_named(file_of(options.schema), options.message))
             except (DescriptorError, Refusal) as e:
-                raise TableError(f"`schema` cannot be read into the table: {e}") from None
+                raise TableError("LC4020", f"`schema` cannot be read into the table: {e}") from None
         return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:

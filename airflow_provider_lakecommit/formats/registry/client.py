@@ -149,9 +149,10 @@ class SchemaRegistry:
         if _meaning(found) == _meaning(before):
             return found
         raise RegistryError(
+            "LC4021",
             f"the registry {self.place} has another schema for {told(key)} than it had before, and records of one "
             "would be misread by the other: was it restored, or are its addresses those of different registries? The "
-            "next attempt reads by what it gives now"
+            "next attempt reads by what it gives now",
         )
 
     def _whole(self, key: SchemaKey) -> RegisteredSchema:
@@ -201,7 +202,7 @@ class SchemaRegistry:
     def _odd(self, what: str, why: str) -> RegistryError:
         # The client keeps even that.
         self._connection.forget()
-        return RegistryError(f"the registry {self.place} gave a schema for {what} that cannot be used: {why}")
+        return RegistryError("LC4022", f"the registry {self.place} gave a schema for {what} that cannot be used: {why}")
 
 
 _registries: dict[tuple[int, str], SchemaRegistry] = {}
@@ -233,8 +234,9 @@ def needed(registry: SchemaRegistry | None, landing: str, format: str) -> Schema
     """
     if registry is None:
         raise SpecError(
+            "LC4023",
             f"landing {landing!r}: records of format {format} name their schema in a registry, and none is given: add "
-            "a section `registry` with its `url` to the spec, or `connections.registry` to the landing"
+            "a section `registry` with its `url` to the spec, or `connections.registry` to the landing",
         )
     return registry
 
@@ -258,5 +260,5 @@ def _version(client: SchemaRegistryClient, subject: str, version: Any, deleted: 
 
 def _number(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise RegistryError(f"the registry gave {value!r:.80} as the id of a schema")
+        raise RegistryError("LC4024", f"the registry gave {value!r:.80} as the id of a schema")
     return value

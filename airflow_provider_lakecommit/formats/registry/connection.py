@@ -72,8 +72,9 @@ class Connection:
             # Errors of the HTTP client and of JSON, and those of the registry client about an incomplete answer.
             text = f"{type(e).__name__}: {redacted(str(e)[:_MOST_TEXT], self._settings)}"
             raise RegistryError(
+                "LC4025",
                 f"the registry {self.shown} was asked for {what} and gave no answer of a registry: {text}; "
-                f"{remedy_of(text)}{self._by_proxy()}"
+                f"{remedy_of(text)}{self._by_proxy()}",
             ) from None
 
     def forget(self) -> None:
@@ -101,8 +102,9 @@ class Connection:
             kind = AbsentKindError if error.error_code == UNSERVED else UnknownSchemaError
             return kind(f"the registry {self.shown} has no {what} (it says: {said})")
         return RegistryError(
+            "LC4026",
             f"the registry {self.shown} does not give {what}: HTTP {error.http_status_code}, {said}; "
-            f"{remedy_of_status(error.http_status_code)}"
+            f"{remedy_of_status(error.http_status_code)}",
         )
 
 
@@ -114,13 +116,15 @@ def _client(settings: dict[str, Any]) -> SchemaRegistryClient:
     except (ValueError, TypeError, OSError) as e:
         if unread := [said for key in _FILES if (said := _unread(key, settings.get(key)))]:
             raise RegistryError(
+                "LC4027",
                 f"the schema registry cannot be asked from {socket.gethostname()}: {', '.join(unread)}; the file must "
-                "be there on every machine that runs tasks and on Spark's"
+                "be there on every machine that runs tasks and on Spark's",
             ) from None
         raise SpecError(
+            "LC4028",
             f"the settings of the schema registry are wrong: {redacted(str(e), settings)}; keys and values are those "
             "of confluent-kafka's SchemaRegistryClient (`url`, `basic.auth.user.info`, `ssl.ca.location`, …), without "
-            "`schema.registry.` before them, and without `basic.auth.credentials.source`"
+            "`schema.registry.` before them, and without `basic.auth.credentials.source`",
         ) from None
 
 

@@ -97,7 +97,7 @@ def columns_of(connection: duckdb.DuckDBPyConnection, sql: str, record: pa.Schem
     try:
         made = run(connection, sql, pa.Table.from_batches([], record)).schema
     except duckdb.Error as e:
-        raise TableError(f"transform: {said(e)}") from e
+        raise TableError("LC4030", f"transform: {said(e)}") from e
     return pa.schema(list(made)[1:])
 
 

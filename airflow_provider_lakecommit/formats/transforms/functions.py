@@ -45,18 +45,19 @@ def add_function(connection: duckdb.DuckDBPyConnection, name: str, place: str, s
     try:
         found = getattr(import_module(module), function)
     except Exception as e:  # what a module of the user raises when it is imported
-        raise TableError(f"functions: {name} cannot be imported from {place}: {e}") from e
+        raise TableError("LC4031", f"functions: {name} cannot be imported from {place}: {e}") from e
     if not inspect.isroutine(found):
-        raise TableError(f"functions: {name} ({place}) is no function but a {type(found).__name__}")
+        raise TableError("LC4032", f"functions: {name} ({place}) is no function but a {type(found).__name__}")
     known = connection.execute("select count(*) from duckdb_functions() where function_name = ?", [name]).fetchall()
     if known[0][0]:
-        raise TableError(f"functions: SQL has a function {name} already, take another name")
+        raise TableError("LC4033", f"functions: SQL has a function {name} already, take another name")
     try:
         connection.create_function(name, _answering(found, stopped), null_handling=FunctionNullHandling.SPECIAL)
     except (duckdb.Error, TypeError, NameError) as e:
         raise TableError(
+            "LC4034",
             f"functions: {name} ({place}) cannot be used: {str(e).splitlines()[0]} (annotate arguments and answer: "
-            f"{_TYPES} can be an answer)"
+            f"{_TYPES} can be an answer)",
         ) from e
 
 

@@ -93,11 +93,13 @@ def row_wise(
     :raises TableError: naming the part that may not be there
     """
     if PLACE in {name.lower() for name in columns}:
-        raise TableError(f"transform.record_schema: the name {PLACE} is taken")
+        raise TableError("LC4035", f"transform.record_schema: the name {PLACE} is taken")
     told = _tree(connection, sql)
     node = told["statements"][0]["node"]
     for part in _wrong_parts(node):
-        raise TableError(f"transform: {part}: a transform is of one record each, `select … from record where …`")
+        raise TableError(
+            "LC4036", f"transform: {part}: a transform is of one record each, `select … from record where …`"
+        )
     found = _Walk(connection, columns, functions, node["from_table"]["alias"])
     for expression in node["select_list"]:
         found.check(expression, explodes=True)
@@ -129,13 +131,14 @@ def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
         levels = MOST_LEVELS + 1
     if levels > MOST_LEVELS:
         raise TableError(
+            "LC4037",
             f"transform: expressions are more than {MOST_LEVELS} levels deep: `a || b || …`, `a + b + …` and "
-            "`else case` go one deeper each time; `concat(a, b, …)`, `list_sum([a, b, …])` and further `when` do not"
+            "`else case` go one deeper each time; `concat(a, b, …)`, `list_sum([a, b, …])` and further `when` do not",
         )
     if told["error"]:
-        raise TableError(f"transform: {told['error_message']}")
+        raise TableError("LC4038", f"transform: {told['error_message']}")
     if len(told["statements"]) != 1:
-        raise TableError(f"transform: it is {len(told['statements'])} statements, and not one")
+        raise TableError("LC4039", f"transform: it is {len(told['statements'])} statements, and not one")
     return told
 
 
@@ -209,7 +212,7 @@ class _Walk:
             kind = node.get("class")
             if kind is not None and (what := self._wrong(kind, node, explodes)) is not None:
                 raise TableError(
-                    f"transform: {what}: a transform is of one record each, and gives the same at any time"
+                    "LC4040", f"transform: {what}: a transform is of one record each, and gives the same at any time"
                 )
 
     def _wrong(self, kind: str, expression: Mapping[str, Any], explodes: bool) -> str | None:
@@ -277,11 +280,11 @@ class _Walk:
             self._connection.execute("select json_serialize_sql(?)", [f"select {definition}"]).fetchall()[0][0]
         )
         if told["error"]:
-            raise TableError(f"transform: {name} is not known to be of one record each")
+            raise TableError("LC4041", f"transform: {name} is not known to be of one record each")
         try:
             self.check(told["statements"][0]["node"]["select_list"])
         except TableError as e:
-            raise TableError(f"{e}; {name} is made of it") from e
+            raise TableError("LC4042", f"{e}; {name} is made of it") from e
 
 
 def _wrong_star(chosen: Mapping[str, Any] | None) -> str | None:

@@ -138,7 +138,7 @@ class TransformDecoder:
             if not f.nullable and f.name not in given
         ]
         if wrong:
-            raise TableError(f"transform: {'; '.join(wrong)}")
+            raise TableError("LC4043", f"transform: {'; '.join(wrong)}")
         return given
 
     def _failing(self, rows: pa.Table) -> dict[int, Refusal]:

@@ -58,7 +58,8 @@ class UnwrapDecoder:
     def __init__(self, make: Make, schema: Schema, columns: Mapping[str, str], options: FormatOptions) -> None:
         if options.unknown_fields != "ignore":
             raise TableError(
-                "transform.unwrap: of fields within an envelope only `columns.unknown_fields: ignore` can be told"
+                "LC4044",
+                "transform.unwrap: of fields within an envelope only `columns.unknown_fields: ignore` can be told",
             )
         self._target = arrow_schema(schema)
         there = {f.name: f for f in schema.fields}
@@ -66,7 +67,7 @@ class UnwrapDecoder:
         self._taken = {name: path for name, path in columns.items() if name in there}
         self._row = [f for f in schema.fields if f.name not in self._taken]
         if not self._row:
-            raise TableError("unwrap: the table has no column of the row itself")
+            raise TableError("LC4045", "unwrap: the table has no column of the row itself")
         self._wraps = options.format == "json"
         self._schemas = EnvelopeSchemas(self._row, options)
         self._there, self._options, self._make = there, options, make
@@ -152,16 +153,20 @@ class UnwrapDecoder:
             if path == DELETED:
                 if str(kind) != "boolean":
                     raise TableError(
-                        f"unwrap: column {name} tells whether a row is gone: it must be boolean, not {kind}"
+                        "LC4046", f"unwrap: column {name} tells whether a row is gone: it must be boolean, not {kind}"
                     )
             elif not inner:
                 tree.setdefault(root, kind)
                 if root == "op" and not isinstance(kind, StringType):
-                    raise TableError(f"unwrap: column {name} is filled from op: it must be string, not {kind}")
+                    raise TableError(
+                        "LC4047", f"unwrap: column {name} is filled from op: it must be string, not {kind}"
+                    )
             else:
                 branch = tree.setdefault(root, {})
                 if not isinstance(branch, dict) or "." in inner or branch.setdefault(inner, kind) != kind:
-                    raise TableError(f"unwrap: columns: {path!r} cannot be read for column {name} beside the others")
+                    raise TableError(
+                        "LC4048", f"unwrap: columns: {path!r} cannot be read for column {name} beside the others"
+                    )
         for name, branch in tree.items():
             if isinstance(branch, dict):
                 branch = StructType(*(_optional(inner, kind) for inner, kind in branch.items()))
@@ -277,7 +282,7 @@ def _check_rules(options: FormatOptions, there: Collection[str]) -> None:
         if path.partition(".")[0] not in there
     ]
     if wrong:
-        raise TableError("; ".join(wrong))
+        raise TableError("LC4049", "; ".join(wrong))
 
 
 def _optional(name: str, kind: IcebergType) -> NestedField:

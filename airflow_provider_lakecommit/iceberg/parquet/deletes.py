@@ -56,8 +56,9 @@ class DeletePositions:
             path = delete.file_path
             if delete.file_format != FileFormat.PARQUET:
                 raise TableError(
+                    "LC3317",
                     f"{self._table}: {path}, which deletes rows of {file.file_path}, is {delete.file_format.value}: "
-                    "only position deletes in Parquet are read; have the engine that wrote it rewrite its data files"
+                    "only position deletes in Parquet are read; have the engine that wrote it rewrite its data files",
                 )
             if path not in self._positions:
                 self._positions[path] = positions_of(table.io, path)

@@ -77,28 +77,32 @@ def _file_schema(table: str, schema: Schema) -> Schema:
         if isinstance(kind, StructType) and not kind.fields:
             name = schema.find_column_name(column)
             raise TableError(
-                f"{table}: column {name} is a struct without a field, which no file can hold: add one to it, or drop it"
+                "LC3318",
+                f"{table}: column {name} is a struct without a field, which no file can hold: add one "
+                "to it, or drop it",
             )
     try:
         return sanitize_column_names(schema)
     except ValueError as e:
-        raise TableError(f"{table} has a column whose name no file can hold ({e}); rename it") from e
+        raise TableError("LC3319", f"{table} has a column whose name no file can hold ({e}); rename it") from e
 
 
 def _locations(target: TableTarget, providers: Collection[str]) -> LocationProvider:
     named = named_provider(target.properties)
     if named is not None and named not in providers:
         raise TableError(
+            "LC3320",
             f"{target.table}: table property {PROVIDER} names {named}, which is not imported: state it in "
-            "`connections.location_providers` of the landing if it is meant, or take it from the table"
+            "`connections.location_providers` of the landing if it is meant, or take it from the table",
         )
     path = target.properties.get(TableProperties.WRITE_DATA_PATH, "")
     if path and not path.startswith("/") and not urlsplit(path).scheme:
         raise TableError(
+            "LC3321",
             f"{target.table}: table property {TableProperties.WRITE_DATA_PATH}={path!r} is relative to the folder of "
-            "each process; correct it"
+            "each process; correct it",
         )
     try:
         return load_location_provider(target.location, dict(target.properties))
     except (ValueError, AttributeError, TypeError) as e:
-        raise TableError(f"{target.table}: where its files go is not known: {e}") from e
+        raise TableError("LC3322", f"{target.table}: where its files go is not known: {e}") from e

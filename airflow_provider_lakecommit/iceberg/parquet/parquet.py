@@ -69,7 +69,7 @@ class FileFormat:
         self._table, self._properties = table, properties
         wanted = properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet")
         if wanted.lower() != "parquet":
-            raise TableError(f"{table} has write.format.default={wanted}: only parquet is written; set it so")
+            raise TableError("LC3323", f"{table} has write.format.default={wanted}: only parquet is written; set it so")
         self.file_bytes = self._whole(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES)
         self.group_rows = self._whole(TableProperties.PARQUET_ROW_GROUP_LIMIT)
         self.group_bytes = min(
@@ -108,8 +108,9 @@ class FileFormat:
             return {"compression": "none"}
         if codec not in _CODECS:
             raise TableError(
+                "LC3324",
                 f"{self._table} has {TableProperties.PARQUET_COMPRESSION}={codec}: "
-                f"set one of {', '.join(sorted(_CODECS))} or uncompressed"
+                f"set one of {', '.join(sorted(_CODECS))} or uncompressed",
             )
         level: int | None = ZSTD_LEVEL if codec == "zstd" else None
         if TableProperties.PARQUET_COMPRESSION_LEVEL in self._properties and codec not in ("snappy", "lz4"):
@@ -118,8 +119,9 @@ class FileFormat:
                 pa.Codec(codec, level).compress(b"")
             except (OSError, OverflowError) as e:
                 raise TableError(
+                    "LC3325",
                     f"{self._table}: table property {TableProperties.PARQUET_COMPRESSION_LEVEL}={level} is no level of "
-                    f"{codec}; correct it"
+                    f"{codec}; correct it",
                 ) from e
         return {"compression": codec, "compression_level": level}
 
@@ -142,9 +144,13 @@ class FileFormat:
         try:
             value = int(str(text))
         except ValueError as e:
-            raise TableError(f"{self._table}: table property {name}={text!r} is not a whole number; correct it") from e
+            raise TableError(
+                "LC3326", f"{self._table}: table property {name}={text!r} is not a whole number; correct it"
+            ) from e
         if not least <= value <= MOST:
-            raise TableError(f"{self._table}: table property {name}={value} is not from {least} to {MOST}; correct it")
+            raise TableError(
+                "LC3327", f"{self._table}: table property {name}={value} is not from {least} to {MOST}; correct it"
+            )
         return value
 
     def _fraction(self, name: str, default: float) -> float:
@@ -154,7 +160,9 @@ class FileFormat:
         except ValueError:
             value = math.nan
         if not 0 < value < 1:
-            raise TableError(f"{self._table}: table property {name}={text!r} is not between 0 and 1; correct it")
+            raise TableError(
+                "LC3328", f"{self._table}: table property {name}={text!r} is not between 0 and 1; correct it"
+            )
         return value
 
 

@@ -39,7 +39,9 @@ def relabelled(table: pa.Table, schema: pa.Schema) -> pa.Table:
         return table
     for found, wanted in zip(table.schema, schema, strict=True):
         if not _alike(found.type, wanted.type):
-            raise TableError(f"column {wanted.name!r} is {wanted.type} in the file, the rows have {found.type}")
+            raise TableError(
+                "LC3332", f"column {wanted.name!r} is {wanted.type} in the file, the rows have {found.type}"
+            )
     return pa.Table.from_batches([pa.record_batch(_Under(b, schema)) for b in table.to_batches()], schema=schema)
 
 

@@ -112,7 +112,9 @@ class FanoutWriter:
     def write(self, table: pa.Table) -> None:
         """Take rows in the schema of the table."""
         if table.column_names != self._names:
-            raise TableError(f"{self._layout.table} has the columns {self._names}, the rows {table.column_names}")
+            raise TableError(
+                "LC3333", f"{self._layout.table} has the columns {self._names}, the rows {table.column_names}"
+            )
         if not table.num_rows:
             return
         block = relabelled(table, self._layout.arrow)

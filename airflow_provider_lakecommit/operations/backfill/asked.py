@@ -73,18 +73,24 @@ def lane_asked(
     if not stated and begin is None and end is None and name is not None:
         return LaneAsked(name=_named(name), replaces=replaces)
     if bool(stated) == (begin is not None or end is not None):
-        raise SpecError("say which records: `since` and `until`, or `ranges` as in orders:0=1500-2000; not both")
+        raise SpecError(
+            "LC7201", "say which records: `since` and `until`, or `ranges` as in orders:0=1500-2000; not both"
+        )
     if begin and end and begin >= end:
-        raise SpecError(f"since {_text(begin)} is not before until {_text(end)}: no record is between them")
+        raise SpecError("LC7202", f"since {_text(begin)} is not before until {_text(end)}: no record is between them")
     if split := [f"{t}:{n}" for (t, n), r in sorted(stated.items()) if len(r.ranges) != 1]:
-        raise SpecError(f"{', '.join(split)}: a lane has one range of a partition; give each range a lane of its own")
+        raise SpecError(
+            "LC7203", f"{', '.join(split)}: a lane has one range of a partition; give each range a lane of its own"
+        )
     called = _name(begin, end, stated, replaces) if name is None else _named(name)
     return LaneAsked(name=called, since=begin, until=end, ranges=stated, replaces=replaces)
 
 
 def _named(name: str) -> str:
     if not _NAME.fullmatch(name) or name in (LIVE, FILLED):
-        raise SpecError(f"lane {name!r}: up to 60 letters, digits, dots, dashes and underscores, and not {LIVE!r}")
+        raise SpecError(
+            "LC7204", f"lane {name!r}: up to 60 letters, digits, dots, dashes and underscores, and not {LIVE!r}"
+        )
     return name
 
 
@@ -101,7 +107,7 @@ def moment_of(text: str | datetime | None, what: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(str(text).strip())
     except ValueError:
-        raise SpecError(f"{what} {text!r} is no time: write {_EXAMPLES}") from None
+        raise SpecError("LC7205", f"{what} {text!r} is no time: write {_EXAMPLES}") from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 

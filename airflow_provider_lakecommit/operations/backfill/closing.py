@@ -61,12 +61,15 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
     lacking = _lacking(session, prepared)
     rest = Coverage.union(lacking.values()) | left_out
     if rest and decision is None:
-        raise LedgerError(f"lane {session.lane} of landing {session.landing.name} is not whole, it lacks {rest}")
+        raise LedgerError(
+            "LC7206", f"lane {session.lane} of landing {session.landing.name} is not whole, it lacks {rest}"
+        )
     if (half := _half_replaced(session, prepared, lacking)) and _can_be_read(session, rest):
         raise LedgerError(
+            "LC7207",
             f"lane {session.lane} of landing {session.landing.name} has replaced its range in {', '.join(half)} and "
             f"not in the other table: a record could be in both, or in none. `{BACKFILL} SPEC --replace --lane "
-            f"{session.lane}` does the rest"
+            f"{session.lane}` does the rest",
         )
     passed = _passed(session, prepared)
     for t in reversed(prepared.tables):
@@ -125,7 +128,9 @@ def _as_they_are(session: LandingSession, found: Mapping[str, LedgerState]) -> P
     for name, state in found.items():
         require_ledger(state, name)
         if state.condition is Condition.ROLLED_BACK:
-            raise LedgerError(f"{name}: {state.reason}; put the branch back before lane {session.lane} is closed")
+            raise LedgerError(
+                "LC7208", f"{name}: {state.reason}; put the branch back before lane {session.lane} is closed"
+            )
         if state.section(session.landing.name, session.lane) is not None:
             tables.append(prepared_table(session, name, session.tables.load(name), state))
     return Prepared(tables=tuple(tables))

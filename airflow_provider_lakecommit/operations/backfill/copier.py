@@ -91,15 +91,18 @@ class Copier:
             except OSError as e:
                 writing.give_up()
                 raise StorageError(
-                    f"file {source.file_path} cannot be copied to {path} ({trouble_of(table.io, e)}): check the storage"
+                    "LC7209",
+                    f"file {source.file_path} cannot be copied to {path} ({trouble_of(table.io, e)}): "
+                    "check the storage",
                 ) from None
             except BaseException:
                 writing.give_up()
                 raise
         if copied.record_count != found.live - found.rows:
             raise TableError(
+                "LC7210",
                 f"{self._name}: of file {source.file_path} {copied.record_count} rows were copied, "
-                f"{found.live - found.rows} are due: nothing was committed"
+                f"{found.live - found.rows} are due: nothing was committed",
             )
         return copied
 
@@ -116,8 +119,9 @@ class Copier:
             physical = pyarrow_to_schema(rows.schema, metadata.name_mapping(), format_version=metadata.format_version)
         except (ValueError, TypeError, NotImplementedError) as e:
             raise TableError(
+                "LC7211",
                 f"{self._name}: the columns of file {source.file_path} cannot be read as those of a table ({e}): have "
-                "another engine rewrite it"
+                "another engine rewrite it",
             ) from None
         named = _under_current_names(physical, metadata.schema())
         order = next((o for o in metadata.sort_orders if o.order_id == source.sort_order_id), None)
@@ -153,7 +157,9 @@ class _Writing:
         if self._waiting:
             self._flush()
         if self._file is None:
-            raise TableError(f"file {self._source.file_path} has other rows by now than when it was looked at")
+            raise TableError(
+                "LC7212", f"file {self._source.file_path} has other rows by now than when it was looked at"
+            )
         return self._file.close(spec_id, sort_order_id)
 
     def give_up(self) -> None:

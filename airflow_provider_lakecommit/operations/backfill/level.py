@@ -76,7 +76,8 @@ def check_pending(session: LandingSession, taken: Coverage) -> None:
         own = [s.key for s in state.sections if s.landing == session.landing.name and ends_epoch(s, taken)]
         if lost := endangered(session, name, state, own):
             raise LedgerError(
+                "LC7213",
                 f"{name}: this would void what is reported and the source has no more: {'; '.join(lost.values())}. No "
                 f"row is changed: `{LAND} SPEC` says what keeps it from being published; to give it up: "
-                f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`"
+                f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
             )

@@ -88,7 +88,7 @@ def _as_replayed(landing: Landing) -> Landing:
 def open_lane(session: LandingSession, found: LanePreview, decision: Decision | None = None) -> OpenLane:
     """Give the lane a section in each table that has none."""
     if found.done:
-        raise LedgerError(f"lane {found.name}: nothing of it is missing, so it is not opened")
+        raise LedgerError("LC7214", f"lane {found.name}: nothing of it is missing, so it is not opened")
     session.control.ensure()
     # All tables are checked before the lane is opened in the first one.
     for name, state in {name: _checked(session, name, found.name) for name in session.landing.tables}.items():
@@ -96,7 +96,9 @@ def open_lane(session: LandingSession, found: LanePreview, decision: Decision | 
             _join(session, name, found, decision, state.sections)
     lane = next((lane for lane in open_lanes(session) if lane.name == found.name), None)
     if lane is None:
-        raise LedgerError(f"lane {found.name} of landing {session.landing.name} was closed by somebody else meanwhile")
+        raise LedgerError(
+            "LC7215", f"lane {found.name} of landing {session.landing.name} was closed by somebody else meanwhile"
+        )
     return lane
 
 
@@ -105,7 +107,7 @@ def _checked(session: LandingSession, name: str, lane: str) -> LedgerState:
     table = table_of(session, name, before_making=partial(check_first_run, session))
     state = ledger_state(session, name)
     if state is None:
-        raise LedgerError(f"table {name} is gone again: somebody has dropped it while lane {lane} was opened")
+        raise LedgerError("LC7216", f"table {name} is gone again: somebody has dropped it while lane {lane} was opened")
     require_ledger(state, name)
     if state.section(session.landing.name, lane) is None and state.section(session.landing.name, LIVE) is None:
         check_first_run(session, name, table)

@@ -124,12 +124,13 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
     opened = next((lane for lane in open_lanes(session) if lane.name == asked.name), None)
     if opened is None and any(s.lane == asked.name for s in own):
         raise LedgerError(
+            "LC7217",
             f"lane {asked.name} has no end any more: an earlier release has written its ledger since it was opened. "
-            "Give this one another name; what that one has landed stays"
+            "Give this one another name; what that one has landed stays",
         )
     if opened is None and asked.by_name:
         raise LedgerError(
-            f"landing {session.landing.name} has no lane {asked.name} open: say which range it is to land"
+            "LC7218", f"landing {session.landing.name} has no lane {asked.name} open: say which range it is to land"
         )
     wanted, later = ({}, ()) if asked.by_name else _asked_for(session, asked, source)
     if opened is not None:
@@ -193,8 +194,9 @@ def _check_readable(section: LedgerSection, source: SourceState) -> None:
     else:
         return
     raise SourceError(
+        "LC7219",
         f"lane {section.lane} of landing {section.landing} is open, and nothing more of it can be read: {why}. "
-        f"`{BACKFILL} SPEC --close {section.lane}` gives up the rest; what it has landed stays"
+        f"`{BACKFILL} SPEC --close {section.lane}` gives up the rest; what it has landed stays",
     )
 
 
@@ -206,11 +208,13 @@ def _opened(
 ) -> LanePreview:
     if lane.replaces != asked.replaces:
         how = f"`{BACKFILL} --replace`" if lane.replaces else f"`{BACKFILL}`"
-        raise LedgerError(f"lane {asked.name} is open, and was opened by {how}: take another name")
+        raise LedgerError("LC7220", f"lane {asked.name} is open, and was opened by {how}: take another name")
     bounds = lane.bounds
     # It was opened with what the source and the live lane left of it then.
     if asked.ranges and _coverage(bounds) - _coverage(wanted):
-        raise LedgerError(f"lane {asked.name} is open with {_coverage(bounds)}, and not {asked}: take another name")
+        raise LedgerError(
+            "LC7221", f"lane {asked.name} is open with {_coverage(bounds)}, and not {asked}: take another name"
+        )
     there = _coverage(bounds) - lane.lacking
     return LanePreview(name=asked.name, source=source, bounds=bounds, there=there, opened=True, replaces=lane.replaces)
 
@@ -225,23 +229,25 @@ def _check(
     landing = session.landing.name
     if not found.bounds and found.live:
         raise LedgerError(
-            f"landing {landing}: {found.live} is what the next run of the live lane lands: nothing is left"
+            "LC7222", f"landing {landing}: {found.live} is what the next run of the live lane lands: nothing is left"
         )
     if found.removed and not found.bounds:
         raise SourceError(
-            f"landing {landing}: the source has removed all of it, {found.removed}: nothing can be landed"
+            "LC7223", f"landing {landing}: the source has removed all of it, {found.removed}: nothing can be landed"
         )
     if found.replaces and not found.there:
         raise LedgerError(
+            "LC7224",
             f"landing {landing}: the table has nothing of {asked}: there is nothing to replace, `{BACKFILL}` "
-            "lands what is missing"
+            "lands what is missing",
         )
     for s in own:
         under_way = s.bounds - (s.covered if s.replaces else found.there)
         if both := under_way & found.missing:
             raise LedgerError(
+                "LC7225",
                 f"landing {landing}: lane {s.lane} has {both} under way: let it finish (the command that began it, "
-                f"again), or give it up with `{BACKFILL} SPEC --close {s.lane}`"
+                f"again), or give it up with `{BACKFILL} SPEC --close {s.lane}`",
             )
 
 
@@ -290,12 +296,12 @@ def _stated(
 ) -> dict[SourcePartition, OffsetRange]:
     known = {(p.topic, p.partition): p for p in marks}
     if unknown := [f"{t}[{n}]" for t, n in ranges if (t, n) not in known]:
-        raise SourceError(f"{', '.join(unknown)}: the source has no such partition; it has {_names(known)}")
+        raise SourceError("LC7226", f"{', '.join(unknown)}: the source has no such partition; it has {_names(known)}")
     found = {known[place]: r.ranges[0] for place, r in ranges.items()}
     if beyond := [
         f"{p} ends at {marks[p].stable}, and not at {r.end}" for p, r in found.items() if r.end > marks[p].stable
     ]:
-        raise SourceError(f"{'; '.join(beyond)}: nothing is done; name offsets that can be read")
+        raise SourceError("LC7227", f"{'; '.join(beyond)}: nothing is done; name offsets that can be read")
     return found
 
 

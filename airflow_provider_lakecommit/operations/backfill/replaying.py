@@ -101,8 +101,9 @@ def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
     prepared = lane_tables(session)
     if not any(t.ledger.section.replaces for t in prepared.tables):
         raise LedgerError(
+            "LC7231",
             f"lane {session.lane} replaces nothing any more: an earlier release has written its ledger since it was "
-            f"opened. `{BACKFILL} SPEC --close {session.lane}`, and begin it again"
+            f"opened. `{BACKFILL} SPEC --close {session.lane}`, and begin it again",
         )
     folded = session.read_state(prepared.ledgers)
     if unreported := Coverage.union(_unreported(t, folded.state.accepted) for t in prepared.tables):

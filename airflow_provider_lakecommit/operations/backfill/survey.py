@@ -77,8 +77,9 @@ class Survey:
         """
         if table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
             raise TableError(
+                "LC7232",
                 f"table {self._name} has format version {table.format_version}: rows are replaced in tables of "
-                f"versions up to {SUPPORTED_TABLE_FORMAT_VERSION}, which pyiceberg can write"
+                f"versions up to {SUPPORTED_TABLE_FORMAT_VERSION}, which pyiceberg can write",
             )
         head = table.metadata.snapshot_by_name(branch)
         try:
@@ -87,7 +88,7 @@ class Survey:
             entries = [e for m in manifests if m.content == ManifestContent.DATA for e in self._entries(table, m)]
         except OSError as e:
             raise StorageError(
-                f"the manifests of {self._name} cannot be read ({trouble_of(table.io, e)}): check the storage"
+                "LC7233", f"the manifests of {self._name} cannot be read ({trouble_of(table.io, e)}): check the storage"
             ) from None
         found = (self._find(table, e, deletes) for e in entries)
         return tuple(one for one in found if one.rows)
@@ -120,8 +121,10 @@ class Survey:
             there = delete.spec_id == file.spec_id and delete.partition == file.partition
             if (other.sequence_number or 0) > (entry.sequence_number or 0) and (everywhere or there):
                 raise TableError(
+                    "LC7234",
                     f"{self._name}: file {file.file_path} has rows of the ranges, and equality deletes of another "
-                    f"engine ({delete.file_path}) apply to it: have that engine rewrite its data files, then look again"
+                    f"engine ({delete.file_path}) apply to it: have that engine rewrite its data files, "
+                    "then look again",
                 )
 
     def _counted(
@@ -152,6 +155,7 @@ class Survey:
         if file.file_format != FileFormat.PARQUET or file.key_metadata:
             what = "is encrypted" if file.key_metadata else f"is {file.file_format.value}"
             raise TableError(
+                "LC7235",
                 f"{self._name}: file {file.file_path} may have rows of the ranges, and {what}: only plain Parquet "
-                "files are read; have another engine rewrite it as that"
+                "files are read; have another engine rewrite it as that",
             )

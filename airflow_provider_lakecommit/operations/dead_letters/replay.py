@@ -144,9 +144,10 @@ def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
     landing, dead_name = session.landing, table_name(session.landing, table)
     if landing.routing is not None:
         raise SpecError(
+            "LC7404",
             f"landing {landing.name} has several tables of rows (`route`), between which no single commit can move a "
             f"dead letter: read its range again instead, which replaces it in all of its tables (`{BACKFILL} SPEC "
-            "--replace`, ReplayOperator), or land the dead letters by a landing of one table"
+            "--replace`, ReplayOperator), or land the dead letters by a landing of one table",
         )
     # The data table first: what is landed anew after this look is found by its snapshots since.
     data = session.tables.load(landing.table)
@@ -174,8 +175,9 @@ def _sections(
     own = tuple(s for s in state.sections if s.landing == landing.name)
     if state.condition is not Condition.PRESENT or not own:
         raise LedgerError(
+            "LC7405",
             f"{name}: {state.reason or f'landing {landing.name} has landed nothing in it yet'}; no dead letter is "
-            "replayed before a run of the landing has dealt with that"
+            "replayed before a run of the landing has dealt with that",
         )
     return state, own
 
@@ -312,8 +314,9 @@ def _published(
         out.snapshots += [] if snapshot_id is None else [snapshot_id]
         return
     raise LedgerError(
+        "LC7406",
         f"{session.landing.table}: others changed it {TRIES} times while dead letters were replayed; what is replayed "
-        "stays so, run it again for the rest"
+        "stays so, run it again for the rest",
     )
 
 
@@ -331,8 +334,9 @@ def _landed_anew(session: LandingSession, metadata: TableMetadata, first: Ledger
         if record is not None and record.landing == landing.name and (taken := replaced_of(record)) is not None:
             found |= taken.ranges
     raise LedgerError(
+        "LC7407",
         f"{landing.table}: snapshot {head}, which was its head when the dead letters were read, is not on the branch "
-        "any more; what is replayed stays so, run it again for the rest"
+        "any more; what is replayed stays so, run it again for the rest",
     )
 
 
@@ -388,9 +392,10 @@ def _check_room(table: str, sections: tuple[LedgerSection, ...]) -> None:
     """A ledger that is full stops every landing of its table: replays leave them a part of the room."""
     if len(encode_ledger(sections)) > MOST_ROOM * LEDGER_LIMIT:
         raise LedgerError(
+            "LC7408",
             f"{table}: its ledger would be full of single offsets that were replayed; what is replayed stays so. "
             "Replay dead letters that lie side by side (`--range`), or take out of the ledger what is gone "
-            f"(`{MAINTAIN_SWEEP} --ledger`)"
+            f"(`{MAINTAIN_SWEEP} --ledger`)",
         )
 
 

@@ -81,7 +81,9 @@ def look_at_group(config: Mapping[str, Any], group: str, timeout: float = 30.0, 
     while first := next((p for p in found if p.error is not None), None):
         if time.monotonic() + PAUSE_SECONDS >= end:
             said = f"{first.topic}[{first.partition}]: {first.error}"
-            raise ControlTopicError(f"the offsets of group {group!r} are not decided ({said}): try again later")
+            raise ControlTopicError(
+                "LC7503", f"the offsets of group {group!r} are not decided ({said}): try again later"
+            )
         time.sleep(PAUSE_SECONDS)
         found = offsets()
     return GroupFacts(
@@ -113,7 +115,7 @@ def set_group_offsets(
     )
     if done is None or (refused := [p for p in done.topic_partitions or [] if p.error is not None]):
         why = "it is not known" if done is None else f"{refused[0].topic}[{refused[0].partition}]: {refused[0].error}"
-        raise ControlTopicError(f"the offsets of consumer group {group!r} could not be set: {why}")
+        raise ControlTopicError("LC7504", f"the offsets of consumer group {group!r} could not be set: {why}")
 
 
 def _answer(
@@ -136,8 +138,9 @@ def _answer(
             return None
         if error.code() not in _AGAIN:
             raise ControlTopicError(
+                "LC7505",
                 f"{doing}: Kafka at {bootstrap_servers(config)} says: {redacted(error.str() or error.name(), config)}; "
-                "grant this principal DESCRIBE on the group"
+                "grant this principal DESCRIBE on the group",
             )
         if time.monotonic() + PAUSE_SECONDS >= end:
             raise unreachable(ControlTopicError, doing, config, trouble, timeout, error.str() or error.name())

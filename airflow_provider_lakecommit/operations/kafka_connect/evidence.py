@@ -97,8 +97,9 @@ class Evidence:
             return {int(partition): count(offset) for partition, offset in bounded_json(text).items()}
         except DAMAGE as e:
             raise TableError(
+                "LC7506",
                 f"snapshot {snapshot.snapshot_id} has {self._floor_key} = {text!r:.200}, which is no control position: "
-                "whoever wrote it must say what was committed"
+                "whoever wrote it must say what was committed",
             ) from e
 
     def _named(self, table: Table, name: str) -> frozenset[str]:
@@ -126,8 +127,9 @@ class Evidence:
                     break
         except FileNotFoundError as e:
             raise TableError(
+                "LC7507",
                 f"a manifest of {name} is gone from the storage ({trouble_of(table.io, e)}): nothing can be said of "
-                "what the table holds; restore it, or expire the snapshots that name it"
+                "what the table holds; restore it, or expire the snapshots that name it",
             ) from None
         except OSError as e:
             raise self._storage_away(table, e) from None
@@ -156,8 +158,9 @@ class Evidence:
 
     def _storage_away(self, table: Table, error: OSError) -> CatalogError:
         return CatalogError(
+            "LC7508",
             f"the storage of {'.'.join(table.name())} failed ({trouble_of(table.io, error, place=False)}): "
-            "check it; the next attempt goes on from where this one stopped"
+            "check it; the next attempt goes on from where this one stopped",
         )
 
 

@@ -120,16 +120,18 @@ def _adopted(session: LandingSession, connector: KnownConnector) -> tuple[Ledger
     if section is None or section.sink is None or section.sink.connector != connector.name:
         whose = "no connector" if section is None or section.sink is None else f"connector {section.sink.connector}"
         raise ConnectorError(
+            "LC7509",
             f"landing {session.landing.name} has taken {table} over from {whose}, so it cannot be handed to "
-            f"{connector.name}: name the connector that it was, as `{VERIFY} SPEC` shows"
+            f"{connector.name}: name the connector that it was, as `{VERIFY} SPEC` shows",
         )
     if ours.lanes:
         raise LedgerError(
+            "LC7510",
             f"{table}: lane {', '.join(ours.lanes)} of landing {session.landing.name} is open, and would not be landed "
-            f"while it is the turn of {connector.name}: let it end, or `{BACKFILL} SPEC --close NAME`"
+            f"while it is the turn of {connector.name}: let it end, or `{BACKFILL} SPEC --close NAME`",
         )
     if late:
-        raise LedgerError(f"{table}: {sink_commits_text(section.sink, list(late))}")
+        raise LedgerError("LC7511", f"{table}: {sink_commits_text(section.sink, list(late))}")
     return section, section.sink
 
 
@@ -138,8 +140,9 @@ def _seen(session: LandingSession, connector: KnownConnector, section: LedgerSec
     ends = {p: section.end(p) for p in marks}
     if not sink.lands and (gone := [f"{p} begins at {m.start}" for p, m in sorted(marks.items()) if ends[p] < m.start]):
         raise SourceError(
+            "LC7512",
             f"{', '.join(gone)}: the source has no more what {connector.name} would have to read; `{RESET_OFFSETS} "
-            "SPEC --from earliest` says that it is given up"
+            "SPEC --from earliest` says that it is given up",
         )
     left = {p: max(m.high - ends[p], 0) for p, m in marks.items()}
     return HandBack(
@@ -180,12 +183,12 @@ def _publish(session: LandingSession) -> None:
     state = session.read_state(prepared.ledgers).state
     # What a log has in place of records that it lost is read by nobody else: the connector goes on behind it.
     if diverged := diverged_logs(session, state, session.source.watermarks()).text:
-        raise SourceError(f"{session.landing.table} is not handed back: {diverged}")
+        raise SourceError("LC7513", f"{session.landing.table} is not handed back: {diverged}")
     landed = next(t.ledger.section for t in prepared.tables if t.name == session.landing.table).covered
     for name, accepted in state.accepted.items():
         if left := [a for a in accepted if a.file_count(name) and a.coverage & landed]:
             raise LedgerError(
-                f"{name}: {left[0].coverage} is reported and not published: `{LAND} SPEC` says what keeps it"
+                "LC7514", f"{name}: {left[0].coverage} is reported and not published: `{LAND} SPEC` says what keeps it"
             )
     for blocked in state.blocked:
         session.log(f"left to the connector: {blocked}")
@@ -215,7 +218,9 @@ def _handed(
     session: LandingSession, connector: KnownConnector, now: LedgerSection | None, sequence: int
 ) -> LedgerSection:
     if now is None:
-        raise LedgerError(f"the ledger of landing {session.landing.name} is gone since it was looked at: look again")
+        raise LedgerError(
+            "LC7515", f"the ledger of landing {session.landing.name} is gone since it was looked at: look again"
+        )
     own = now.sink or AdoptedSink(connector=connector.name, group=connector.sink.group, since={}, sequence=0)
     if own.lands:
         return now
@@ -237,9 +242,10 @@ def _set_offsets(connector: KnownConnector, section: LedgerSection, sink: Adopte
     ]
     if again and not doubled_stay:
         raise ConnectorError(
+            "LC7516",
             f"connector {connector.name} was resumed before its offsets were set, and has read again what landing "
             f"{section.landing} has landed: {', '.join(again)}. Take out what it has committed since (roll the branch "
-            f"back to before it), or keep it (--doubled-stay)"
+            f"back to before it), or keep it (--doubled-stay)",
         )
     behind = {place: end for place, end in ends.items() if now.get(place, -1) < end}
     if behind:

@@ -186,7 +186,7 @@ class Rescue:
             left = (*judgement.of(Fate.WAITING), *judgement.blocking)
             if left:
                 raise ConnectorError(
-                    f"{name}: {len(left)} announced files are not committed, {left[0].file.path} first"
+                    "LC7517", f"{name}: {len(left)} announced files are not committed, {left[0].file.path} first"
                 )
             floor = {p: max(offset, history.floor.get(p, 0)) for p, offset in self.log.read_to.items()}
             floor = {**history.floor, **floor}

@@ -179,7 +179,7 @@ class ConnectRest:
                 return status
             if self.clock() >= end:
                 causes = "".join(f"; {part.name}: {part.cause}" for part in status.dead)
-                raise ConnectError(f"{status} after {seconds:.0f} s, not {what}{causes}")
+                raise ConnectError("LC7518", f"{status} after {seconds:.0f} s, not {what}{causes}")
             self.sleep(LOOK_SECONDS)
 
     # -- how ----------------------------------------------------------------------------------------------------------
@@ -196,18 +196,20 @@ class ConnectRest:
                     return json.loads(answer.content) if answer.content else None
             except (OSError, httpx.HTTPError, httpx.InvalidURL, ValueError) as e:
                 raise ConnectError(
+                    "LC7519",
                     f"Kafka Connect at {self.place} gives no answer to {method} {path} ({type(e).__name__}: "
-                    f"{self._clean(str(e))}): check that a worker runs there, and the connection"
+                    f"{self._clean(str(e))}): check that a worker runs there, and the connection",
                 ) from None
             if answer.status_code not in AGAIN or self.clock() >= end:
                 break
             self.sleep(LOOK_SECONDS)
         if answer.status_code == httpx.codes.NOT_FOUND and connector is not None:
             raise ConnectorError(
+                "LC7520",
                 f"Kafka Connect at {self.place} has no connector {connector!r}: correct its name, or the "
-                "connection, if it runs in another cluster"
+                "connection, if it runs in another cluster",
             )
-        raise ConnectError(self._refused(method, path, answer.status_code, self._message(answer.content)))
+        raise ConnectError("LC7521", self._refused(method, path, answer.status_code, self._message(answer.content)))
 
     def _once(self, method: str, path: str) -> httpx.Response:
         url = httpx.URL(self.url)

@@ -38,8 +38,9 @@ class Sink:
         """
         if "iceberg" not in config.get("connector.class", "").lower():
             raise SpecError(
+                "LC7522",
                 f"connector {connector!r} is {config.get('connector.class', 'of no class')}, no Iceberg sink: name its "
-                "control_topic and control_group_id if it speaks the same protocol"
+                "control_topic and control_group_id if it speaks the same protocol",
             )
         return cls(
             control_topic=config.get("iceberg.control.topic", CONTROL_TOPIC),

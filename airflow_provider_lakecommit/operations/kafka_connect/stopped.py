@@ -41,15 +41,17 @@ def check_stopped(
         _check_connect(rest, connector)
     elif not stated_gone:
         raise ConnectorError(
-            f"nobody says that connector {connector} is stopped: name its Kafka Connect, or state that it is gone"
+            "LC7523",
+            f"nobody says that connector {connector} is stopped: name its Kafka Connect, or state that it is gone",
         )
     own = source_group(connector)
     for name in dict.fromkeys((own, group or own, f"{group or own}-coord")):
         if members := look_at_group(kafka, name).members:
             raise ConnectorError(
+                "LC7524",
                 f"consumer group {name} has {len(members)} members ({', '.join(members[:3])}): connector {connector} "
                 "is at work, also while it is paused. Stop it (PUT /connectors/NAME/stop) or delete it, and wait for "
-                "its session to end, 45 s by default"
+                "its session to end, 45 s by default",
             )
 
 
@@ -59,6 +61,7 @@ def _check_connect(rest: ConnectRest, connector: str) -> None:
     status = rest.status(connector)
     if not status.is_stopped:
         raise ConnectorError(
+            "LC7525",
             f"{status}: its coordinator commits, also while it is paused, and anybody may restart failed tasks. Stop "
-            "it (PUT /connectors/NAME/stop) or delete it"
+            "it (PUT /connectors/NAME/stop) or delete it",
         )

@@ -121,8 +121,9 @@ def _acceptable(
     preview = looked_at(session, connector, log, progress, doubled_stay=doubled_stay)
     if preview.against:
         raise ConnectorError(
+            "LC7526",
             f"connector {connector.name} is stopped, and cannot be adopted by landing {session.landing.name}: "
-            f"{'; '.join(preview.against)}. Nothing is written; it goes on where it was once it is resumed"
+            f"{'; '.join(preview.against)}. Nothing is written; it goes on where it was once it is resumed",
         )
     return preview
 
@@ -182,7 +183,7 @@ def _set_ledger(
         if turn.done and now is not None and not late:
             return now
         if why := turn.refused or (f"{turn.twice} is in it twice by now" if turn.twice and not doubled_stay else ""):
-            raise LedgerError(f"{table}: {why}; its ledger is not set: look again")
+            raise LedgerError("LC7527", f"{table}: {why}; its ledger is not set: look again")
         # Of a partition that the connector has not read since, the log is known as it was before.
         known = {} if now is None else {p: at for p, at in now.positions.items() if p not in turn.gained.parts}
         positions = positions_at({p: o for p, o in ends.items() if p not in known}, preview.source.partitions) | known
@@ -230,9 +231,10 @@ def _check_left_alone(session: LandingSession, connector: KnownConnector, before
         why = [said, f"its offsets went from {', '.join(moved)}" if moved else ""]
         why += [f"it has committed snapshots {', '.join(str(s.snapshot_id) for s in late)}"] if late else []
         raise ConnectorError(
+            "LC7528",
             f"connector {connector.name} was started again while landing {session.landing.name} took its table over "
             f"({'; '.join(filter(None, why))}). The ledger is set, and does not count what it lands now: give the same "
-            f"command again before anything is landed"
+            f"command again before anything is landed",
         )
 
 

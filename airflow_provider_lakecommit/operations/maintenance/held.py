@@ -94,8 +94,9 @@ class HeldFiles:
         before: UUID = self.metadata.table_uuid
         if table.metadata.table_uuid != before:
             raise LedgerError(
+                "LC7701",
                 f"{self._identifier} was table {before} when this began and is {table.metadata.table_uuid} now: it was "
-                "dropped and made anew; nothing more is removed. Run it again"
+                "dropped and made anew; nothing more is removed. Run it again",
             )
         return table
 
@@ -116,8 +117,9 @@ class HeldFiles:
     def _unreadable(self, table: Table, error: Exception) -> CatalogError:
         what = trouble_of(table.io, error)
         return CatalogError(
+            "LC7702",
             f"the manifests of {self._identifier} cannot all be read ({what}), so that nobody knows which files are "
-            f"needed: nothing more is removed. `{VERIFY}` tells what is wrong"
+            f"needed: nothing more is removed. `{VERIFY}` tells what is wrong",
         )
 
     def _read(self, io: FileIO, metadata: TableMetadata) -> None:

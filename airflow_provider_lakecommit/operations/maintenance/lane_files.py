@@ -108,8 +108,9 @@ class LaneFiles:
         self._reports = reports_of(self._folded.entries, self._ledger, before=sent)
         if not any(e.offset == sent for e in self._folded.entries):
             raise LedgerError(
+                "LC7703",
                 f"what was told the control topic at offset {sent} of partition {self._folded.partition} cannot be "
-                f"read back: nothing more is removed. Look at the topic with `{STATUS}`, and run it again"
+                f"read back: nothing more is removed. Look at the topic with `{STATUS}`, and run it again",
             )
         return attempts & self._reports.keys()
 
@@ -124,10 +125,12 @@ class TableLanes:
 
     def __init__(self, name: str, looks: Sequence[LaneLook]) -> None:
         if (wrong := next((look.errors[name] for look in looks if name in look.errors), None)) is not None:
-            raise LedgerError(wrong)
+            raise LedgerError("LC7704", wrong)
         ready = [(look.session, look.tables[name], look.folded) for look in looks if name in look.tables]
         if not ready:
-            raise LedgerError(f"{name}: nothing was landed in it by landing {looks[0].session.landing.name} yet")
+            raise LedgerError(
+                "LC7705", f"{name}: nothing was landed in it by landing {looks[0].session.landing.name} yet"
+            )
         self._session, self.table = looks[0].session, ready[0][1]
         self._uuid = self.table.ledger.uuid
         self._own = landing_mark(self._uuid, self._session.landing.name)
@@ -177,7 +180,8 @@ class TableLanes:
         state = read_ledger(metadata, landing.branch)
         if state.condition is not Condition.PRESENT:
             raise LedgerError(
+                "LC7706",
                 f"{self.table.name}: {state.reason}; nothing more is swept before a run of the landing has dealt "
-                "with that"
+                "with that",
             )
         return [self.mark(s.lane) for s in state.sections if s.landing == landing.name]

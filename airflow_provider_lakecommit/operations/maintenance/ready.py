@@ -50,16 +50,19 @@ def _ready(session: LandingSession, name: str) -> ReadyTable | None:
     require_ledger(state, name)
     if state.condition is not Condition.PRESENT:
         reason = state.reason or "nothing was landed in it yet"
-        raise LedgerError(f"{name}: {reason}; nothing is swept before a run of the landing has dealt with that")
+        raise LedgerError(
+            "LC7709", f"{name}: {reason}; nothing is swept before a run of the landing has dealt with that"
+        )
     if state.section(session.landing.name, session.lane) is None:
         return None
     ledger = table_ledger(session, name, state)
     there, named = session.control.describe(), ledger.section.control
     if (there.cluster_id, there.topic_id) != (named.cluster_id, named.topic_id):
         raise LedgerError(
+            "LC7710",
             f"{name}: its ledger names control topic {named.topic} (id {named.topic_id}), {session.control.name} is "
             f"another one (id {there.topic_id}): what is pending is not known; nothing is swept before a run of the "
-            "landing has dealt with that"
+            "landing has dealt with that",
         )
     return ReadyTable(name=name, table=table, ledger=ledger)
 
@@ -72,7 +75,8 @@ def check_log(table: ReadyTable, folded: FoldedLog) -> None:
     low = table.ledger.section.control.low
     if low is not None and folded.begin.offset > low:
         raise LedgerError(
+            "LC7711",
             f"{table.name}: the control log begins at offset {folded.begin.offset} of partition {folded.partition}; "
             f"what is pending since offset {low} is cut off; nothing is swept before a run of the landing has dealt "
-            "with that"
+            "with that",
         )

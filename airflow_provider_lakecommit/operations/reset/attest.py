@@ -156,8 +156,9 @@ def from_snapshot(session: LandingSession, snapshot_id: int) -> Attested:
     name = next((n for n, t in tables if t.metadata.snapshot_by_id(snapshot_id) is not None), None)
     if name is None:
         raise LedgerError(
+            "LC7001",
             f"no table of landing {session.landing.name} has a snapshot {snapshot_id}; with a ledger there are: "
-            f"{'; '.join(f'{n}: {with_ledger(t.metadata)}' for n, t in tables) or 'none'}"
+            f"{'; '.join(f'{n}: {with_ledger(t.metadata)}' for n, t in tables) or 'none'}",
         )
 
     def word(known: KnownTable, _: SourceState) -> Said:
@@ -166,15 +167,17 @@ def from_snapshot(session: LandingSession, snapshot_id: int) -> Attested:
         own = next((s for s in sections if s.key == (session.landing.name, session.lane)), None)
         if own is None:
             raise LedgerError(
+                "LC7002",
                 f"snapshot {snapshot_id} of {name} holds no ledger of landing {session.landing.name}; these do: "
-                f"{with_ledger(known.table.metadata)}"
+                f"{with_ledger(known.table.metadata)}",
             )
         if snapshot_id not in known.on_branch:
             raise LedgerError(
+                "LC7003",
                 f"{name}: the rows of snapshot {snapshot_id} are not on branch {known.state.branch}, so its ledger "
                 "does not say what the table holds. Roll the branch to that snapshot, or state the offsets that the "
                 f"table really holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`, or those to go on from, "
-                f"`{RESET_OFFSETS} SPEC --from OFFSETS`"
+                f"`{RESET_OFFSETS} SPEC --from OFFSETS`",
             )
         return f"snapshot {snapshot_id}", own.starts, own.covered, tuple(s for s in sections if s is not own)
 
@@ -192,23 +195,26 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> At
     def word(known: KnownTable, source: SourceState) -> Said:
         if unread := next((e for e in known.entries if isinstance(e, Unreadable)), None):
             raise LedgerError(
+                "LC7004",
                 f"{known.name}: a record of {session.control.name} at offset {unread.offset} cannot be read, and may "
                 f"tell of a commit ({unread.reason}): say what the table holds with `{RESET_ASSERT} SPEC --snapshot "
-                "ID` or `--at TOPIC:PARTITION=OFFSET,…`"
+                "ID` or `--at TOPIC:PARTITION=OFFSET,…`",
             )
         if not known.announced and role_of(session.landing.destinations, known.name) is Role.ROWS:
             raise LedgerError(
+                "LC7005",
                 f"control topic {session.control.name} remembers no commit of landing {session.landing.name} to "
-                f"{known.name}: say what it holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`"
+                f"{known.name}: say what it holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`",
             )
         landed = Coverage({p: s for p, s in known.announced.parts.items() if p in source.partitions})
         own = known.own.starts if known.own else {}
         starts = {p: first_known(p, known, own.get(p)) for p in source.partitions}
         if unknown := sorted(p for p, start in starts.items() if start is None and source.partitions[p].high):
             raise LedgerError(
+                "LC7006",
                 f"{known.name}: the log of {session.control.name} was cut by its retention and remembers nothing of "
                 f"{', '.join(map(str, unknown))}: say what the table holds with `{RESET_ASSERT} SPEC --at "
-                "TOPIC:PARTITION=OFFSET,…`"
+                "TOPIC:PARTITION=OFFSET,…`",
             )
         check_log(session, known, landed)
         return f"the log of {session.control.name}", {p: s or 0 for p, s in starts.items()}, landed, None
@@ -229,13 +235,14 @@ def from_offsets(
     def word(known: KnownTable, source: SourceState) -> Said:
         places = {(p.topic, p.partition): p for p in source.partitions}
         if strange := [f"{t}[{n}]" for t, n in at if (t, n) not in places]:
-            raise SourceError(f"{', '.join(strange)}: the source has no such partition")
+            raise SourceError("LC7007", f"{', '.join(strange)}: the source has no such partition")
         starts = {p: known.own.starts.get(p, 0) if known.own else 0 for p in source.partitions}
         unnamed = [p for place, p in places.items() if place not in at]
         if unnamed and known.own is None:
             raise LedgerError(
+                "LC7008",
                 f"{known.name} has no ledger that tells of {', '.join(map(str, sorted(unnamed)))}: name them too, with "
-                f"0 where nothing is landed"
+                f"0 where nothing is landed",
             )
         parts = {p: known.own.covered[p] for p in unnamed} if known.own else {}
         for (topic, number), offset in at.items():
@@ -265,10 +272,11 @@ def attest(
     """
     if not give_up_reported and (lost := [t for t in said.tables if t.loses]):
         raise LedgerError(
+            "LC7009",
             f"{'; '.join(f'{t.table}: {t.loses}' for t in lost)} is reported and the source has it no "
             f"more: nothing is changed, as a new epoch would lose it. Where the ledger is in order `{LAND}` "
             f"publishes it first, where it was cut `--snapshot` with its newest snapshot keeps it; to give it up: "
-            f"`--give-up-reported`"
+            f"`--give-up-reported`",
         )
     for rehearse in (True, False):
         for t in said.tables:
@@ -302,8 +310,9 @@ def _said(session: LandingSession, tables: Sequence[str] | None, word: Word) -> 
         known = [k for k in known if k.own is None or k.state.condition is not Condition.PRESENT]
         if not known:
             raise LedgerError(
+                "LC7010",
                 f"every table of landing {session.landing.name} has its ledger; to set one all the same, name it: "
-                f"`--table {session.landing.table}` (an operator: `tables`)"
+                f"`--table {session.landing.table}` (an operator: `tables`)",
             )
     return Attested(tables=tuple(_one(session, k, source, word) for k in known), marks=source.partitions)
 

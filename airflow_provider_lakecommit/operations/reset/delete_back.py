@@ -163,8 +163,9 @@ def delete_back(
     now = _found(session, session.source.watermarks(), found.within)
     if more := now.removed - found.removed:
         raise LedgerError(
+            "LC7011",
             f"landing {session.landing.name}: by now this would also delete {more}, which the source has removed; no "
-            "row is deleted: the same again shows it first"
+            "row is deleted: the same again shows it first",
         )
     found = replace(now, removed=found.removed | now.removed)
     coverage = Coverage.union(t.replaced.ranges for t in found.tables)

@@ -368,12 +368,14 @@ def _ends(data: Restart, partitions: Iterable[SourcePartition]) -> dict[SourcePa
 def _check(name: str, found: Restart, marks: Mapping[SourcePartition, Watermark]) -> None:
     if found.untold:
         raise LedgerError(
+            "LC7012",
             f"{name} has no ledger that tells of {', '.join(map(str, found.untold))}: name "
-            f"{'it' if len(found.untold) == 1 else 'them'} too, or say `earliest` or `latest`; nothing is changed"
+            f"{'it' if len(found.untold) == 1 else 'them'} too, or say `earliest` or `latest`; nothing is changed",
         )
     if found.removed:
         gone = "; ".join(f"{p} begins at {marks[p].start}, and not at {r.start}" for p, r in found.removed.items())
         raise SourceError(
+            "LC7013",
             f"{gone}: nothing is changed; {name} would have to read there, so state offsets that the log has, or "
-            f"`earliest`"
+            f"`earliest`",
         )

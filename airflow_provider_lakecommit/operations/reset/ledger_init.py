@@ -95,9 +95,10 @@ def _check_lost(session: LandingSession, settings: Mapping[str, SectionInit], ag
     _check_unbelieved(session, settings, found, agreed)
     if found.lost and not agreed:
         raise LedgerError(
+            "LC7019",
             f"landing {session.landing.name}: the ledger is not set, as that would lose what is reported and the "
             f"source has no more: {found.lost}. `{LAND}` says what keeps it from being published; to give it "
-            f"up all the same: `--give-up-reported`"
+            f"up all the same: `--give-up-reported`",
         )
 
 
@@ -111,8 +112,9 @@ def _check_unbelieved(
         told = s.unbelieved if s.old is None else s.unbelieved & found.given_up(name)
         if section is not None and told and not agreed:
             raise LedgerError(
+                "LC7020",
                 f"{name}: the ledger is not set, as that would give up what may be reported: "
-                f"{unbelieved_text(session, told, section)}. To give it up all the same: `--give-up-reported`"
+                f"{unbelieved_text(session, told, section)}. To give it up all the same: `--give-up-reported`",
             )
 
 
@@ -177,7 +179,9 @@ def _set(
         now = now or setting.old
         found = setting.restart(now)
         if agreed and (more := (found.given_up | found.back | found.again) - agreed.given_up(name)):
-            raise LedgerError(f"{name}: by now this would give up {more} too, which was not shown: look again")
+            raise LedgerError(
+                "LC7021", f"{name}: by now this would give up {more} too, which was not shown: look again"
+            )
         positions = setting.positions(now, found)
         section = new_section(
             session,

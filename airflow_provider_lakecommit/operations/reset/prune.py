@@ -84,10 +84,11 @@ def prune(session: LandingSession, found: Prunable, decision: Decision | None = 
     own = (session.landing.name, session.lane)
     if lost := endangered(session, found.table, found.state, found.gone):
         raise LedgerError(
+            "LC7022",
             f"{found.table}: a ledger from which something is taken gets a new epoch, and that would lose what is "
             f"reported and the source has no more: {'; '.join(lost.values())}. Nothing is changed: `{LAND}` "
             f"of that landing publishes it first; to give it up: `{RESET_OFFSETS} SPEC --from earliest "
-            "--give-up-reported` of that landing"
+            "--give-up-reported` of that landing",
         )
 
     def change(sections: tuple[LedgerSection, ...]) -> dict[Key, LedgerSection | None]:

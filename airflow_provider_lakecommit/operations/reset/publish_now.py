@@ -94,9 +94,10 @@ def _check_known(session: LandingSession) -> None:
         landing = session.landing
         unknown = unknown_text(session, {name: ledger_state(session, name) for name in landing.tables})
         raise LedgerError(
+            "LC7023",
             f"nothing was ever landed by landing {landing.name} in {', '.join(landing.tables)}, so nothing of it can "
             "be published: look whether its name, tables and connections are those of the DAG that lands it; its first "
-            f"run begins the ledger{f'; {unknown}' if unknown else ''}"
+            f"run begins the ledger{f'; {unknown}' if unknown else ''}",
         )
 
 

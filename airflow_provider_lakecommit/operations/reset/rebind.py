@@ -159,7 +159,8 @@ def rebind_preview(session: LandingSession, word: Word) -> RebindPreview:
     old = next(iter(sections.values()), None)
     if old is None:
         raise LedgerError(
-            f"landing {session.landing.name}: no table is of another cluster than {source.cluster_id}, which it reads"
+            "LC7024",
+            f"landing {session.landing.name}: no table is of another cluster than {source.cluster_id}, which it reads",
         )
     stated = _stated(session, word, source)
     landed = _landed(old, source, word)
@@ -213,11 +214,14 @@ def _sections(session: LandingSession, source: SourceState) -> dict[str, LedgerS
         section = state.section(session.landing.name, session.lane)
         if section is not None and section.cluster_id != source.cluster_id:
             if section.sink is not None and section.sink.lands:
-                raise LedgerError(f"{name} was handed back to connector {section.sink.connector}: it is not landed in")
+                raise LedgerError(
+                    "LC7025", f"{name} was handed back to connector {section.sink.connector}: it is not landed in"
+                )
             if lanes := [s.lane for s in state.sections if s.landing == section.landing and s.ends]:
                 raise LedgerError(
+                    "LC7026",
                     f"{name}: lane {', '.join(lanes)} of landing {section.landing} is open, and its offsets are of the "
-                    f"old cluster: let it end there, or `{BACKFILL} SPEC --close NAME`"
+                    f"old cluster: let it end there, or `{BACKFILL} SPEC --close NAME`",
                 )
             found[name] = section
     return found
@@ -235,8 +239,9 @@ def _landed(old: LedgerSection, source: SourceState, word: Word) -> dict[SourceP
             found[new] = (p, old.end(p))
         elif old.end(p) > old.starts.get(p, 0) and not isinstance(word.start, Mapping):
             raise SourceError(
+                "LC7027",
                 f"the new cluster has no partition for {p}, which is landed to {old.end(p)}: name the topic that it is "
-                f"in now (--topic {p.topic}=NEW), or give all offsets (--from TOPIC:0=OFFSET,…)"
+                f"in now (--topic {p.topic}=NEW), or give all offsets (--from TOPIC:0=OFFSET,…)",
             )
     return found
 
@@ -262,7 +267,7 @@ def _compared(
     ):
         there = originals.watermarks()
         if there.cluster_id != old.cluster_id:
-            raise SourceError(f"--old is cluster {there.cluster_id}, the tables are of {old.cluster_id}")
+            raise SourceError("LC7028", f"--old is cluster {there.cluster_id}, the tables are of {old.cluster_id}")
         found = {}
         for new, (p, end) in landed.items():
             mark = there.partitions.get(p)
@@ -281,7 +286,7 @@ def _stated(session: LandingSession, word: Word, source: SourceState) -> Mapping
         return None
     said = offsets_of(session, source.partitions, word.start, PLAIN).offsets
     if unnamed := sorted(source.partitions.keys() - said.keys()):
-        raise SourceError(f"{unnamed[0]} is not named: say where it goes on, 0 for its begin")
+        raise SourceError("LC7029", f"{unnamed[0]} is not named: say where it goes on, 0 for its begin")
     return said
 
 
@@ -299,16 +304,16 @@ def _next(
     if exact is None or exact.offset is None:
         why = exact.why if exact else "nothing says where the next record is"
         raise SourceError(
-            f"{p}: {why}; say it (--from TOPIC:{p.partition}=OFFSET,…), or a time (--from 2026-03-01T12:00)"
+            "LC7030", f"{p}: {why}; say it (--from TOPIC:{p.partition}=OFFSET,…), or a time (--from 2026-03-01T12:00)"
         )
     return exact.offset
 
 
 def _check_within(found: Iterable[ReboundPartition]) -> None:
     if beyond := [f"{r.partition} ends at {r.mark.high}, and not at {r.next}" for r in found if r.next > r.mark.high]:
-        raise SourceError(f"{'; '.join(beyond)}: nothing is changed; is the copy complete?")
+        raise SourceError("LC7031", f"{'; '.join(beyond)}: nothing is changed; is the copy complete?")
     if gone := [f"{r.partition} begins at {r.mark.start}, and not at {r.next}" for r in found if r.next < r.mark.start]:
-        raise SourceError(f"{'; '.join(gone)}: nothing is changed; give offsets that the new cluster has")
+        raise SourceError("LC7032", f"{'; '.join(gone)}: nothing is changed; give offsets that the new cluster has")
 
 
 def _kept_lane(lane: str, cluster_id: str) -> str:
@@ -324,7 +329,7 @@ def _moved(
     if own is None or own.cluster_id == preview.source.cluster_id:
         return None
     if own.cluster_id != preview.old_cluster:
-        raise LedgerError(f"{table} is of cluster {own.cluster_id} by now: look again")
+        raise LedgerError("LC7033", f"{table} is of cluster {own.cluster_id} by now: look again")
     kept = replace(
         own, lane=_kept_lane(session.lane, own.cluster_id), epoch=session.new_id(), control=control, positions={}
     )
@@ -350,8 +355,9 @@ def _on_the_new(
         return dict(ends), Coverage.of(copied)
     if again := [f"{p} {back.end(p)}" for p, end in sorted(ends.items()) if p in back.starts and end < back.end(p)]:
         raise LedgerError(
+            "LC7034",
             f"{table} has landed from this cluster before, up to {', '.join(again)}: nothing is changed, as it would "
-            f"be landed again"
+            f"be landed again",
         )
     passed = Coverage.of(
         (p, OffsetRange(back.end(p), end)) for p, end in ends.items() if p in back.starts and back.end(p) < end

@@ -30,12 +30,12 @@ def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
         try:
             pairs = [(str(partition), str(offset)) for partition, offset in json.loads(text).items()]
         except ValueError:
-            raise SpecError(hint) from None
+            raise SpecError("LC7035", hint) from None
     if not all(offset.isdecimal() for _, offset in pairs):
-        raise SpecError(hint)
+        raise SpecError("LC7036", hint)
     places = [parse_partition(partition) for partition, _ in pairs]
     if twice := [f"{t}[{n}]" for (t, n), times in Counter(places).items() if times > 1]:
-        raise SpecError(f"{', '.join(twice)}: which of its offsets?")
+        raise SpecError("LC7037", f"{', '.join(twice)}: which of its offsets?")
     return dict(zip(places, (int(offset) for _, offset in pairs), strict=True))
 
 
@@ -46,7 +46,7 @@ def parse_partition(text: str) -> tuple[str, int]:
     """
     topic, _, number = text.removesuffix("]").replace("[", ":").rpartition(":")
     if not topic or not number.isdecimal():
-        raise SpecError(f"{text!r} is not TOPIC:PARTITION, as in orders:3")
+        raise SpecError("LC7038", f"{text!r} is not TOPIC:PARTITION, as in orders:3")
     return topic, int(number)
 
 
@@ -61,7 +61,9 @@ def parse_ranges(texts: Sequence[str], asked: str = "--range") -> dict[tuple[str
         partition, _, ends = text.partition("=")
         start, _, end = ends.partition("-")
         if not (start.isdecimal() and end.isdecimal() and int(start) < int(end)):
-            raise SpecError(f"{asked} {text!r}: say TOPIC:PARTITION=FROM-TO as in orders:3=15-20, without offset 20")
+            raise SpecError(
+                "LC7039", f"{asked} {text!r}: say TOPIC:PARTITION=FROM-TO as in orders:3=15-20, without offset 20"
+            )
         place = parse_partition(partition)
         found[place] = found.get(place, RangeSet()) | RangeSet.of((int(start), int(end)))
     return found

@@ -68,16 +68,18 @@ def _say(session: LandingSession, text: str, decision: Decision) -> Suspension:
     if state is None or state.section(landing.name, LIVE) is None:
         unknown = unknown_text(session, {landing.table: state})
         raise LedgerError(
+            "LC7040",
             f"landing {landing.name} has no ledger in {landing.table} yet, in which this could be said: pause whatever "
-            f"would run it first{f'; {unknown}' if unknown else ''}"
+            f"would run it first{f'; {unknown}' if unknown else ''}",
         )
 
     def change(section: LedgerSection) -> LedgerSection | None:
         nonlocal changed
         if section.sink is not None and section.sink.lands and not text:
             raise LedgerError(
+                "LC7041",
                 f"{landing.table} was handed back to connector {section.sink.connector}, which lands in it: "
-                f"`{CONNECT_ADOPT} SPEC --connector NAME --connect URL` takes it over again"
+                f"`{CONNECT_ADOPT} SPEC --connector NAME --connect URL` takes it over again",
             )
         # Who said it first is who is asked.
         changed = bool(section.suspended) != bool(text)

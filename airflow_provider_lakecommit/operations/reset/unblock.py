@@ -116,8 +116,9 @@ def unblock(
     if unknown := [p for p in again if skip and p.most_bad is None]:
         named = " ".join(f"--range {p.argument}" for p in unknown)
         raise BlockedRangeError(
+            "LC7042",
             f"{'; '.join(map(str, unknown))}: name the whole range to give it up (`--skip --whole`): `{RESET_BLOCKED} "
-            f"SPEC --skip --whole {named}`"
+            f"SPEC --skip --whole {named}`",
         )
     budgets = {p: raise_to or Budget(max_records=p.most_bad or 0, max_ratio=1.0) for p in again}
     raised = tuple(Raised(coverage=_coverage([p]), budget=budget) for p, budget in budgets.items())
@@ -167,8 +168,9 @@ def _parts(
     if not found:
         unknown = unknown_text(session, {name: ledger_state(session, name) for name in session.landing.tables})
         raise BlockedRangeError(
+            "LC7043",
             f"landing {session.landing.name}: nothing is blocked there; `{STATUS}` lists what is"
-            f"{f'; {unknown}' if unknown else ''}"
+            f"{f'; {unknown}' if unknown else ''}",
         )
     return tuple(found)
 

@@ -49,7 +49,7 @@ def check_lane(session: LandingSession, states: Mapping[str, LedgerState | None]
     """:raises LedgerError: a lane that a word would open is there"""
     there = {s.lane for state in states.values() if state for s in state.sections if s.landing == session.landing.name}
     if lane and lane in there:
-        raise LedgerError(f"landing {session.landing.name} has a lane {lane} already: name another one")
+        raise LedgerError("LC7044", f"landing {session.landing.name} has a lane {lane} already: name another one")
 
 
 def offsets_of(
@@ -74,14 +74,16 @@ def offsets_of(
     if beyond := [
         f"{p} ends at {high}, and not at {offset} or later" for p, (offset, high) in ends.items() if offset > high
     ]:
-        raise SourceError(f"{'; '.join(beyond)}: nothing is changed; state offsets that the log has, or `latest`")
+        raise SourceError(
+            "LC7045", f"{'; '.join(beyond)}: nothing is changed; state offsets that the log has, or `latest`"
+        )
     return replace(how, offsets={known[place]: offset for place, offset in start.items()})
 
 
 def _check_known(named: Iterable[tuple[str, int]], partitions: Iterable[SourcePartition]) -> None:
     known = {(p.topic, p.partition) for p in partitions}
     if unknown := [f"{t}[{n}]" for t, n in named if (t, n) not in known]:
-        raise SourceError(f"{', '.join(unknown)}: the source has no such partition")
+        raise SourceError("LC7046", f"{', '.join(unknown)}: the source has no such partition")
 
 
 def _at(

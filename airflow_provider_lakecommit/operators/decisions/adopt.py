@@ -65,7 +65,7 @@ class Adopt(ApprovedOperation):
         if preview.done:
             raise NothingToDoError(f"landing {preview.landing} goes on after connector {connector.name} already")
         if preview.against:
-            raise ConnectorError(f"connector {connector.name}: {'; '.join(preview.against)}")
+            raise ConnectorError("LC8311", f"connector {connector.name}: {'; '.join(preview.against)}")
         return Preview(values={**preview.to_dict(), "back": False}, lines=list(preview.lines()))
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Adopt(ApprovedOperation):
             return _checked(hand_back(session, connector, decision=decision).to_dict())
         preview = adoption_preview(session, connector)
         if preview.against:
-            raise ConnectorError(f"connector {connector.name}: {'; '.join(preview.against)}")
+            raise ConnectorError("LC8311", f"connector {connector.name}: {'; '.join(preview.against)}")
         removed = preview.to_dict()["removed"]
         if removed and removed != agreed.get("removed"):
             raise not_as_previewed(f"removed by retention before it was read: {removed}")
@@ -99,5 +99,5 @@ class Adopt(ApprovedOperation):
 def _checked(done: dict[str, Any]) -> dict[str, Any]:
     """:raises ConnectorError: `verify` finds something off"""
     if done["wrong"]:
-        raise ConnectorError(f"it is done, and `{VERIFY}` says: {'; '.join(done['wrong'])}")
+        raise ConnectorError("LC8312", f"it is done, and `{VERIFY}` says: {'; '.join(done['wrong'])}")
     return done

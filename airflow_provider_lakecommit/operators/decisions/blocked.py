@@ -104,7 +104,7 @@ class ResetBlocked(ApprovedOperation):
         """What this task is to do, as it is compared with what was shown."""
         how = " ".join(str(self.how).split()).lower()
         if how not in _HOW:
-            raise SpecError(f"how={self.how!r}: say {', '.join(_HOW[:-1])} or {_HOW[-1]}")
+            raise SpecError("LC8313", f"how={self.how!r}: say {', '.join(_HOW[:-1])} or {_HOW[-1]}")
         budget = self._budget() if how == "raise" else None
         return {"how": how, "budget": None if budget is None else [budget.max_records, budget.max_ratio]}
 
@@ -117,7 +117,7 @@ class ResetBlocked(ApprovedOperation):
         if " ".join(str(self.how).split()).lower() != "raise":
             return None
         if self.budget is None or not str(self.budget).strip():
-            raise SpecError("how='raise' needs a budget, as in 500 or 500:0.2")
+            raise SpecError("LC8314", "how='raise' needs a budget, as in 500 or 500:0.2")
         records, ratio = parse_budget(str(self.budget))
         return Budget(max_records=records, max_ratio=ratio)
 

@@ -48,7 +48,7 @@ class Migrate(ApprovedOperation):
     def check(self, landing: Landing) -> None:
         """Check that something tells where reading continues."""
         if not (self.start or self.old_kafka_config_id):
-            raise SpecError("give start, or old_kafka_config_id, or both to compare")
+            raise SpecError("LC8315", "give start, or old_kafka_config_id, or both to compare")
 
     def preview(self, session: LandingSession) -> Preview:
         """Return where each partition would continue."""

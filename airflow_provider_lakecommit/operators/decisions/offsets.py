@@ -65,7 +65,7 @@ class ResetOffsets(ApprovedOperation):
         """Check where reading continues."""
         others_of(self.others)
         if self.delete and (self.again or self.fill):
-            raise SpecError("`delete` deletes the rows: leave out `again` and `fill`")
+            raise SpecError("LC8316", "`delete` deletes the rows: leave out `again` and `fill`")
         if is_stated(self.start):
             parse_start(self.start, "start:")
 

@@ -148,12 +148,14 @@ def decided(answer: Any) -> tuple[str, str]:
         chosen, user = answer.get("chosen_options"), answer.get("responded_by_user")
         if list(chosen or ()) != [APPROVED]:
             raise DecisionError(
-                f"the answer is {', '.join(map(str, chosen or ())) or 'empty'}, not {APPROVED}: nothing is written"
+                "LC8317",
+                f"the answer is {', '.join(map(str, chosen or ())) or 'empty'}, not {APPROVED}: nothing is written",
             )
         if answer.get("timedout") or not isinstance(user, Mapping) or not (user.get("name") or user.get("id")):
             raise DecisionError(
+                "LC8318",
                 f"nobody gave the answer {APPROVED}, it is the default after a timeout: nothing is written. Take the "
-                "default of the task that asks away, or make it Reject"
+                "default of the task that asks away, or make it Reject",
             )
         given = answer.get("params_input")
         reason = given.get("reason") if isinstance(given, Mapping) else None
@@ -161,10 +163,13 @@ def decided(answer: Any) -> tuple[str, str]:
     if isinstance(answer, str) and answer.strip().lower() not in _NOBODY:
         return answer.strip(), ""
     raise DecisionError(
-        "nobody has decided: nothing is written. Give `decided_by` the output of an ApprovalOperator, or a name"
+        "LC8319",
+        "nobody has decided: nothing is written. Give `decided_by` the output of an ApprovalOperator, or a name",
     )
 
 
 def not_as_previewed(what: str) -> DecisionError:
     """The error where something else would come of it by now."""
-    return DecisionError(f"{what}: that was not shown and agreed to, nothing is written. Look again, and decide anew")
+    return DecisionError(
+        "LC8320", f"{what}: that was not shown and agreed to, nothing is written. Look again, and decide anew"
+    )

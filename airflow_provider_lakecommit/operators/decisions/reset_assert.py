@@ -51,7 +51,7 @@ class ResetAssert(ApprovedOperation):
     def check(self, landing: Landing) -> None:
         """Check which of the three is given, and its value."""
         if (self.snapshot_id is not None) + self.from_log + (self.at is not None) != 1:
-            raise SpecError("give one of `snapshot_id`, `from_log` and `at`")
+            raise SpecError("LC8321", "give one of `snapshot_id`, `from_log` and `at`")
         others_of(self.others)
         if is_stated(self.snapshot_id, self.at, self.tables):
             self._stated(landing)
@@ -89,9 +89,9 @@ class ResetAssert(ApprovedOperation):
         """The tables that are meant, and what all of them hold, if that is said."""
         tables, known = texts_of(self.tables) or None, landing.tables
         if strange := [t for t in tables or () if t not in known]:
-            raise SpecError(f"tables: {strange[0]!r}: the landing has {', '.join(known)}")
+            raise SpecError("LC8322", f"tables: {strange[0]!r}: the landing has {', '.join(known)}")
         if self.snapshot_id is not None and not str(self.snapshot_id).isdecimal():
-            raise SpecError(f"snapshot_id={self.snapshot_id!r}: the number of a snapshot is needed")
+            raise SpecError("LC8323", f"snapshot_id={self.snapshot_id!r}: the number of a snapshot is needed")
         return tables, None if self.at is None else parse_offsets(self.at, _OFFSETS.format(self.at))
 
     def _values(self, session: LandingSession, said: Attested) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def others_of(others: str) -> str:
     :raises SpecError: it is none
     """
     if others not in OTHERS:
-        raise SpecError(f"others={others!r}: say {', '.join(OTHERS[:-1])} or {OTHERS[-1]}")
+        raise SpecError("LC8324", f"others={others!r}: say {', '.join(OTHERS[:-1])} or {OTHERS[-1]}")
     return others
 
 

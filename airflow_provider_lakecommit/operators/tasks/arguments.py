@@ -36,7 +36,7 @@ def refuse_unknown(owner: type, given: Mapping[str, Any], whose: str) -> None:
     # Airflow hands on some of its own, whose names begin so.
     if strange := [name for name in given if name not in known and not name.startswith("_")]:
         told = ", ".join(f"{name!r}{meant(name, known)}" for name in strange)
-        raise SpecError(f"{owner.__name__} {whose!r}: unknown argument {told}")
+        raise SpecError("LC8348", f"{owner.__name__} {whose!r}: unknown argument {told}")
 
 
 def one_of(name: object, known: Collection[str], what: str) -> str:
@@ -48,7 +48,7 @@ def one_of(name: object, known: Collection[str], what: str) -> str:
     if isinstance(name, str) and name in known:
         return name
     near = meant(name, known) if isinstance(name, str) else ""
-    raise SpecError(f"{what}: {name!r} is not one of {', '.join(known)}{near}")
+    raise SpecError("LC8349", f"{what}: {name!r} is not one of {', '.join(known)}{near}")
 
 
 def check_arguments(kind: type[Any], arguments: Any, whose: str) -> None:
@@ -60,7 +60,7 @@ def check_arguments(kind: type[Any], arguments: Any, whose: str) -> None:
     """
     if not isinstance(arguments, Mapping):
         if is_stated(arguments):
-            raise SpecError(f"{whose}: arguments={arguments!r} is not a mapping of names and values")
+            raise SpecError("LC8350", f"{whose}: arguments={arguments!r} is not a mapping of names and values")
         return
     fields = {each.name: each for each in dataclasses.fields(kind)}
     wrong = [f"unknown argument {name!r}{meant(str(name), fields)}" for name in arguments if name not in fields]
@@ -75,7 +75,7 @@ def check_arguments(kind: type[Any], arguments: Any, whose: str) -> None:
                 wrong.append(f"{name}={value!r}: {e}")
     if wrong:
         takes = ", ".join(fields) or "no arguments"
-        raise SpecError(f"{whose}: {'; '.join(sorted(wrong))}; it takes {takes}")
+        raise SpecError("LC8351", f"{whose}: {'; '.join(sorted(wrong))}; it takes {takes}")
 
 
 def filled(kind: type[T], arguments: Any, whose: str) -> T:
@@ -84,7 +84,7 @@ def filled(kind: type[T], arguments: Any, whose: str) -> T:
     :raises SpecError: naming what is wrong
     """
     if not isinstance(arguments, Mapping):
-        raise SpecError(f"{whose}: arguments={arguments!r} is not a mapping of names and values")
+        raise SpecError("LC8350", f"{whose}: arguments={arguments!r} is not a mapping of names and values")
     check_arguments(kind, arguments, whose)
     types_of = typing.get_type_hints(kind)
     return kind(**{name: _taken(types_of[name], value) for name, value in arguments.items()})
@@ -165,7 +165,9 @@ def mapping_of(conf: Any) -> Mapping[str, Any] | None:
     :raises SpecError: it is neither a mapping nor what may become one
     """
     if not (conf is None or isinstance(conf, Mapping)) and is_stated(conf):
-        raise SpecError(f"spark_conf={conf!r}: a mapping of Spark's settings, as {{'spark.executor.memory': '4g'}}")
+        raise SpecError(
+            "LC8352", f"spark_conf={conf!r}: a mapping of Spark's settings, as {{'spark.executor.memory': '4g'}}"
+        )
     return conf if isinstance(conf, Mapping) else None
 
 

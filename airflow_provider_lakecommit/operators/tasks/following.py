@@ -56,8 +56,9 @@ def following(
     )
     if timeout is not None and span + SPARE > timeout:
         raise SpecError(
+            "LC8353",
             f"follow_for {span} has to end a minute before execution_timeout {timeout}, so that what is under way "
-            "is finished: make it shorter, or the timeout longer"
+            "is finished: make it shorter, or the timeout longer",
         )
     return options
 

@@ -106,7 +106,7 @@ class WriteJobs:
         self._running.update(mine)
         try:
             if self._ending:
-                raise SparkJobError("the Spark job did not begin: this task was told to stop")
+                raise SparkJobError("LC8354", "the Spark job did not begin: this task was told to stop")
             yield jobs
         finally:
             for job_id in mine:
@@ -147,8 +147,8 @@ def left_undone(result: GroupResult, whose: str, died: SparkJobError | None = No
     :param died: why its job ended before its slices did
     """
     if result.left and not result.ended_early:
-        return SparkJobError(_why(result, whose, died))
-    return BlockedRangeError(_why(result, whose)) if result.causes else None
+        return SparkJobError("LC8355", _why(result, whose, died))
+    return BlockedRangeError("LC8356", _why(result, whose)) if result.causes else None
 
 
 def _why(result: GroupResult, whose: str, died: SparkJobError | None = None) -> str:

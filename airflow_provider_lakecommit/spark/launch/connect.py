@@ -176,7 +176,7 @@ class ConnectEngine:
                 client.close()
                 if e.kind is not FailureKind.SESSION_OVER:
                     raise
-        raise SparkJobError(f"{self._url} has closed {MOST_SESSIONS} sessions of {self._name}: restart it")
+        raise SparkJobError("LC5009", f"{self._url} has closed {MOST_SESSIONS} sessions of {self._name}: restart it")
 
     def _furnish(self, client: ConnectClient) -> None:
         # The attempt is in the name: the tasks of a window may all find a session without the package, and a server
@@ -205,8 +205,9 @@ class ConnectEngine:
         self._finish(run, complete=complete)
         if not complete:
             raise EarlierWorkError(
+                "LC5010",
                 f"an earlier attempt's Spark job of group {job.group} was waited for; it has ended without finishing "
-                "all of the group"
+                "all of the group",
             )
         return results
 
@@ -224,14 +225,16 @@ class ConnectEngine:
                 raise
             self._finish(run, complete=all(r.status.is_final for r in run.results))
             return run.results
-        raise SparkJobError(f"group {job.group} of cycle {job.commit_id} was tried {MOST_ROUNDS} times on this server")
+        raise SparkJobError(
+            "LC5011", f"group {job.group} of cycle {job.commit_id} was tried {MOST_ROUNDS} times on this server"
+        )
 
     def _wait(self, run: _Run, begin: Callable[[], Iterator[Result]]) -> None:
         """Own an operation and listen to it until its last result; a caller that is interrupted ends it."""
         self._running.append(run)
         try:
             if self._stopped:
-                raise SparkJobError("it was told to stop before it began")
+                raise SparkJobError("LC5012", "it was told to stop before it began")
             self._calls.set({run.key: str(_Place(run.number, self._attempt, run.spec))})
             self._follow(run, begin())
         except SparkConnectError:
@@ -255,7 +258,7 @@ class ConnectEngine:
                         return
                     if self._stopped:
                         # It may have been too early for the server to know the operation when it was interrupted.
-                        raise SparkJobError("it was told to stop")
+                        raise SparkJobError("LC5013", "it was told to stop")
             except SparkConnectError as e:
                 now = time.monotonic()
                 lost_at = lost_at or now
@@ -291,7 +294,7 @@ class ConnectEngine:
     @property
     def _calls(self) -> ConnectClient:
         if self._client is None:
-            raise SparkJobError("the Spark Connect session is not started")
+            raise SparkJobError("LC5014", "the Spark Connect session is not started")
         return self._client
 
     @contextmanager
@@ -301,8 +304,8 @@ class ConnectEngine:
         except SparkConnectError as e:
             text = f"{what}: {e.meaning}" if what else e.meaning
             if e.kind is FailureKind.REFUSED:
-                raise SpecError(text) from e
-            raise SparkJobError(text, workers_died=workers_died(text)) from e
+                raise SpecError("LC5015", text) from e
+            raise SparkJobError("LC5016", text, workers_died=workers_died(text)) from e
 
 
 def _run(job: WindowJob, number: int) -> _Run:

@@ -42,22 +42,24 @@ class ConnectUrl:
             path, *rest = parts.path.split(";")
             values = {key: unquote(value) for key, value in (word.split("=", 1) for word in rest if word)}
         except ValueError:
-            raise SpecError(f"the Spark Connect URL {_hidden(url)!r} cannot be read: {_FORM}") from None
+            raise SpecError("LC5017", f"the Spark Connect URL {_hidden(url)!r} cannot be read: {_FORM}") from None
         if parts.scheme != "sc" or not host or path.strip("/"):
-            raise SpecError(f"{_hidden(url)!r} is no Spark Connect URL: {_FORM}")
+            raise SpecError("LC5018", f"{_hidden(url)!r} is no Spark Connect URL: {_FORM}")
         local, token = host in ("localhost", "127.0.0.1", "::1"), values.get("token")
         wants = values.get("use_ssl", "").lower()
         if wants not in ("", "true", "false"):
             # Spark's own clients take every other word for `false`.
-            raise SpecError(f"use_ssl of {_hidden(url)!r} is neither true nor false: correct it")
+            raise SpecError("LC5019", f"use_ssl of {_hidden(url)!r} is neither true nor false: correct it")
         if not (wants or token or local):
             raise SpecError(
+                "LC5020",
                 f"{_hidden(url)!r} would send the logins of brokers and storage over the network unencrypted: give "
-                "use_ssl=true, or use_ssl=false if nobody else can listen there"
+                "use_ssl=true, or use_ssl=false if nobody else can listen there",
             )
         if token and wants == "false" and not local:
             raise SpecError(
-                f"the token of {_hidden(url)!r} would go over the network unencrypted: leave use_ssl=false out"
+                "LC5021",
+                f"the token of {_hidden(url)!r} would go over the network unencrypted: leave use_ssl=false out",
             )
         return cls(
             endpoint=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",

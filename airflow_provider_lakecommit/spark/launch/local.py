@@ -84,7 +84,7 @@ class SparkSection:
 
     def __init__(self, section: Mapping[str, Any]) -> None:
         if wrong := wrong_with_spark(section):
-            raise SpecError("; ".join(wrong))
+            raise SpecError("LC5022", "; ".join(wrong))
         master, conf, remote = (section.get(key) for key in SPARK_KEYS)
         self.remote = remote
         self.master = _retrying(master or "local[*]")
@@ -165,12 +165,14 @@ class LocalSpark:
         """
         session = self._session
         if session is None:
-            raise SparkJobError("the Spark session is not started")
+            raise SparkJobError("LC5023", "the Spark session is not started")
         try:
             return run_window(session, job, secrets)
         except Exception as e:
             raise SparkJobError(
-                f"the Spark job of group {job.group} ended early: {_first_line(e)}", workers_died=workers_died(str(e))
+                "LC5024",
+                f"the Spark job of group {job.group} ended early: {_first_line(e)}",
+                workers_died=workers_died(str(e)),
             ) from e
 
     def run_together(self, asked: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
@@ -180,12 +182,13 @@ class LocalSpark:
         """
         session = self._session
         if session is None:
-            raise SparkJobError("the Spark session is not started")
+            raise SparkJobError("LC5023", "the Spark session is not started")
         try:
             return run_windows(session, asked)
         except Exception as e:
             whose = ", ".join(job.landing.name for job, _ in asked[:3])
             raise SparkJobError(
+                "LC5025",
                 f"the Spark job of {len(asked)} landings ({whose}, …) ended early: {_first_line(e)}",
                 workers_died=workers_died(str(e)),
             ) from e
@@ -196,7 +199,7 @@ class LocalSpark:
         :raises SparkJobError: it gave no answer
         """
         if self._session is None:
-            raise SparkJobError("the Spark session is not started")
+            raise SparkJobError("LC5023", "the Spark session is not started")
         return run_probe(self._session, places, partial(Secrets.from_json, secrets.to_json()))
 
     def stop(self) -> None:
@@ -249,8 +252,9 @@ class LocalSpark:
         except Exception as e:
             _forget_java()
             raise SparkJobError(
+                "LC5026",
                 f"Spark does not start (master {self._section.master}): {_first_line(e)}; it needs Java 17 or 21: set "
-                f"JAVA_HOME, and check the section `spark` of the spec"
+                f"JAVA_HOME, and check the section `spark` of the spec",
             ) from e
         return session
 

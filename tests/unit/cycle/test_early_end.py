@@ -117,7 +117,7 @@ def test_jobs_that_do_not_end_within_the_grace_are_given_up(landing: FakeLanding
         engine.do(job, most=1)
         working.stop(grace=0.05)
         assert ended.wait(SECONDS)
-        raise SparkJobError("it was told to stop")
+        raise SparkJobError("LC9999", "it was told to stop")
 
     engine.acts.append(hang)
     with pytest.raises(SparkJobError, match="was told to stop"):
@@ -130,7 +130,7 @@ def test_work_is_given_up_at_once_where_it_cannot_be_asked() -> None:
     given_up = threading.Event()
 
     def ask(_: str) -> None:
-        raise SparkJobError("the brokers are away")
+        raise SparkJobError("LC9999", "the brokers are away")
 
     EarlyEnd(ask, given_up.set).request("stop", SECONDS)
     assert given_up.wait(SECONDS)

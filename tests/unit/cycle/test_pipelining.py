@@ -52,7 +52,7 @@ class ByWindow(FakeEngine):
 
         def act(job: WindowJob) -> list[SliceResult]:
             if not self.has_begun(other).wait(SECONDS):
-                raise SparkJobError(f"the window at {other} did not begin")
+                raise SparkJobError("LC9999", f"the window at {other} did not begin")
             return self.do(job)
 
         return act
@@ -146,7 +146,7 @@ def test_a_run_of_one_cycle_opens_no_other(engine: ByWindow) -> None:
 def test_a_window_that_fails_is_done_again_alone_while_newer_ones_wait(engine: ByWindow) -> None:
     def die(job: WindowJob) -> list[SliceResult]:
         engine.has_begun(20).wait(SECONDS)
-        raise SparkJobError("java is gone")
+        raise SparkJobError("LC9999", "java is gone")
 
     engine.on = {0: die}
     outcomes = list(runner(engine).cycles())
@@ -167,7 +167,7 @@ def test_a_last_window_does_not_end_a_run_that_lacks_an_older_one(engine: ByWind
 
     def die(job: WindowJob) -> list[SliceResult]:
         engine.has_begun(10).wait(SECONDS)
-        raise SparkJobError("java is gone")
+        raise SparkJobError("LC9999", "java is gone")
 
     engine.on = {0: die}
     outcomes = list(runner(engine).cycles())
@@ -180,7 +180,7 @@ def test_the_next_run_of_the_process_ends_what_a_run_that_raised_has_claimed(
 ) -> None:
     engine.on = {n: lambda job: [] for n in (0, 10, 20)}
     with monkeypatch.context() as patched:
-        patched.setattr(loop, "close_cycle", Mock(side_effect=CatalogError("gone")))
+        patched.setattr(loop, "close_cycle", Mock(side_effect=CatalogError("LC9999", "gone")))
         with pytest.raises(CatalogError):
             list(runner(engine).cycles())
     outcomes = list(runner(engine, "b").cycles())
@@ -192,7 +192,7 @@ def test_a_run_that_is_done_again_in_its_process_goes_on_with_its_own_cycles(
     engine: ByWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(loop, "close_cycle", Mock(side_effect=CatalogError("gone")))
+        patched.setattr(loop, "close_cycle", Mock(side_effect=CatalogError("LC9999", "gone")))
         with pytest.raises(CatalogError):
             list(runner(engine).cycles())
     outcomes = list(runner(engine).cycles())
@@ -205,7 +205,7 @@ def test_a_cycle_whose_start_could_not_be_read_back_is_ended_by_the_next_run(
 ) -> None:
     def opened(*args: Any, **options: Any) -> None:
         open_cycle(*args, **options)
-        raise ControlTopicError("cannot be read back")
+        raise ControlTopicError("LC9999", "cannot be read back")
 
     with monkeypatch.context() as patched:
         patched.setattr(loop, "open_cycle", opened)
@@ -224,7 +224,7 @@ def test_a_commit_that_fails_ends_the_run_when_the_windows_ahead_have_reported(
         if failing:
             failing.clear()
             released.set()
-            raise CommitUnknownError("no")
+            raise CommitUnknownError("LC9999", "no")
         return real(*args, **options)  # type: ignore[arg-type]
 
     def late(job: WindowJob) -> list[SliceResult]:
@@ -275,7 +275,7 @@ def test_what_keeps_a_window_ahead_from_being_opened_is_raised_when_the_others_a
 
     def refuse(*args: object, **options: object) -> object:
         if len(opened) == 2:
-            raise CatalogError("gone")
+            raise CatalogError("LC9999", "gone")
         opened.append(real(*args, **options))  # type: ignore[arg-type]
         return opened[-1]
 
@@ -293,7 +293,7 @@ def test_a_stop_ends_all_windows_under_way_and_says_what_of_each_is_saved(engine
     def stop(job: WindowJob) -> list[SliceResult]:
         engine.has_begun(20).wait(SECONDS)
         working.stop()
-        raise SparkJobError("it was told to stop")
+        raise SparkJobError("LC9999", "it was told to stop")
 
     engine.on = {0: stop}
     with pytest.raises(SparkJobError, match="was told to stop"):

@@ -194,7 +194,7 @@ def test_an_option_at_its_former_place_is_named_with_its_new_one(key: str) -> No
         ({"window": 5}, "window: 5 is not a mapping of groups, group_by, "),
         ({"transform": "select 1"}, "(the value of the option is `transform: sql`)"),
         ({"transform": {"shop.a": "select 1"}}, "'shop.a' (the value of the option is `transform: sql`)"),
-        ({"window": {"groups": 0}, "zzz": 1}, "unknown key 'zzz'; window.groups: 0 is not a whole number"),
+        ({"window": {"groups": 0}, "zzz": 1}, "unknown key 'zzz' [LC1125]\n- window.groups: 0 is not a whole number"),
     ],
 )
 def test_a_wrong_key_is_named_with_what_was_meant(values: dict[str, Any], said: str) -> None:

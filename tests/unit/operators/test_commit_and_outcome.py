@@ -48,10 +48,10 @@ def test_the_outcome_tells_why_the_first_group_failed() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        TableError("there is no table"),
-        ControlTopicError("no answer from Kafka"),
-        SourceUnavailableError("no answer from Kafka"),
-        StorageError("not to be written"),
+        TableError("LC9999", "there is no table"),
+        ControlTopicError("LC9999", "no answer from Kafka"),
+        SourceUnavailableError("LC9999", "no answer from Kafka"),
+        StorageError("LC9999", "not to be written"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -80,7 +80,7 @@ def test_a_commit_that_fails_of_what_the_plan_failed_of_is_skipped_and_another_e
     alone = LakeCommitOperator(task_id="commit", landing=A, plan_task_id="plan")
     with pytest.raises((LakecommitError, AirflowFailException)):
         alone._close({"ti": ti})  # type: ignore[typeddict-item]
-    raised[0] = CatalogError("away")
+    raised[0] = CatalogError("LC9999", "away")
     with pytest.raises(CatalogError):
         task._close({"ti": ti})  # type: ignore[typeddict-item]
     # Of a landing that never reached its catalog the plan fails, too.

@@ -90,7 +90,7 @@ def test_links_lead_to_table_snapshot_spark_and_what_helps(monkeypatch: pytest.M
     assert SparkLink().get_link(write, ti_key=TI) == "https://spark/warm%20one"
     assert ErrorLink().get_link(task, ti_key=TI) == ""
     with pytest.raises(Exception, match="LedgerError"), no_retry_in_vain(task):
-        raise LedgerError("lost")
+        raise LedgerError("LC9999", "lost")
     assert ErrorLink().get_link(task, ti_key=TI) == "https://docs/errors.html#ledgererror"
 
 

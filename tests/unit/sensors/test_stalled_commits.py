@@ -196,7 +196,7 @@ def test_what_could_not_be_sent_is_sent_by_the_next_run(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    "error", [ControlTopicError("no answer"), AirflowFailException("ConnectorError: there is none"), None]
+    "error", [ControlTopicError("LC9999", "no answer"), AirflowFailException("ConnectorError: there is none"), None]
 )
 def test_who_could_not_look_tells_no_stall(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
     kept = Kept()

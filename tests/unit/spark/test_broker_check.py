@@ -58,19 +58,19 @@ def begins(job: WindowJob, brokers: Brokers, clock: Clock) -> bool:
 def test_without_trouble_nobody_is_asked(job: WindowJob) -> None:
     brokers, clock = Brokers(), Clock()
     assert all(begins(job, brokers, clock) for _ in range(10))
-    note_given_up(job, RecordsError("bad"))
-    note_given_up(job, StorageError("the storage is away"))
+    note_given_up(job, RecordsError("LC9999", "bad"))
+    note_given_up(job, StorageError("LC9999", "the storage is away"))
     assert begins(job, brokers, clock)
     assert brokers.asked == 0
 
 
-@pytest.mark.parametrize("error", [SourceUnavailableError("away"), ControlTopicError("away")])
+@pytest.mark.parametrize("error", [SourceUnavailableError("LC9999", "away"), ControlTopicError("LC9999", "away")])
 def test_brokers_that_are_gone_are_asked_once_for_hundreds_of_slices(job: WindowJob, error: LakecommitError) -> None:
     brokers, clock = Brokers(), Clock()
     note_given_up(job, error)
     for _ in range(500):
         assert not begins(job, brokers, clock)
-        note_given_up(job, ControlTopicError("this slice was not begun"))
+        note_given_up(job, ControlTopicError("LC9999", "this slice was not begun"))
     assert brokers.asked == 1
     clock.now += AWAY
     assert not begins(job, brokers, clock)
@@ -79,7 +79,7 @@ def test_brokers_that_are_gone_are_asked_once_for_hundreds_of_slices(job: Window
 
 def test_brokers_that_come_back_are_worked_with_again(job: WindowJob) -> None:
     brokers, clock = Brokers(), Clock()
-    note_given_up(job, ControlTopicError("away"))
+    note_given_up(job, ControlTopicError("LC9999", "away"))
     assert not begins(job, brokers, clock)
     brokers.up, clock.now = True, clock.now + AWAY
     assert all(begins(job, brokers, clock) for _ in range(10))
@@ -88,6 +88,6 @@ def test_brokers_that_come_back_are_worked_with_again(job: WindowJob) -> None:
 
 def test_the_next_job_has_no_doubt(job: WindowJob) -> None:
     brokers, clock = Brokers(), Clock()
-    note_given_up(job, ControlTopicError("away"))
+    note_given_up(job, ControlTopicError("LC9999", "away"))
     assert not begins(job, brokers, clock)
     assert begins(job.begun(), brokers, clock)

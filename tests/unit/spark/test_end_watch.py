@@ -41,7 +41,7 @@ class Log:
     def read(self, _partition: int, start: int | None = None, **_: Any) -> Any:
         self.looks += 1
         if self.away:
-            raise ControlTopicError("the brokers are away")
+            raise ControlTopicError("LC9999", "the brokers are away")
         found = [r for r in self.records if r.offset >= (start or 0)]
         return type("Read", (), {"records": found, "end": self.end})()
 

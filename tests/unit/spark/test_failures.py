@@ -39,18 +39,18 @@ def covered(spans: Spans) -> Coverage:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (SourceUnavailableError("away"), True),
-        (CatalogError("away"), True),
-        (FencedError("taken over"), True),
+        (SourceUnavailableError("LC9999", "away"), True),
+        (CatalogError("LC9999", "away"), True),
+        (FencedError("LC9999", "taken over"), True),
         (ConnectionResetError("storage"), True),
         (PermissionError("storage"), True),
         (TimeoutError("storage"), True),
         (KafkaException("broker"), True),
         (type("ClientError", (Exception,), {"__module__": "botocore.exceptions"})("slow down"), True),
-        (SourceDamagedError("crc"), False),
-        (SourceError("gone"), False),
-        (TableError("schema"), False),
-        (AccountingError("sum"), False),
+        (SourceDamagedError("LC9999", "crc"), False),
+        (SourceError("LC9999", "gone"), False),
+        (TableError("LC9999", "schema"), False),
+        (AccountingError("LC9999", "sum"), False),
         (OverflowError("date value out of range"), False),
         (ValueError("decoder"), False),
         (MemoryError("decoder"), False),
@@ -64,7 +64,7 @@ def test_brokers_and_storage_that_are_away_pass_and_all_else_counts(error: Excep
 
 def test_a_place_that_is_known_is_taken_out_at_once() -> None:
     whole = (span(0, 100), span(5, 20, 1), span(0, 7, 2))
-    parts = cut(whole, SourceDamagedError("crc", (span(40, 60),)))
+    parts = cut(whole, SourceDamagedError("LC9999", "crc", (span(40, 60),)))
     assert [(p.spans, p.bad) for p in parts] == [
         ((span(0, 40), span(5, 20, 1), span(0, 7, 2)), False),
         ((span(40, 60),), True),
@@ -73,15 +73,22 @@ def test_a_place_that_is_known_is_taken_out_at_once() -> None:
 
 
 def test_records_that_were_handled_together_are_tried_again() -> None:
-    parts = cut((span(0, 100),), RecordsError("boom", (span(40, 60),)))
+    parts = cut((span(0, 100),), RecordsError("LC9999", "boom", (span(40, 60),)))
     assert [p.bad for p in parts] == [False, False, False]
-    assert [p.bad for p in cut((span(0, 100),), RecordsError("boom", (span(40, 41),)))] == [False, True, False]
+    assert [p.bad for p in cut((span(0, 100),), RecordsError("LC9999", "boom", (span(40, 41),)))] == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_what_is_no_records_doing_is_cut_by_partition_only() -> None:
-    assert cut((span(0, 100),), SourceError("the topic was made anew")) == []
-    assert [p.spans for p in cut((span(0, 9), span(0, 9, 1)), SourceError("x"))] == [(span(0, 9),), (span(0, 9, 1),)]
-    assert cut((span(40, 60),), SourceDamagedError("crc", (span(40, 60),))) == []
+    assert cut((span(0, 100),), SourceError("LC9999", "the topic was made anew")) == []
+    assert [p.spans for p in cut((span(0, 9), span(0, 9, 1)), SourceError("LC9999", "x"))] == [
+        (span(0, 9),),
+        (span(0, 9, 1),),
+    ]
+    assert cut((span(40, 60),), SourceDamagedError("LC9999", "crc", (span(40, 60),))) == []
 
 
 @STEADY
@@ -106,7 +113,7 @@ def test_all_but_the_bad_records_is_done_and_each_of_these_stands_alone(bad: set
                         "record": (span(offset, offset + 1, s.partition.partition),),
                         "chunk": (span(first, first + 10, s.partition.partition),),
                     }
-                    raise RecordsError("boom", places[told])
+                    raise RecordsError("LC9999", "boom", places[told])
         done.append(spans)
 
     try:
@@ -126,26 +133,26 @@ def test_the_work_is_bounded_and_a_failure_of_everything_is_one() -> None:
 
     def fail(spans: Spans) -> None:
         tries.append(spans)
-        raise RecordsError("boom")
+        raise RecordsError("LC9999", "boom")
 
     whole = (span(0, 250_000),)
-    (failed,) = in_parts(whole, RecordsError("boom"), fail)
+    (failed,) = in_parts(whole, RecordsError("LC9999", "boom"), fail)
     assert failed[0] == whole
     assert len(tries) < MOST_TRIES / 2
 
     def every_other(spans: Spans) -> None:
         tries.append(spans)
         if any(r.range.start % 2 or len(r) > 1 for r in spans):
-            raise RecordsError("boom")
+            raise RecordsError("LC9999", "boom")
 
     tries.clear()
-    assert len(in_parts(whole, RecordsError("boom"), every_other)) <= MOST_FAILED
+    assert len(in_parts(whole, RecordsError("LC9999", "boom"), every_other)) <= MOST_FAILED
     assert len(tries) <= MOST_TRIES
 
 
 def test_what_may_pass_ends_the_attempt() -> None:
     def away(spans: Spans) -> None:
-        raise SourceUnavailableError("away")
+        raise SourceUnavailableError("LC9999", "away")
 
     with pytest.raises(SourceUnavailableError):
-        in_parts((span(0, 9),), RecordsError("boom"), away)
+        in_parts((span(0, 9),), RecordsError("LC9999", "boom"), away)

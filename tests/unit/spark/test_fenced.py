@@ -72,7 +72,7 @@ def fenced(times: int, then: Callable[[], object] = lambda: None, before: Callab
         if left[0]:
             left[0] -= 1
             before()
-            raise FencedError("taken over")
+            raise FencedError("LC9999", "taken over")
         return then()
 
     return send
@@ -152,7 +152,7 @@ def test_an_answer_that_was_lost_is_no_other_attempt(attempts: Attempts) -> None
 
     def send() -> None:
         said.append(attempts.report())
-        raise FencedError("taken over")
+        raise FencedError("LC9999", "taken over")
 
     attempt = uuid4()
     control: Any = attempts.landing.control
@@ -179,7 +179,7 @@ def test_a_cycle_that_the_log_has_forgotten_is_over(attempts: Attempts) -> None:
 
 def test_a_log_that_cannot_be_read_is_no_success(attempts: Attempts) -> None:
     def away() -> None:
-        attempts.landing.control.away = ControlTopicError("away")
+        attempts.landing.control.away = ControlTopicError("LC9999", "away")
 
     with pytest.raises(ControlTopicError, match="away"):
         attempts.send(fenced(1, before=away))

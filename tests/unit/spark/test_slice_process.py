@@ -114,11 +114,11 @@ def test_one_that_does_not_come_to_its_work_says_nothing_of_the_records(
 @pytest.mark.parametrize(
     "error",
     [
-        RecordsError("boom", ("span",)),
-        SourceDamagedError("crc", ("span",)),
-        SourceUnavailableError("away"),
-        CatalogError("keys"),
-        SparkJobError("no"),
+        RecordsError("LC9999", "boom", ("span",)),
+        SourceDamagedError("LC9999", "crc", ("span",)),
+        SourceUnavailableError("LC9999", "away"),
+        CatalogError("LC9999", "keys"),
+        SparkJobError("LC9999", "no"),
     ],
     ids=lambda e: type(e).__name__,
 )

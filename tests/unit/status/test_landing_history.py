@@ -115,7 +115,7 @@ def test_the_table_alone_tells_it_where_the_control_topic_is_gone(
     landing: FakeLanding, told: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     landing.cycle("a")
-    landing.control.away = ControlTopicError("there is no topic control")
+    landing.control.away = ControlTopicError("LC9999", "there is no topic control")
     shown = told()
     assert "30 landed: 30 rows, 3 files, 3 slices" in shown
     assert "run a" not in shown

@@ -14,7 +14,7 @@ from airflow_provider_lakecommit.status.status import Status, read_status, to_di
 from tests.fakes.kafka import NOON
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
 
-AWAY = ControlTopicError("the control topic is away")
+AWAY = ControlTopicError("LC9999", "the control topic is away")
 
 
 def status(landing: FakeLanding) -> Status:

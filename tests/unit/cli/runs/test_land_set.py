@@ -33,9 +33,9 @@ def spec(name: str) -> LandingSpec:
     [
         ({"a": 0, "b": 0}, Exit.DONE),
         ({"a": 0, "b": Exit.REFUSED}, Exit.REFUSED),
-        ({"a": 0, "b": CatalogError("away")}, Exit.REFUSED),
+        ({"a": 0, "b": CatalogError("LC9999", "away")}, Exit.REFUSED),
         ({"a": 0, "b": RuntimeError("nobody foresaw it")}, Exit.REFUSED),
-        ({"a": 0, "b": SpecError("wrong")}, Exit.USAGE),
+        ({"a": 0, "b": SpecError("LC9999", "wrong")}, Exit.USAGE),
     ],
 )
 def test_the_code_tells_the_worst_and_the_lines_tell_whose_it_is(

@@ -45,7 +45,7 @@ def test_a_secret_of_the_spec_is_in_nothing_that_is_said(
     output = Output(as_json=True, out=out, err=err)
     output.keep(section)
     output.log(f"connecting with {CANARY}")
-    output.error(CatalogError(f"refused {CANARY}"))
+    output.error(CatalogError("LC9999", f"refused {CANARY}"))
     output.result({"reason": [f"because of {CANARY}"]})
     output.lines([f"see {CANARY}"])
     assert CANARY not in out.getvalue() + err.getvalue()
@@ -73,9 +73,9 @@ def test_an_error_is_one_line_for_people_and_json_only_when_asked_for(
     streams: tuple[io.StringIO, io.StringIO],
 ) -> None:
     out, err = streams
-    Output(out=out, err=err).error(CatalogError("away"))
+    Output(out=out, err=err).error(CatalogError("LC9999", "away"))
     assert (out.getvalue(), err.getvalue()) == ("", "lakecommit: away\n")
-    Output(as_json=True, out=out, err=err).error(CatalogError("away"))
+    Output(as_json=True, out=out, err=err).error(CatalogError("LC9999", "away"))
     assert json.loads(out.getvalue()) == {"error": {"type": "CatalogError", "message": "away"}}
 
 

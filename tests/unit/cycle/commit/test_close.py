@@ -58,7 +58,7 @@ def test_evidence_that_cannot_be_sent_hides_no_failure(landing: FakeLanding) -> 
     landing.catalog.away = True
 
     def away(_: str) -> None:
-        raise ControlTopicError("brokers away")
+        raise ControlTopicError("LC9999", "brokers away")
 
     landing.control.before_send = away
     with pytest.raises(CatalogError):

@@ -119,7 +119,7 @@ def test_where_all_is_well_the_steps_have_one_order_and_one_look(landing: Commit
 
 @pytest.mark.parametrize("step", ["prepare", "publish"])
 def test_a_table_that_fails_does_not_stop_the_other_and_is_named(landing: Commits, step: str) -> None:
-    landing.wrong[f"{step} {DATA}"] = error = CatalogError("away")
+    landing.wrong[f"{step} {DATA}"] = error = CatalogError("LC9999", "away")
     done = landing.run()
     assert published(done) == [DEAD]
     assert done.failures == {DATA: error}
@@ -160,7 +160,7 @@ def test_of_a_cycle_that_is_complete_nothing_is_published(landing: Commits) -> N
 
 
 def test_a_log_that_cannot_be_read_is_asked_once_and_is_no_tables_failure(landing: Commits) -> None:
-    landing.log_away = ControlTopicError("brokers away")
+    landing.log_away = ControlTopicError("LC9999", "brokers away")
     done = landing.run()
     assert landing.steps.count("look") == 1
     assert done.failures == {}
@@ -172,7 +172,7 @@ def test_a_log_that_cannot_be_read_is_asked_once_and_is_no_tables_failure(landin
 def test_what_is_no_error_of_ours_is_raised_first_and_nothing_is_begun_after_it(
     landing: Commits, error: BaseException
 ) -> None:
-    landing.wrong[f"prepare {DATA}"] = TableError("a table's error")
+    landing.wrong[f"prepare {DATA}"] = TableError("LC9999", "a table's error")
     landing.wrong[f"prepare {DEAD}"] = error
     done = landing.run()
     assert "look" not in landing.steps

@@ -28,7 +28,7 @@ class Clocked:
         left, _ = self.tables.begin()
         self.now += seconds
         tried = {A, B, DEAD} - left
-        failures = {name: CatalogError(f"{error} at {self.now}") for name in fail if name in tried}
+        failures = {name: CatalogError("LC9999", f"{error} at {self.now}") for name in fail if name in tried}
         self.tables.note(failures, tried - set(failures), others=True)
         return left
 
@@ -83,7 +83,9 @@ def test_a_commit_behind_which_nobody_waits_is_patient(clocked: Clocked) -> None
 
 
 def test_the_end_is_told_by_the_names_and_whether_trying_again_can_help(clocked: Clocked) -> None:
-    clocked.tables.note({DEAD: TableError("its column is gone"), A: CatalogError(f"{A} is away")}, (), others=True)
+    clocked.tables.note(
+        {DEAD: TableError("LC9999", "its column is gone"), A: CatalogError("LC9999", f"{A} is away")}, (), others=True
+    )
     error = clocked.tables.error()
     assert isinstance(error, TableError)
     told = f"{DEAD}: its column is gone; {A}: {A} is away; {DEAD}, {A} lacks what waits for it"

@@ -36,7 +36,7 @@ def test_a_partition_that_is_gone_is_not_asked(landing: FakeLanding) -> None:
     report = replace(report_of(work, attempt=UUID(int=9), files={}), spans=spans)
 
     def away(_: Span) -> int | None:
-        raise SourceUnavailableError("no answer")
+        raise SourceUnavailableError("LC9999", "no answer")
 
     for source in (FakeSource({}, missing=("orders",), values=away), FakeSource({ANEW: 5}, values=away)):
         assert hidden_record(source, landing.session.landing, report) is None

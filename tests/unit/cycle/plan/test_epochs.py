@@ -109,7 +109,7 @@ class TestSpecChange:
 
         def away_for_one(session: LandingSession, name: str) -> PreparedTable | None:
             if name == DEAD:
-                raise CatalogError("away")
+                raise CatalogError("LC9999", "away")
             return prepare_table(session, name)
 
         with monkeypatch.context() as patch:

@@ -169,7 +169,7 @@ def test_an_idle_topic_has_a_window_now_and_then_which_says_up_to_when_it_is_who
 
 def test_brokers_that_are_away_for_a_while_are_waited_for(followed: Followed) -> None:
     followed.come(9.0, 4)
-    followed.away = lambda: SourceUnavailableError("no answer") if 10 < followed.seconds < 40 else None
+    followed.away = lambda: SourceUnavailableError("LC9999", "no answer") if 10 < followed.seconds < 40 else None
     outcomes = list(followed.follow(lifetime=timedelta(minutes=2)).cycles())
     assert sum(rows(outcomes)) == 34
     told = [line for line in followed.landing.lines if "goes on in" in line]
@@ -178,13 +178,13 @@ def test_brokers_that_are_away_for_a_while_are_waited_for(followed: Followed) ->
 
 
 def test_a_source_that_needs_a_person_ends_it(followed: Followed) -> None:
-    followed.away = lambda: SourceError("topic orders is gone") if followed.seconds > 10 else None
+    followed.away = lambda: SourceError("LC9999", "topic orders is gone") if followed.seconds > 10 else None
     with pytest.raises(SourceError, match="topic orders is gone"):
         list(followed.follow().cycles())
 
 
 def test_before_anything_was_closed_an_error_ends_it(followed: Followed) -> None:
-    followed.away = lambda: SourceUnavailableError("no answer")
+    followed.away = lambda: SourceUnavailableError("LC9999", "no answer")
     with pytest.raises(SourceUnavailableError, match="no answer"):
         list(followed.follow().cycles())
 
@@ -211,7 +211,7 @@ def test_a_catalog_that_is_away_costs_cycles_and_no_row_and_counts_as_failures(f
 def test_a_commit_whose_answer_is_lost_is_not_made_twice(followed: Followed) -> None:
     follow, landing = followed.follow(), followed.landing
     followed.come(10.0, 8)
-    errors = [CatalogError("the answer was lost"), CatalogError("the answer was lost")]
+    errors = [CatalogError("LC9999", "the answer was lost"), CatalogError("LC9999", "the answer was lost")]
     close = loop.close_cycle
 
     def closed(*arguments: Any, **options: Any) -> Any:
@@ -230,7 +230,7 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(followed: Followed) -> 
 
 def test_spark_that_dies_each_time_ends_it_in_the_end(followed: Followed) -> None:
     def die(_: WindowJob) -> list[SliceResult]:
-        raise SparkJobError("java is gone")
+        raise SparkJobError("LC9999", "java is gone")
 
     follow = followed.follow(lifetime=timedelta(hours=1))
     followed.come(10.0, 8)
@@ -286,7 +286,7 @@ def test_over_is_asked_now_and_then_and_ends_it(make: Callable[..., Followed]) -
 
 def test_it_says_a_line_in_an_interval_and_all_of_a_window_with_trouble(followed: Followed) -> None:
     def die(_: WindowJob) -> list[SliceResult]:
-        raise SparkJobError("java is gone")
+        raise SparkJobError("LC9999", "java is gone")
 
     for second in range(5, 200):
         followed.come(float(second), 1)
@@ -385,7 +385,7 @@ def test_a_run_goes_on_where_the_log_does_not_say_who_follows(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
-        raise ControlTopicError("the brokers are away")
+        raise ControlTopicError("LC9999", "the brokers are away")
 
     followed.plans.append((5.0, lambda: monkeypatch.setattr(successor, "cycles_since", fail)))
     list(followed.follow(turns=True).cycles())
@@ -430,7 +430,7 @@ def test_a_run_whose_spark_is_away_takes_over_from_nobody(
     followed: Followed, idle: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dead(*_: Any) -> Any:
-        raise SparkJobError("nobody is there")
+        raise SparkJobError("LC9999", "nobody is there")
 
     monkeypatch.setattr(followed.engine, "start", dead)
     monkeypatch.setattr(followed.engine, "run", dead)

@@ -56,7 +56,7 @@ def cycles(engine: FakeEngine, most: int | None = None) -> list[CycleOutcome]:
 
 
 def die(_: WindowJob) -> list[SliceResult]:
-    raise SparkJobError("java is gone")
+    raise SparkJobError("LC9999", "java is gone")
 
 
 def test_a_run_that_is_caught_up_opens_no_cycle_more_to_see_that(engine: FakeEngine) -> None:
@@ -85,11 +85,11 @@ def test_a_run_that_can_plan_nothing_publishes_what_is_reported_before_it_ends(e
 @pytest.mark.parametrize(
     ("planning", "draining", "lines"),
     [
-        (SourceUnavailableError("no answer"), ControlTopicError("no answer"), 0),
-        (SourceUnavailableError("no answer"), SourceUnavailableError("no answer"), 0),
-        (SourceUnavailableError("no answer"), CatalogError("away"), 1),
-        (SourceError("offsets are gone"), ControlTopicError("no answer"), 1),
-        (SpecError("the type is wrong"), SpecError("the type is wrong"), 0),
+        (SourceUnavailableError("LC9999", "no answer"), ControlTopicError("LC9999", "no answer"), 0),
+        (SourceUnavailableError("LC9999", "no answer"), SourceUnavailableError("LC9999", "no answer"), 0),
+        (SourceUnavailableError("LC9999", "no answer"), CatalogError("LC9999", "away"), 1),
+        (SourceError("LC9999", "offsets are gone"), ControlTopicError("LC9999", "no answer"), 1),
+        (SpecError("LC9999", "the type is wrong"), SpecError("LC9999", "the type is wrong"), 0),
     ],
     ids=str,
 )
@@ -111,7 +111,7 @@ def test_brokers_that_do_not_answer_are_not_waited_for_twice(
     engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = Mock()
-    monkeypatch.setattr(loop, "open_cycle", Mock(side_effect=SourceUnavailableError("no answer")))
+    monkeypatch.setattr(loop, "open_cycle", Mock(side_effect=SourceUnavailableError("LC9999", "no answer")))
     monkeypatch.setattr(drain, "drain", asked)
     monkeypatch.setattr(engine.landing.session.control, "answers", lambda: False)
     with pytest.raises(SourceUnavailableError):
@@ -139,7 +139,7 @@ def test_a_job_that_dies_costs_what_it_had_in_hand_and_its_cycle_is_closed(engin
 def test_after_earlier_work_was_waited_for_what_is_left_is_run(engine: FakeEngine) -> None:
     def wait(job: WindowJob) -> list[SliceResult]:
         engine.do(job, most=1)
-        raise EarlierWorkError("it has ended")
+        raise EarlierWorkError("LC9999", "it has ended")
 
     engine.acts += [wait, wait]
     (only,) = cycles(engine)
@@ -169,7 +169,7 @@ def test_a_window_that_is_refused_is_waited_for_a_while(
 def test_an_error_of_the_engine_closes_the_cycle_first(engine: FakeEngine) -> None:
     def refuse(job: WindowJob) -> list[SliceResult]:
         engine.do(job)
-        raise CatalogError("no session")
+        raise CatalogError("LC9999", "no session")
 
     engine.acts.append(refuse)
     with pytest.raises(CatalogError, match="no session"):
@@ -184,7 +184,7 @@ def test_a_run_that_is_told_to_stop_says_what_is_safe_and_publishes_nothing(engi
     def stop(job: WindowJob) -> list[SliceResult]:
         engine.do(job, most=1)
         working.stop()
-        raise EarlierWorkError("stopped")
+        raise EarlierWorkError("LC9999", "stopped")
 
     engine.acts.append(stop)
     with pytest.raises(SparkJobError, match="landing rows was told to stop"):
@@ -198,7 +198,7 @@ def test_keys_that_cannot_be_had_keep_a_job_from_beginning_and_no_cycle_from_clo
     engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object, **__: object) -> Secrets:
-        raise CatalogError("no keys")
+        raise CatalogError("LC9999", "no keys")
 
     monkeypatch.setattr(window_writer, "secrets_for", away)
     (first,) = cycles(engine, most=1)

@@ -35,18 +35,18 @@ def test_every_error_has_a_row(error: type[LakecommitError]) -> None:
 
 def test_servers_are_waited_for_as_long_as_it_takes_with_pauses_that_grow() -> None:
     troubles = Troubles(sound=True)
-    pauses = [troubles.pause(CatalogError("away"), stopping=False) for _ in range(8)]
+    pauses = [troubles.pause(CatalogError("LC9999", "away"), stopping=False) for _ in range(8)]
     assert pauses == [*PAUSES, PAUSES[-1], PAUSES[-1], PAUSES[-1]]
     troubles.passed()
-    assert troubles.pause(CatalogError("away"), stopping=False) == PAUSES[0]
+    assert troubles.pause(CatalogError("LC9999", "away"), stopping=False) == PAUSES[0]
 
 
 def test_spark_that_fails_again_and_again_ends_it() -> None:
     troubles = Troubles(sound=True)
     for _ in range(MOST_SPARK - 1):
-        assert troubles.pause(SparkJobError("died"), stopping=False) is not None
-    assert troubles.pause(SparkJobError("died"), stopping=False) is None
+        assert troubles.pause(SparkJobError("LC9999", "died"), stopping=False) is not None
+    assert troubles.pause(SparkJobError("LC9999", "died"), stopping=False) is None
 
 
 def test_who_was_fenced_does_not_fight() -> None:
-    assert Troubles(sound=True).pause(FencedError("taken over"), stopping=False) is None
+    assert Troubles(sound=True).pause(FencedError("LC9999", "taken over"), stopping=False) is None

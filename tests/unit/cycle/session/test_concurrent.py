@@ -40,7 +40,12 @@ def raising(error: BaseException) -> Callable[[], NoReturn]:
 
 
 def test_each_ends_under_its_name_with_its_result_or_with_what_it_raised() -> None:
-    away, exit_code, stop, defect = CatalogError("away"), SystemExit(3), StopIteration(), ValueError("a defect")
+    away, exit_code, stop, defect = (
+        CatalogError("LC9999", "away"),
+        SystemExit(3),
+        StopIteration(),
+        ValueError("a defect"),
+    )
     with ConcurrentLandings() as concurrent:
         ended = concurrent.run(
             {

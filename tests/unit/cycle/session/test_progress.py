@@ -86,11 +86,11 @@ def test_a_log_that_cannot_be_read_is_looked_at_again_and_stops_nothing(landing:
     job = job_of(landing, opened)
     with progress_told(landing.control, [job], told, 0.01):
         told.wait_for(0)
-        landing.control.away = ControlTopicError("away")
+        landing.control.away = ControlTopicError("LC9999", "away")
         landing.control.away = None
         landing.report(opened)
         told.wait_for(len(opened.slices))
-    landing.control.away = ControlTopicError("away")
+    landing.control.away = ControlTopicError("LC9999", "away")
     with progress_told(landing.control, [job], told, 0.01):
         pass
     with progress_told(landing.control, [], told, 0.01):
@@ -103,7 +103,7 @@ def test_brokers_that_are_away_are_told_with_what_was_known_before(landing: Fake
     with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
         landing.report(opened, lambda s: s is first)
         told.wait_for(1)
-        landing.control.away = ControlTopicError("no answer from Kafka")
+        landing.control.away = ControlTopicError("LC9999", "no answer from Kafka")
         line = str(told.wait_for_trouble())
         assert line.startswith(f"1 of {len(opened.slices)} slices, {len(first)} of 30 records were reported")
         assert "no answer from Kafka" in line

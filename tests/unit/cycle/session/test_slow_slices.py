@@ -120,7 +120,7 @@ def test_a_log_that_is_away_tells_nothing(
     landing: FakeLanding, opened: Opened, slow: SlowSlices, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object, **__: object) -> None:
-        raise ControlTopicError("the brokers are away")
+        raise ControlTopicError("LC9999", "the brokers are away")
 
     with monkeypatch.context() as patch:
         patch.setattr(landing.control, "read", away)

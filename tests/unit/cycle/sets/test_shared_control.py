@@ -190,7 +190,7 @@ def test_a_record_that_cannot_be_sent_fails_its_own_landing_only(topic: CountedC
 
         def send(self, records: list[Record]) -> tuple[int, ...]:
             if big in records:
-                raise WireError("a record is larger than the client takes")
+                raise WireError("LC9999", "a record is larger than the client takes")
             return self._inner.send(records)
 
         def close(self) -> None: ...
@@ -244,7 +244,7 @@ def test_after_a_failed_transaction_the_next_one_has_a_writer_of_its_own(
 ) -> None:
     send(shared.of("one"), record_of("one"))
     (before,) = topic.writers.values()
-    topic.away = ControlTopicError("the outcome is unknown")
+    topic.away = ControlTopicError("LC9999", "the outcome is unknown")
     with pytest.raises(ControlTopicError):
         send(shared.of("one"), record_of("one"))
     topic.away = None
@@ -290,7 +290,7 @@ def test_a_failure_to_read_reaches_all_who_asked_and_the_next_read_is_made(
     one = shared.of("one")
     send(one, record_of("one"))
     shared.info()
-    topic.away = ControlTopicError("away")
+    topic.away = ControlTopicError("LC9999", "away")
     with pytest.raises(ControlTopicError):
         offsets(one)
     topic.away = None

@@ -170,14 +170,14 @@ def test_a_group_without_a_job_runs_nothing() -> None:
 
 
 def test_a_job_that_dies_is_no_error_and_is_not_run_again() -> None:
-    died, engine = SparkJobError("java is gone"), Engine([])
+    died, engine = SparkJobError("LC9999", "java is gone"), Engine([])
     engine.ends = [died]
     assert run_group(some_job(), engine.run, none_left, print) == (some_job(), died)
     assert len(engine.ran) == 1
 
 
 def test_after_processes_died_what_is_left_is_run_apart_a_few_times() -> None:
-    died, said = SparkJobError("Python worker exited unexpectedly", workers_died=True), list[str]()
+    died, said = SparkJobError("LC9999", "Python worker exited unexpectedly", workers_died=True), list[str]()
     engine = Engine([died, DONE])
     left = replace(some_job(), slot=1)
     assert run_group(some_job(), engine.run, lambda: left, said.append) == (left, DONE)
@@ -197,7 +197,10 @@ def test_other_errors_of_an_engine_are_raised() -> None:
 
 def test_after_an_earlier_attempt_s_job_what_is_left_is_run_as_often_as_it_takes() -> None:
     rest = [replace(some_job(), slot=n) for n in (1, 2)]
-    engine, said = Engine([EarlierWorkError("waited"), EarlierWorkError("waited again"), DONE]), list[str]()
+    engine, said = (
+        Engine([EarlierWorkError("LC9999", "waited"), EarlierWorkError("LC9999", "waited again"), DONE]),
+        list[str](),
+    )
     left = iter(rest)
     assert run_group(some_job(), engine.run, lambda: next(left), said.append) == (rest[1], DONE)
     assert engine.ran == [some_job(), *rest]
@@ -205,7 +208,7 @@ def test_after_an_earlier_attempt_s_job_what_is_left_is_run_as_often_as_it_takes
 
 
 def test_an_earlier_attempt_may_have_left_nothing() -> None:
-    engine = Engine([EarlierWorkError("waited")])
+    engine = Engine([EarlierWorkError("LC9999", "waited")])
     assert run_group(some_job(), engine.run, lambda: None, print) == (None, ())
 
 
@@ -221,7 +224,7 @@ class HeldUp(FakeControl):
         if until is not None:
             self.waited_for.append(until)
             if not self.ever:
-                raise ControlTopicError("a transaction stays open")
+                raise ControlTopicError("LC9999", "a transaction stays open")
             return super().read(partition, start, until=until)
         log = super().read(partition, start)
         records = tuple(r for r in log.records if r.offset < self.stable)

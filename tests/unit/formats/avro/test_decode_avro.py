@@ -460,7 +460,9 @@ class TestSchemasOfABlock:
         assert found.rejects[0].reason == "schema id 2: the schema of record O has no field of the table (it has y)"
 
     def test_a_registry_that_is_away_is_no_fault_of_a_record(self) -> None:
-        decoder = AvroDecoder(table("long"), FormatOptions(format="avro"), registry=Source(s1=RegistryError("away")))
+        decoder = AvroDecoder(
+            table("long"), FormatOptions(format="avro"), registry=Source(s1=RegistryError("LC9999", "away"))
+        )
         with pytest.raises(RegistryError):
             decoder.decode([framed(1, of("long"), {"c": 1})])
 

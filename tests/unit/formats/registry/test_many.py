@@ -44,7 +44,7 @@ class Away:
 
     def schema(self, key: SchemaKey) -> RegisteredSchema:
         self.asked += 1
-        raise RegistryError("away")
+        raise RegistryError("LC9999", "away")
 
 
 def test_one_that_is_away_is_not_asked_for_all() -> None:

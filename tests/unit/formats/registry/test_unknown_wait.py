@@ -99,7 +99,7 @@ def test_what_it_can_never_hear_of_is_not_waited_for(clock: Clock) -> None:
 
 
 def test_another_error_while_it_is_waited_for_is_its_own(clock: Clock) -> None:
-    answers = [UnknownSchemaError("no"), RegistryError("away")]
+    answers = [UnknownSchemaError("no"), RegistryError("LC9999", "away")]
 
     def ask() -> None:
         raise answers.pop(0)

@@ -13,7 +13,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.sink import Sink
 
 def test_a_connect_that_cannot_stop_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     def not_there(*_: object) -> None:
-        raise ConnectorError("no connector 'sink'")
+        raise ConnectorError("LC9999", "no connector 'sink'")
 
     monkeypatch.setattr(ConnectRest, "stop", not_there)
     sink = Sink(control_topic="control", group="mine", interval=1)

@@ -40,7 +40,7 @@ class Held:
         until(lambda: self.stopped.is_set() or str(job.job_id) in self.asked(), what="its end")
         self.running -= 1
         if self.stopped.is_set():
-            raise SparkJobError("it was stopped")
+            raise SparkJobError("LC9999", "it was stopped")
         return []
 
     def asked(self) -> list[str]:
@@ -97,7 +97,7 @@ def test_jobs_that_cannot_be_asked_are_stopped(held: Held) -> None:
     with ThreadPoolExecutor() as pool:
         running = pool.submit(jobs.run, job, held.landing.control)
         until(lambda: held.running == 1, what="it runs")
-        held.landing.control.away = ControlTopicError("the brokers are away")
+        held.landing.control.away = ControlTopicError("LC9999", "the brokers are away")
         jobs.end_for_kill()
         with pytest.raises(SparkJobError, match="it was stopped"):
             running.result()
@@ -111,7 +111,7 @@ def test_what_is_left_of_a_group_is_for_another_attempt_and_what_is_blocked_is_n
     def undone(died: SparkJobError | None = None) -> LakecommitError | None:
         return left_undone(group_result(landing.session.landing, landing.control, ticket), "group 0", died)
 
-    left = undone(SparkJobError("it died"))
+    left = undone(SparkJobError("LC9999", "it died"))
     assert isinstance(left, SparkJobError)
     assert str(left).startswith("it died; group 0: 0 slices")
     first, *others = opened.slices

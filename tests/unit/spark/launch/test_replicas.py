@@ -107,29 +107,29 @@ def test_what_two_have_done_counts_once(job: WindowJob) -> None:
 @pytest.mark.parametrize("number", [0, 1])
 def test_one_that_dies_costs_nothing_and_is_told(job: WindowJob, number: int) -> None:
     acts = [ends(S.DONE), ends(S.DONE)]
-    acts[number] = dies(SparkJobError("its executors are gone"))
+    acts[number] = dies(SparkJobError("LC9999", "its executors are gone"))
     statuses, said = run(job, *acts)
     assert statuses == [S.DONE] * len(job.plan.slices)
     assert said == [f"replica {number} of group 0 ended early: its executors are gone"]
 
 
 def test_an_engine_that_knows_no_slices_has_done_all_when_it_ends_well(job: WindowJob) -> None:
-    assert run(job, dies(SparkJobError("gone")), lambda _: [])[0] == []
+    assert run(job, dies(SparkJobError("LC9999", "gone")), lambda _: [])[0] == []
 
 
 def test_when_all_die_the_job_does_as_the_original_did(job: WindowJob) -> None:
     with pytest.raises(SparkJobError, match="first") as raised:
-        run(job, dies(SparkJobError("first", workers_died=True)), dies(SparkJobError("second")))
+        run(job, dies(SparkJobError("LC9999", "first", workers_died=True)), dies(SparkJobError("LC9999", "second")))
     assert raised.value.workers_died
 
 
 def test_what_is_no_end_of_a_spark_job_is_raised(job: WindowJob) -> None:
     with pytest.raises(SpecError):
-        run(job, ends(S.DONE), dies(SpecError("no such server")))
+        run(job, ends(S.DONE), dies(SpecError("LC9999", "no such server")))
 
 
 def test_who_waited_for_earlier_work_asks_what_is_left_unless_all_is_done(job: WindowJob) -> None:
-    waited = dies(EarlierWorkError("it has ended"))
+    waited = dies(EarlierWorkError("LC9999", "it has ended"))
     with pytest.raises(EarlierWorkError):
         run(job, waited, ends(S.DONE, S.AGAIN))
     assert run(job, waited, ends(S.REPORTED))[0] == [S.REPORTED] * len(job.plan.slices)
@@ -235,4 +235,4 @@ class TestSlowSlices:
 
     def test_an_original_that_dies_is_no_slow_one(self, job: WindowJob) -> None:
         with pytest.raises(SparkJobError):
-            run_replicas(job, dies(SparkJobError("gone")), lambda _: None, Slow(job, is_slow=False))
+            run_replicas(job, dies(SparkJobError("LC9999", "gone")), lambda _: None, Slow(job, is_slow=False))

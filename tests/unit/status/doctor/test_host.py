@@ -99,7 +99,7 @@ def test_storage_that_a_task_cannot_use_fails_and_one_that_was_not_tried_is_said
 
 def test_a_look_that_ends_in_an_error_is_a_finding_after_those_before_it() -> None:
     def look() -> list[CheckResult]:
-        raise TableError("it is gone")
+        raise TableError("LC9999", "it is gone")
 
     (found,) = looked("table x", look)
     assert (found.check, found.level, found.seen) == ("table x", Level.FAIL, "it is gone")
