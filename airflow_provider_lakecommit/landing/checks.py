@@ -290,7 +290,7 @@ def all_wrong_at_once(landing: type[T]) -> type[T]:
     @wraps(make)
     def checked(self: T, /, **values: Any) -> None:
         wrong = unknown_keys(values, known, lambda key: hint(key, known))
-        wrong += [f"missing key {n!r} [LC1220]" for n in required if n not in values]
+        wrong += [f"missing key {key!r} [LC1220]" for key in required if key not in values]
         sections = {key: section_of(key, value) for key, value in values.items() if key in SECTIONS}
         wrong += [text for _, texts in sections.values() for text in texts]
         stated = {**values, **{key: section for key, (section, _) in sections.items()}}

@@ -116,9 +116,9 @@ class LandingSet:
         :raises SpecError: unknown keys (with the nearest known one), a missing name, wrong values
         """
         known = _kinds()
-        wrong = unknown_keys(values, known, lambda key: _hint(key, known)) + (
-            [] if "name" in values else ["missing key 'name' [LC1220]"]
-        )
+        wrong = unknown_keys(values, known, lambda key: _hint(key, known)) + [
+            f"missing key {key!r} [LC1220]" for key in ("name",) if key not in values
+        ]
         if wrong:
             raise mistaken(f"landing set {values.get('name')!r}", wrong)
         return cls(**values)

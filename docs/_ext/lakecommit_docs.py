@@ -3,7 +3,7 @@
 
 `lakecommit-config` lists the options of `[lakecommit]` from the provider info. `lakecommit-error` describes one error
 from its class, with the remedy as its body; an error class that no page describes is a warning, and `make docs` fails.
-All other directives are in :mod:`lakecommit_tables` and :mod:`lakecommit_diagrams`.
+All other directives are in :mod:`lakecommit_tables`, :mod:`lakecommit_diagrams` and :mod:`lakecommit_errors`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import textwrap
 from typing import Any
 
 import lakecommit_diagrams
+import lakecommit_errors
 import lakecommit_tables
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -92,7 +93,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Entry point of Sphinx."""
     app.add_directive("lakecommit-config", ConfigDirective)
     app.add_directive("lakecommit-error", ErrorDirective)
-    for name, directive in {**lakecommit_tables.DIRECTIVES, **lakecommit_diagrams.DIRECTIVES}.items():
+    for name, directive in {**lakecommit_tables.DIRECTIVES, **lakecommit_diagrams.DIRECTIVES, **lakecommit_errors.DIRECTIVES}.items():
         app.add_directive(name, directive)
     app.connect("env-check-consistency", check_errors)
     return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}

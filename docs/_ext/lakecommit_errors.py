@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The error reference: every code in the package's source, with its message.
+
+`lakecommit-error-codes` lists them by area. A code is either the first argument of an error, or it ends a mistake of a
+declaration in brackets.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+PACKAGE = Path(__file__).resolve().parents[2] / "airflow_provider_lakecommit"
+CODE = re.compile(r"LC\d{4}")
+_AT_END = re.compile(r"(.*) \[(LC\d{4})\]", re.DOTALL)
+AREAS = {
+    "10": "Declarations of landings and sets",
+    "11": "Options of a landing",
+    "12": "Options of a landing",
+    "13": "Planning and budgets",
+    "20": "Source topics",
+    "23": "Control topic",
+    "30": "Ledger and commits",
+    "33": "Catalog, tables and storage",
+    "40": "Formats, registry and transforms",
+    "50": "Spark tasks and jobs",
+    "53": "Airflow connections",
+    "60": "Plan",
+    "62": "Cycles and runs",
+    "70": "Resets",
+    "72": "Backfills and replays",
+    "74": "Dead letters",
+    "75": "Kafka Connect",
+    "77": "Maintenance",
+    "80": "Command line",
+    "83": "Operators",
+    "86": "Status and doctor",
+    "87": "Shared parts",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodedError:
+    """One place in the source that raises or reports an error.
+
+    ``message`` has the names of its values in braces; it is empty where the message is composed elsewhere.
+    """
+
+    code: str
+    kind: str
+    message: str
+    module: str
+
+
+def coded_errors(root: Path = PACKAGE) -> list[CodedError]:
+    """Return every error of the package that has a code, by code."""
+    found = [error for path in root.rglob("*.py") for error in _in_module(path, root)]
+    return sorted(found, key=lambda error: (error.code, error.module, error.message))
+
+
+def _in_module(path: Path, root: Path) -> Iterator[CodedError]:
+    module = path.relative_to(root).with_suffix("").as_posix()
+    inner: set[ast.AST] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and node.args and _is_code(node.args[0]):
+            message = _template(node.args[1]) if len(node.args) > 1 else ""
+            yield CodedError(code=ast.literal_eval(node.args[0]), kind=_kind(node), message=message, module=module)
+        elif isinstance(node, ast.JoinedStr):
+            inner.update(node.values)
+            if (mistake := _AT_END.fullmatch(_template(node))) is not None:
+                yield CodedError(code=mistake[2], kind="SpecError", message=mistake[1], module=module)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inner:
+            if "\n" not in node.value and (mistake := _AT_END.fullmatch(node.value)) is not None:
+                yield CodedError(code=mistake[2], kind="SpecError", message=mistake[1], module=module)
+
+
+def _is_code(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value) is not None
+
+
+def _kind(call: ast.Call) -> str:
+    """The class that is called; nothing where it is chosen elsewhere."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    return name if name[:1].isupper() else ""
+
+
+def _template(node: ast.expr) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=values):
+            return "".join(_template(value) for value in values)
+        case ast.FormattedValue(value=value):
+            return f"{{{_name(value)}}}"
+        case ast.BinOp(left=left, right=right):
+            return _template(left) + _template(right)
+        case ast.IfExp(body=body):
+            return _template(body)
+    return f"{{{_name(node)}}}"
+
+
+def _name(node: ast.expr) -> str:
+    """A short name of a value: the last word of what it is read from."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(attr=name):
+            return name.strip("_")
+        case ast.Call(func=func, args=args):
+            return _name(args[0]) if args and _name(func) in {"str", "repr", "map", "sorted", "join"} else _name(func)
+        case ast.Subscript(value=value):
+            return _name(value)
+    return "…"
+
+
+class ErrorCodesDirective(SphinxDirective):
+    """All codes, by area: code, error and message."""
+
+    def run(self) -> list[nodes.Node]:
+        lines: list[str] = []
+        area = ""
+        seen: set[str] = set()
+        for error in coded_errors():
+            if error.code in seen or not error.message:
+                continue
+            seen.add(error.code)
+            if AREAS[error.code[2:4]] != area:
+                area = AREAS[error.code[2:4]]
+                lines += ["", area, "~" * len(area), ""]
+            kind = f" (:ref:`{error.kind} <{error.kind}>`)" if error.kind in _described() else ""
+            lines += [f".. _{error.code}:", "", f"``{error.code}``{kind}", f"    {_escaped(error.message)}", ""]
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+
+def _described() -> set[str]:
+    from airflow_provider_lakecommit import exceptions
+
+    return set(exceptions.__all__) - {"LakecommitError", "Terminal", "Transient"}
+
+
+def _escaped(message: str) -> str:
+    """Plain text: nothing in a message is markup."""
+    return re.sub(r"([\\*`|_<>\[\]])", r"\\\1", " ".join(message.split()))
+
+
+DIRECTIVES = {"lakecommit-error-codes": ErrorCodesDirective}
