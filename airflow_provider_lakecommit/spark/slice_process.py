@@ -94,15 +94,16 @@ def _error(told: dict[str, Any]) -> Exception:
     if kind is None:
         return SparkJobError("LC5035", told["text"]) if told["passes"] else RecordsError("LC5036", told["text"])
     spans = (told["spans"],) if issubclass(kind, RecordsError | SourceError) else ()
-    error: Exception = kind(told["text"], *spans)
+    error: Exception = kind(told["code"], told["text"], *spans)
     return error
 
 
 def _told(error: Exception) -> dict[str, Any]:
-    ours = isinstance(error, LakecommitError)
+    ours = error if isinstance(error, LakecommitError) else None
     return {
         "kind": type(error).__name__ if ours else "",
-        "text": str(error) if ours else f"{type(error).__name__}: {error}",
+        "code": ours.code if ours else "",
+        "text": ours.message if ours else f"{type(error).__name__}: {error}",
         "passes": passes(error),
         "spans": tuple(getattr(error, "spans", ())),
     }

@@ -93,7 +93,11 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Entry point of Sphinx."""
     app.add_directive("lakecommit-config", ConfigDirective)
     app.add_directive("lakecommit-error", ErrorDirective)
-    for name, directive in {**lakecommit_tables.DIRECTIVES, **lakecommit_diagrams.DIRECTIVES, **lakecommit_errors.DIRECTIVES}.items():
+    for name, directive in {
+        **lakecommit_tables.DIRECTIVES,
+        **lakecommit_diagrams.DIRECTIVES,
+        **lakecommit_errors.DIRECTIVES,
+    }.items():
         app.add_directive(name, directive)
     app.connect("env-check-consistency", check_errors)
     return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}

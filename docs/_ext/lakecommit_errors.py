@@ -18,7 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 
 PACKAGE = Path(__file__).resolve().parents[2] / "airflow_provider_lakecommit"
 CODE = re.compile(r"LC\d{4}")
-_AT_END = re.compile(r"(.*) \[(LC\d{4})\]", re.DOTALL)
+_AT_END = re.compile(r"(.*) \[(LC\d{4})\]")
 AREAS = {
     "10": "Declarations of landings and sets",
     "11": "Options of a landing",
@@ -71,12 +71,9 @@ def _in_module(path: Path, root: Path) -> Iterator[CodedError]:
         if isinstance(node, ast.Call) and node.args and _is_code(node.args[0]):
             message = _template(node.args[1]) if len(node.args) > 1 else ""
             yield CodedError(code=ast.literal_eval(node.args[0]), kind=_kind(node), message=message, module=module)
-        elif isinstance(node, ast.JoinedStr):
-            inner.update(node.values)
+        elif isinstance(node, ast.JoinedStr | ast.Constant) and node not in inner:
+            inner.update(getattr(node, "values", ()))
             if (mistake := _AT_END.fullmatch(_template(node))) is not None:
-                yield CodedError(code=mistake[2], kind="SpecError", message=mistake[1], module=module)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inner:
-            if "\n" not in node.value and (mistake := _AT_END.fullmatch(node.value)) is not None:
                 yield CodedError(code=mistake[2], kind="SpecError", message=mistake[1], module=module)
 
 

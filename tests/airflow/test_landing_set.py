@@ -128,6 +128,7 @@ def events_of(dag: str, run_id: str) -> Events:
         return {name.rpartition("/")[2]: dict(extra) for name, extra in session.execute(wanted)}
 
 
+@pytest.mark.heavy
 def test_one_run_lands_all_topics_by_a_few_tasks_and_a_broken_table_stops_none(
     run_set: Callable[[dict[str, Any]], tuple[str, Tasks, Events]],
     make_topic: Callable[..., str],

@@ -99,6 +99,7 @@ def test_tables_that_landings_make_say_which_record_each_row_is_of(landed: World
     assert len({r["kafka_generation"] for r in rows}) == 1
 
 
+@pytest.mark.heavy(but=("True-90-140",))
 @pytest.mark.parametrize("span", ["0-100", "20-60", "90-140"])
 @pytest.mark.parametrize("expired", [True, False])
 def test_a_replay_after_a_topic_was_made_anew_leaves_the_rows_of_the_former_topic(

@@ -102,6 +102,7 @@ def said(world: World, text: str) -> int:
     return sum(text in line for line in world.lines)
 
 
+@pytest.mark.heavy(but=("shop.rows",))
 @pytest.mark.parametrize("table", ["shop.rows", REFUNDS, "shop.dead"])
 def test_the_others_go_on_and_the_table_has_all_once_it_takes_commits(world: World, table: str) -> None:
     with refusing(table) as refused:
@@ -123,6 +124,7 @@ def test_the_others_go_on_and_the_table_has_all_once_it_takes_commits(world: Wor
     check(world, 0, 10 * WINDOW)
 
 
+@pytest.mark.heavy(but=("shop.refunds",))
 @pytest.mark.parametrize("table", ["shop.rows", REFUNDS, "shop.dead"])
 def test_what_a_table_lacks_in_the_end_is_the_runs_error_and_the_next_runs_to_publish(world: World, table: str) -> None:
     with refusing(table):
@@ -149,6 +151,7 @@ def test_a_retry_goes_on_with_what_the_table_lacks(world: World) -> None:
     check(world, 0, 10 * WINDOW)
 
 
+@pytest.mark.heavy
 def test_where_no_table_of_rows_takes_commits_the_run_ends_there(world: World) -> None:
     with refusing("shop.rows", REFUNDS):
         run = Run(world).land("run")
@@ -174,6 +177,7 @@ def test_the_budget_in_front_of_the_table_ends_the_run_by_its_name(
     check(world, 0, 10 * WINDOW)
 
 
+@pytest.mark.heavy
 def test_a_table_that_hangs_is_asked_rarely(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = [0.0]
     monkeypatch.setattr(failing, "monotonic", lambda: seconds[0])

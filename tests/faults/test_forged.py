@@ -396,6 +396,7 @@ def test_whatever_is_forged_the_table_is_right(
     check_table(attacker, 2 * RECORDS)
 
 
+@pytest.mark.heavy(but=("blocked-signed",))
 @pytest.mark.parametrize("key", [None, SECRET], ids=["without a key", "signed"])
 @pytest.mark.parametrize("problem", ["blocked", "failed"])
 def test_a_forged_refusal_is_named_and_loses_nothing(

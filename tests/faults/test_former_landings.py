@@ -47,6 +47,7 @@ def changes(shop: Shop) -> dict[str, dict[str, Any]]:
     }
 
 
+@pytest.mark.heavy(but=("rule",))
 @pytest.mark.parametrize("change", ["rule", "template", "pattern", "exclude"])
 def test_what_a_former_landing_reported_is_named_and_then_published(world: SetWorld, change: str) -> None:
     shop = world.shop
@@ -83,6 +84,7 @@ def merged(shop: Shop, *own: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.heavy(but=("True",))
 @pytest.mark.parametrize("stays", [True, False])
 def test_with_start_latest_a_topic_with_a_new_rule_loses_nothing(shop: Shop, stays: bool) -> None:
     """Whether the former landing still has other topics or not."""

@@ -80,6 +80,7 @@ def test_a_set_that_is_killed_in_the_middle_and_again_is_landed_once(filled: Sho
     assert {line["rows"] for line in answer.lines} == {0}
 
 
+@pytest.mark.heavy
 def test_two_at_once_land_everything_once(filled: Shop) -> None:
     running = [begin(filled) for _ in range(2)]
     for each in running:

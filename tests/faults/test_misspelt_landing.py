@@ -65,6 +65,7 @@ NEEDS: dict[str, Callable[[LandingSession], object]] = {
 }
 
 
+@pytest.mark.heavy(but=("backfill",))
 @pytest.mark.parametrize("what", WRITES)
 def test_no_command_gives_a_misspelt_landing_a_ledger(orders: World, what: str) -> None:
     with misspelt(orders).session() as session, pytest.raises(TableError, match=r"landing orders lands .* already"):
@@ -73,6 +74,7 @@ def test_no_command_gives_a_misspelt_landing_a_ledger(orders: World, what: str) 
     orders.check(Counter(range(30)))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("what", NEEDS)
 def test_commands_that_need_a_known_landing_name_the_one_that_is_meant(orders: World, what: str) -> None:
     known = r"no control record knows landing ordrs; known are orders"

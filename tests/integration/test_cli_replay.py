@@ -42,6 +42,7 @@ def files(spec: Path) -> set[str]:
     return {t.file.file_path for t in table_of(spec).scan().plan_files()}  # type: ignore[attr-defined]
 
 
+@pytest.mark.heavy
 def test_what_a_dry_run_says_is_what_is_replaced_and_readers_see_all_of_it_always(landed: Landed) -> None:
     spec, topic, sender = landed
     ranges = ["--range", f"{topic}:0=100-600", "--range", f"{topic}:1=900-1000"]

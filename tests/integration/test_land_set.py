@@ -126,6 +126,7 @@ def test_landings_that_have_nothing_to_do_are_told_by_the_log_and_cost_no_plan(s
     assert dict(plans.nothing) == {"shop.lake.orders": "nothing new"}
 
 
+@pytest.mark.heavy
 def test_one_broken_table_stops_nobody(shop: Shop) -> None:
     for n in range(20):
         shop.topic(f"t{n:02d}", range(5))

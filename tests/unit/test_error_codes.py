@@ -55,7 +55,11 @@ def test_every_code_has_a_message_and_no_other_place_states_one(reference: Modul
 def test_an_error_says_its_code_behind_its_first_line_and_survives_a_pickle(name: str) -> None:
     error = getattr(exceptions, name)("LC1234", "what happened\n- more")
     again = pickle.loads(pickle.dumps(error))
-    assert (str(again), again.code, again.message) == ("what happened [LC1234]\n- more", "LC1234", "what happened\n- more")
+    assert (str(again), again.code, again.message) == (
+        "what happened [LC1234]\n- more",
+        "LC1234",
+        "what happened\n- more",
+    )
 
 
 def test_what_an_error_is_about_is_kept() -> None:

@@ -33,7 +33,7 @@ ICEBERG = """
 """
 PLAIN = """
     agreement uncommitted unread examine
-    approved assert direct maintain
+    approved assert direct maintain mistakes
     backpressure compiler decoding effect enums everyday migrate walk
     live first extras cursor renamed deletion account accounting added early end admission admit announced answer
     arguments asked attempt attest attested backlog base before blocking by call change check chosen chunk cli client

@@ -460,7 +460,7 @@ def test_an_error_of_kafka_connect_shows_none() -> None:
     with serving() as worker:
         worker.answers = [(500, {"message": "no: canary-4711, of-4711"})]
         rest = ConnectRest(url=worker.url, password="of-4711", headers={"X-Tenant-Pass": "canary-4711"})
-        with pytest.raises(ConnectError, match=r"500 no: \*\*\*, \*\*\*;") as caught:
+        with pytest.raises(ConnectError, match="LC7521") as caught:
             rest.connectors()
     assert not shows(str(caught.value) + repr(rest))
 
@@ -472,7 +472,7 @@ def test_an_error_of_spark_submit_shows_none(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("AIRFLOW_CONN_SP", '{"conn_type": "spark", "host": "local[1]"}')
     monkeypatch.setattr("airflow.providers.apache.spark.hooks.spark_submit.SparkSubmitHook.submit", refused)
     engine = SparkSubmit("sp", conf=OF_SPARK["conf"], grace=timedelta(seconds=1))  # type: ignore[arg-type]
-    with pytest.raises(SparkJobError, match="ended early: Cannot execute: spark-submit") as caught:
+    with pytest.raises(SparkJobError, match="LC5315") as caught:
         engine.run(job(), Secrets(kafka={}, io={}))
     assert not shows("".join(traceback.format_exception(caught.value)))
 
@@ -483,7 +483,7 @@ def test_an_unusable_connection_shows_none(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setenv("AIRFLOW_CONN_K", json.dumps({"conn_type": "kafka", "extra": {"ssl_key": "canary-4711"}}))
     monkeypatch.setattr("airflow.providers.apache.kafka.hooks.base.KafkaBaseHook.get_conn", property(refused))
-    with pytest.raises(SpecError, match=r"cannot be used: no such thing as \*\*\*") as caught:
+    with pytest.raises(SpecError, match="LC5302") as caught:
         kafka_settings("k")
     assert not shows("".join(traceback.format_exception(caught.value)))
 

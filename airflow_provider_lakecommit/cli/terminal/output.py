@@ -145,7 +145,7 @@ class Output:
         message = self.clean(for_landing(str(error), of) if of else str(error)) or type(error).__name__
         self.log(f"lakecommit: {of}: {message}" if of else f"lakecommit: {message}")
         if self.as_json:
-            body = {"error": {"type": type(error).__name__, "message": message}}
+            body = {"error": {"type": type(error).__name__, "code": getattr(error, "code", None), "message": message}}
             self.result({"landing": of, **body} if of else body)
 
     def _cleaned(self, value: Any) -> Any:

@@ -146,7 +146,7 @@ def test_landings_of_dags_and_their_connections(ask: Any) -> None:
     (shop,), sets, (b,) = (found for found, _ in (many, two_sets, one_of_two))
     assert (shop["name"], shop["control"], shop["spark"]) == ("shop", "deployments", {"master": "local[2]"})
     assert shop["catalog"]["credential"] == "me:hunter-two"
-    assert sets == "DAG 'sets' has 2 landing sets, a, b: say which by --task-group"
+    assert sets == "DAG 'sets' has 2 landing sets, a, b: say which by --task-group [LC8008]"
     assert (b["name"], b["control"]) == ("b", "own")
     assert "submits to yarn, which the command line does not" in both[0]
     (orders,), struck = group
@@ -159,7 +159,7 @@ def test_landings_of_dags_and_their_connections(ask: Any) -> None:
     assert [(s["name"], s["control"], s["spark"]) for s in clicks[0]] == [("clicks", "own", {"master": "local[2]"})]
     assert clicks[0][0]["kafka"]["bootstrap.servers"] == "b:1"
     assert [(s["name"], s["catalog"], s["spark"]) for s in one[0]] == [("orders", {}, {})]
-    assert lend[0] == "DAG 'two' has no task group 'lend'; it has orders (land); clicks (clicks)"
+    assert lend[0] == "DAG 'two' has no task group 'lend'; it has orders (land); clicks (clicks) [LC8007]"
     assert twoo[0].startswith("Airflow has no DAG 'twoo' (did you mean 'two'")
     assert "broken.py: ModuleNotFoundError: No module named 'nowhere_to_be_found'" in twoo[0]
     assert none[0] == "DAG 'none' has no task of a landing"
@@ -227,7 +227,7 @@ def test_connections_stand_in_for_sections_of_a_spec(tmp_path: Path, options: An
     path.write_text("name: orders\ntopics: orders\ntable: shop.orders\nkafka: {sasl.password: '${NOT_SET_HERE}'}\n")
     output = Output()
     stated = {"spec": str(path), "kafka_conn_id": "k", "spark_conn_id": "s"}
-    with pytest.raises(SpecError, match="or give --iceberg-conn-id"):
+    with pytest.raises(SpecError, match="LC8015"):
         from_airflow.load(options(**stated), output)
     spec = from_airflow.load(options(**stated, iceberg_conn_id="i"), output)
     assert (spec.kafka["bootstrap.servers"], spec.catalog["uri"], spec.spark) == ("k", "i", {"remote": "s"})
@@ -235,5 +235,5 @@ def test_connections_stand_in_for_sections_of_a_spec(tmp_path: Path, options: An
 
 
 def test_which_landing_is_meant_has_to_be_said(options: Any) -> None:
-    with pytest.raises(SpecError, match="has 2 landings, orders, clicks: say which by --landing NAME"):
+    with pytest.raises(SpecError, match="LC8013"):
         from_airflow.load(options(dag="two"), Output())

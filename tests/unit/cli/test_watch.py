@@ -151,9 +151,7 @@ def test_a_rule_that_is_none_is_refused(rule: str) -> None:
 
 
 def test_an_unknown_rule_is_answered_with_all_of_them() -> None:
-    with pytest.raises(
-        SpecError, match="of stalled-cycles, silent-intervals, interval, unanswered-cycles, only-cycles"
-    ):
+    with pytest.raises(SpecError, match="LC8034"):
         rules_of(["cycles=3"], HOUR)
 
 

@@ -32,10 +32,10 @@ def section(landing: str, *partitions: SourcePartition, lane: str = LIVE) -> Led
 
 def test_a_landing_gets_no_topic_that_another_one_has() -> None:
     right = section("orders", ORDERS)
-    with pytest.raises(TableError, match=r"landing orders lands orders into lake\.t already, so landing ordrs cannot"):
+    with pytest.raises(TableError, match="LC3003"):
         check_alone("lake.t", [right], [right, section("ordrs", ORDERS)])
     other = section("more", MORE)
-    with pytest.raises(TableError, match="so landing more cannot"):
+    with pytest.raises(TableError, match="LC3003"):
         check_alone("lake.t", [right, other], [right, replace(other, starts={MORE: 0, ORDERS: 5})])
 
 

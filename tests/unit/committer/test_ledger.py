@@ -108,7 +108,7 @@ def test_an_ancestry_that_was_cut_after_the_ledger_names_the_command(lake: Lake)
     lake.load().maintenance.expire_snapshots().by_id(cut).commit()
     state = lake.state()
     assert state.condition is Condition.CUT
-    with pytest.raises(LedgerError, match=r"cut.*have expired.*lakecommit reset offsets"):
+    with pytest.raises(LedgerError, match="LC3008"):
         require_ledger(state, lake.name)
 
 
@@ -142,9 +142,9 @@ def test_a_branch_is_its_own_ledger(lake: Lake) -> None:
 
 def test_a_branch_must_exist_and_be_one(lake: Lake) -> None:
     lake.join()
-    with pytest.raises(TableError, match="CREATE BRANCH `nope`"):
+    with pytest.raises(TableError, match="LC3009"):
         lake.state("nope")
-    with pytest.raises(TableError, match="is a tag"):
+    with pytest.raises(TableError, match="LC3010"):
         lake.state(tag_name("main"))
 
 
@@ -226,7 +226,7 @@ def test_rows_that_were_cherry_picked_without_their_ledger_name_the_command(lake
     state = lake.state()
     assert (state.condition, state.picked_id, lake.rows()) == (Condition.PICKED, later, 20)
     assert f"snapshot {pick} of another writer brought back the rows of snapshot {later}" in state.reason
-    with pytest.raises(LedgerError, match=r"picked.*`lakecommit reset assert SPEC --at "):
+    with pytest.raises(LedgerError, match="LC3008"):
         require_ledger(state, lake.name)
 
 
@@ -241,7 +241,7 @@ def test_nothing_is_appended_nor_given_a_new_epoch_under_a_cherry_pick(lake: Lak
         lambda: lake.join(section("returns")),
         lambda: carry_forward(lake.tables, lake.name, "orders", "live"),
     ):
-        with pytest.raises(LedgerError, match="is picked"):
+        with pytest.raises(LedgerError, match="LC3008"):
             change()
     assert (lake.state().head_id, lake.rows()) == (head, 20)
 

@@ -80,9 +80,9 @@ def test_attesting_one_landing_brings_the_others_of_a_cut_ledger_back_too(lake: 
 def test_where_a_ledger_is_lost_nobody_knows_of_the_others(lake: Lake) -> None:
     lose(lake)
     head = lake.load().metadata.current_snapshot_id
-    with pytest.raises(LedgerError, match=r"sections of returns \(live\) too.*--others there.*--others gone"):
+    with pytest.raises(LedgerError, match="LC3014"):
         word(lake)
-    with pytest.raises(LedgerError, match="--others"):
+    with pytest.raises(LedgerError, match="LC3014"):
         attest_section(lake.tables, lake.name, section(), seen=lake.state(), word="a person's")
     assert lake.load().metadata.current_snapshot_id == head
 
@@ -126,7 +126,7 @@ def test_a_tag_is_made_again_for_the_newest_ledger_only(lake: Lake) -> None:
     newest = lake.state()
     lake.load().manage_snapshots().remove_tag(tag_name("main")).commit()
     assert lake.state().newest
-    with pytest.raises(LedgerError, match="has changed since it was looked at"):
+    with pytest.raises(LedgerError, match="LC3015"):
         restore_tag(lake.tables, lake.name, "orders", "live", snapshot_id=5)
     after = restore_tag(lake.tables, lake.name, "orders", "live", snapshot_id=newest.snapshot_id)
     assert (after.condition, after.sections) == (Condition.PRESENT, newest.sections)

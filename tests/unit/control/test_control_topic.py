@@ -40,7 +40,7 @@ def test_a_record_that_is_too_large_is_refused_before_anything_is_sent() -> None
 
 def test_the_limit_of_a_record_is_the_users_and_counts_headers() -> None:
     control = ControlTopic("control", {**NOWHERE, "message.max.bytes": 2000})
-    with control.writer("tx", 0) as writer, pytest.raises(WireError, match="the limit is 2000"):
+    with control.writer("tx", 0) as writer, pytest.raises(WireError, match="LC2364"):
         writer.send([(b"k", b"v", [("plan", b"p" * 2000)])])
 
 

@@ -137,7 +137,7 @@ def test_a_record_that_is_cut_off_is_refused(name: str, release: str) -> None:
 @pytest.mark.parametrize("data", [b"", b"\xc2", b"{}", b"\x00\x00\x00\x00\x05hello", b"Obj\x01" + b"\x00" * 100])
 def test_a_foreign_record_is_refused(data: bytes) -> None:
     for read in (decode, head):
-        with pytest.raises(ControlEventError, match="not a control event"):
+        with pytest.raises(ControlEventError, match="LC2351"):
             read(data)
 
 
@@ -161,7 +161,7 @@ def test_a_record_with_a_foreign_schema_is_refused(text: bytes, message: str) ->
 
 
 def test_bytes_behind_an_event_are_refused() -> None:
-    with pytest.raises(ControlEventError, match="followed by 3 foreign bytes"):
+    with pytest.raises(ControlEventError, match="LC2349"):
         decode(golden_bytes("start_commit", "1.12.0") + b"abc")
 
 
@@ -169,14 +169,14 @@ def test_a_type_of_a_newer_release_is_named() -> None:
     data = bytearray(golden_bytes("start_commit", "1.12.0"))
     data[4 + int.from_bytes(data[2:4], "big") + 16] = 10
     for read in (decode, head):
-        with pytest.raises(ControlEventError, match=r"unknown type 5.*newer connector"):
+        with pytest.raises(ControlEventError, match="LC2354"):
             read(bytes(data))
 
 
 def test_a_type_that_contradicts_its_payload_is_refused() -> None:
     data = bytearray(golden_bytes("start_commit", "1.12.0"))
     data[4 + int.from_bytes(data[2:4], "big") + 16] = 8
-    with pytest.raises(ControlEventError, match=r"COMMIT_COMPLETE carries a .*StartCommit"):
+    with pytest.raises(ControlEventError, match="LC2355"):
         decode(bytes(data))
 
 
@@ -184,7 +184,7 @@ def test_a_payload_without_an_essential_is_refused() -> None:
     def rename(schema: dict[str, Any]) -> None:
         payload_schema(schema)["fields"][0]["field-id"] = 10999
 
-    with pytest.raises(ControlEventError, match=r"damaged.*f10200"):
+    with pytest.raises(ControlEventError, match="LC2348"):
         decode(rewritten(golden_bytes("start_commit", "1.12.0"), rename))
 
 
@@ -193,7 +193,7 @@ def test_a_partition_of_an_unknown_type_is_named() -> None:
         files = payload_schema(schema)["fields"][2]["type"][1]["items"]
         files["fields"][4]["type"]["fields"][0]["type"][1]["logicalType"] = "novelty"
 
-    with pytest.raises(ControlEventError, match="'ts_day' of a control event has an unknown Avro type"):
+    with pytest.raises(ControlEventError, match="LC2322"):
         decode(rewritten(golden_bytes("data_written", "1.12.0"), change))
 
 
@@ -203,7 +203,7 @@ def test_errors_are_wire_errors() -> None:
 
 def test_a_naive_instant_is_refused() -> None:
     event = replace(golden_event("start_commit", "1.12.0"), timestamp=datetime(2026, 3, 1))
-    with pytest.raises(ControlEventError, match="2026-03-01T00:00:00 has no time zone"):
+    with pytest.raises(ControlEventError, match="LC2360"):
         encode(event)
 
 
@@ -229,18 +229,18 @@ def test_a_naive_instant_is_refused() -> None:
 )
 def test_a_partition_value_that_does_not_fit_is_refused(kind: str, value: Any) -> None:
     file = replace(FILE, partition=(value,))
-    with pytest.raises(ControlEventError, match=r"partition field 'p' of type .* cannot hold"):
+    with pytest.raises(ControlEventError, match="LC2359"):
         encode(written(PartitionField(name="p", field_id=1000, type=kind), file=file))
 
 
 @pytest.mark.parametrize("kind", ["struct", "decimal(9)", "fixed[4, 2]", "unknown", ""])
 def test_a_partition_field_of_no_primitive_type_is_refused(kind: str) -> None:
-    with pytest.raises(ControlEventError, match="partition field 'p' has type"):
+    with pytest.raises(ControlEventError, match="LC2358"):
         encode(written(PartitionField(name="p", field_id=1000, type=kind), file=replace(FILE, partition=(None,))))
 
 
 def test_a_file_with_another_number_of_partition_values_is_refused() -> None:
-    with pytest.raises(ControlEventError, match="has 4 partition values, its event has 1 partition fields"):
+    with pytest.raises(ControlEventError, match="LC2340"):
         encode(written(PartitionField(name="p", field_id=1000, type="long"), file=FILE))
 
 
@@ -249,19 +249,19 @@ def test_partition_names_that_become_one_are_refused() -> None:
         PartitionField(name="a b", field_id=1000, type="long"),
         PartitionField(name="a_x20b", field_id=1001, type="long"),
     )
-    with pytest.raises(ControlEventError, match="two partition fields have the name 'a_x20b'"):
+    with pytest.raises(ControlEventError, match="LC2311"):
         encode(written(*fields, file=replace(FILE, partition=(1, 2))))
 
 
 def test_a_schema_over_the_formats_limit_is_refused() -> None:
     fields = tuple(PartitionField(name=f"{n}" * 1000, field_id=1000 + n, type="long") for n in range(70))
-    with pytest.raises(ControlEventError, match=r"the format holds 65535.*70 fields"):
+    with pytest.raises(ControlEventError, match="LC2310"):
         encode(written(*fields, file=replace(FILE, partition=(None,) * 70)))
 
 
 def test_content_of_a_wrong_python_type_is_refused() -> None:
     file: Any = replace(FILE, record_count=None)
-    with pytest.raises(ControlEventError, match="a DATA_WRITTEN event cannot be written"):
+    with pytest.raises(ControlEventError, match="LC2346"):
         encode(written(file=replace(file, partition=())))
 
 

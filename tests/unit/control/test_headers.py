@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.control.headers import (
     HEADER,
-    HEADER_LIMIT,
     cycle_from_json,
     cycle_to_json,
     directives_from_json,
@@ -151,13 +150,13 @@ def test_a_record_without_our_header_has_none(headers: list[tuple[str, bytes]]) 
 
 @pytest.mark.parametrize("value", [b"", None, b"{", b"\xff\xfe", b"[]", b"z:AAAA"])
 def test_our_header_damaged_is_a_wire_error(value: bytes) -> None:
-    with pytest.raises(WireError, match="a control record's header is damaged"):
+    with pytest.raises(WireError, match="LC2343"):
         find([(HEADER, value)])
 
 
 def test_a_header_over_the_limit_names_the_record_and_the_remedy() -> None:
     ids = [str(UUID(int=hash(("a", n)) % (1 << 128))) for n in range(20_000)]
-    with pytest.raises(WireError, match=rf"^the plan takes \d+ bytes, the limit is {HEADER_LIMIT}: use larger slices"):
+    with pytest.raises(WireError, match="LC2341"):
         header({"ids": ids}, "the plan")
 
 

@@ -146,7 +146,7 @@ def test_the_largest_plan_takes_less_than_half_of_its_header() -> None:
 def test_a_missing_key_is_named(key: str) -> None:
     values = plan_to_json(largest_plan())
     del values[key]
-    with pytest.raises(WireError, match=f"a plan is damaged: KeyError '{key}'"):
+    with pytest.raises(WireError, match="LC2361"):
         plan_from_json(values)
 
 

@@ -226,19 +226,19 @@ class TestDamage:
 
     def test_our_header_cut_off_is_refused(self) -> None:
         ((name, packed),) = closed().headers
-        with pytest.raises(WireError, match="header is damaged"):
+        with pytest.raises(WireError, match="LC2343"):
             read_entry(Record(closed().value, [(name, packed[:-1])]), "orders", "live")
 
     def test_a_header_that_belongs_to_another_event_is_refused(self) -> None:
         start = SENDER.commit_failed(EVENT, AT, "x", "1", NOTHING)
-        with pytest.raises(WireError, match=r"offset 41 of landing orders .*COMPLETE with header kind 'failed'"):
+        with pytest.raises(WireError, match="LC2363"):
             read_entry(Record(closed().value, start.headers), "orders", "live")
 
     @pytest.mark.parametrize("kind", ["failed", "files", "report", "published", "closed", "open", None, 7, "later"])
     def test_a_header_without_its_values_is_refused(self, kind: object) -> None:
         packed = json.dumps({"v": 1, "lane": "live", "kind": kind}).encode()
         for out in every_record():
-            with pytest.raises(WireError, match="offset 41 of landing orders"):
+            with pytest.raises(WireError, match="LC2363"):
                 read_entry(Record(out.value, [(HEADER, packed)]), "orders", "live")
 
     @STEADY

@@ -262,7 +262,7 @@ class TestNotTaken:
         assert drained[1].rows == 0
         assert all("shop.rows does not take slice" in reason for reason in drained[1].voided)
         # It is named, with the way on; and that way still leads to all rows.
-        with pytest.raises(LedgerError, match=r"put the branch back on snapshot"):
+        with pytest.raises(LedgerError, match="LC6001"):
             landing.open("c")
         set_to(head)
         drained = drain(landing.session, landing.run_identity("d"), "offsets are gone")
@@ -354,9 +354,9 @@ class TestOtherLandings:
     def test_what_one_of_them_has_reported_and_its_source_has_no_more_is_named(self, shared: FakeLanding) -> None:
         shared.source.others[-1].starts = {REFUNDS: 60}
         lost = r"of landing refunds refunds\[0\] \[0, 40\) \(40 records\)"
-        with pytest.raises(LedgerError, match=rf"no more: {lost}.*put the branch back"):
+        with pytest.raises(LedgerError, match=rf"no more: {lost}"):
             shared.open("b")
-        with pytest.raises(LedgerError, match=rf"{lost}.*--give-up-reported"):
+        with pytest.raises(LedgerError, match=lost):
             ledger_init(shared.session, "earliest")
         ledger_init(shared.session, "earliest", give_up_reported=True)
         shared.open("c")
@@ -367,7 +367,7 @@ class TestOtherLandings:
 
     def test_of_a_topic_that_its_source_does_not_tell_of_nothing_is_void(self, shared: FakeLanding) -> None:
         shared.source.others.clear()
-        with pytest.raises(LedgerError, match="of landing refunds"):
+        with pytest.raises(LedgerError, match="LC7019"):
             shared.open("b")
 
 
@@ -387,7 +387,7 @@ class TestNotBelieved:
         told = r"not believed say that orders\[0\] \[20, 40\) is reported.*unsigned\.below: control-1/\d:\d+`"
         with pytest.raises(SourceError, match=told):
             landing.open("b")
-        with pytest.raises(LedgerError, match=rf"{told}.*--give-up-reported"):
+        with pytest.raises(LedgerError, match="LC7020"):
             ledger_init(landing.session, "earliest")
         self.doubt(landing, None)
         drained = drain(landing.session, landing.run_identity("c"), "they are believed")

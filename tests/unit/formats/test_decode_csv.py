@@ -233,13 +233,13 @@ def test_fields_that_the_table_lacks_are_counted_or_rejected() -> None:
 
 
 def test_a_table_that_cannot_be_filled_is_told_before_a_record_is_read() -> None:
-    with pytest.raises(TableError, match="required columns id are not among"):
+    with pytest.raises(TableError, match="LC4005"):
         decoder(ORDERS, ("name",))
-    with pytest.raises(TableError, match="the table has none of the columns x, y"):
+    with pytest.raises(TableError, match="LC4006"):
         decoder(TEXTS, "xy")
-    with pytest.raises(TableError, match="no single text fills a struct, list or map"):
+    with pytest.raises(TableError, match="LC4029"):
         decoder(Schema(NestedField(1, "l", ListType(2, LongType()))), "l")
-    with pytest.raises(TableError, match="CSV has no bytes: say how they are written"):
+    with pytest.raises(TableError, match="LC4004"):
         decoder(Schema(NestedField(1, "b", BinaryType())), "b")
 
 

@@ -62,10 +62,10 @@ def test_a_registry_is_reached_by_a_connection_of_its_own(connect: Connect) -> N
 
 def test_a_registry_connection_says_where_it_is(connect: Connect) -> None:
     connect("schemas", conn_type="http", login="reader", password="p")
-    with pytest.raises(SpecError, match="'schemas' does not say where the schema registry is"):
+    with pytest.raises(SpecError, match="LC5303"):
         registry_connection("schemas")
     connect("schemas", conn_type="kafka", extra={"bootstrap.servers": "a:1"})
-    with pytest.raises(SpecError, match="'schemas', which is of type `kafka`, does not say where"):
+    with pytest.raises(SpecError, match="LC5303"):
         registry_connection("schemas")
 
 
@@ -104,26 +104,26 @@ def test_no_part_of_a_login_for_a_registry_is_passed_over(connect: Connect) -> N
     connect("schemas", conn_type="http", host="h", login="key")
     assert registry_connection("schemas")["basic.auth.user.info"] == "key:"
     connect("schemas", conn_type="http", host="h", password="hidden-canary")
-    with pytest.raises(SpecError, match="has a password for the schema registry and no login") as refused:
+    with pytest.raises(SpecError, match="LC5304") as refused:
         registry_connection("schemas")
     assert "canary" not in str(refused.value)
 
 
 def test_a_kafka_connection_without_brokers_is_refused(connect: Connect) -> None:
     connect("events", conn_type="kafka", extra={"group.id": "x"})
-    with pytest.raises(SpecError, match=r"'events' cannot be used: .*bootstrap\.servers"):
+    with pytest.raises(SpecError, match="LC5302"):
         kafka_settings("events")
 
 
 def test_a_callback_that_airflow_does_not_allow_is_refused(connect: Connect) -> None:
     connect("events", conn_type="kafka", extra={"bootstrap.servers": "a:1", "oauth_cb": "os.getcwd"})
-    with pytest.raises(SpecError, match="oauth_cb"):
+    with pytest.raises(SpecError, match="LC5302"):
         kafka_settings("events")
 
 
 @pytest.mark.parametrize("read", [kafka_settings, catalog_properties])
 def test_a_missing_connection_is_named_with_the_type_it_must_have(read: Callable[[str], object]) -> None:
-    with pytest.raises(SpecError, match=r"'nobody_made_this' does not exist: make one of type `(kafka|iceberg)`"):
+    with pytest.raises(SpecError, match="LC5301"):
         read("nobody_made_this")
 
 
@@ -177,25 +177,25 @@ def test_catalog_properties_are_those_of_the_iceberg_provider(
 @pytest.mark.parametrize("extra", [{}, {"type": "sql", "warehouse": "file:///tmp/w"}])
 def test_a_catalog_without_an_address_is_refused(connect: Connect, extra: dict[str, str]) -> None:
     connect("lake", conn_type="iceberg", extra=extra)
-    with pytest.raises(SpecError, match="does not say where its"):
+    with pytest.raises(SpecError, match="LC5305"):
         catalog_properties("lake")
 
 
 def test_a_connection_of_another_type_is_told_as_that(connect: Connect) -> None:
     connect("mixed", conn_type="spark", host="local[2]")
-    with pytest.raises(SpecError, match="'mixed', which is of type `spark`, cannot be used"):
+    with pytest.raises(SpecError, match="LC5302"):
         kafka_settings("mixed")
     connect("brokers", conn_type="kafka", extra={"bootstrap.servers": "b:1"})
-    with pytest.raises(SpecError, match="'brokers', which is of type `kafka`, does not say where its"):
+    with pytest.raises(SpecError, match="LC5305"):
         catalog_properties("brokers")
 
 
 def test_an_error_of_a_catalog_names_its_connection(connect: Connect) -> None:
     connect("lake", conn_type="iceberg", extra=SQL)
-    with pytest.raises(CatalogError, match=r"^catalog lake \(Airflow connection 'lake'\) failed while connecting"):
+    with pytest.raises(CatalogError, match="LC3361"):
         Tables(catalog_properties("lake")).find("shop.orders")
     connect("wrong", conn_type="iceberg", extra={**SQL, "type": "sqlite", "name": "house"})
-    with pytest.raises(SpecError, match=r"^catalog house \(Airflow connection 'wrong'\): ") as told:
+    with pytest.raises(SpecError, match="LC3308") as told:
         Tables(catalog_properties("wrong")).find("shop.orders")
     assert CONNECTION_ID not in str(told.value)
 

@@ -109,12 +109,12 @@ def test_cluster_mode_on_a_standalone_cluster_is_refused_before_anything_is_sent
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     connect(monkeypatch, host="spark://m", port=7077, extra={"deploy-mode": "cluster"})
-    with pytest.raises(SpecError, match=r"standalone cluster takes no Python .* connection of type `spark_connect`"):
+    with pytest.raises(SpecError, match="LC5312"):
         spark_master("spark_default")
 
 
 def test_a_missing_connection_is_an_error_and_not_yarn() -> None:
-    with pytest.raises(SpecError, match="'nobody_made_this' does not exist: make one of type `spark`"):
+    with pytest.raises(SpecError, match="LC5301"):
         spark_master("nobody_made_this")
 
 
@@ -310,7 +310,7 @@ def test_a_connection_that_names_no_master_is_told_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps(fields))
-    with pytest.raises(SpecError, match=rf"'odd', of type `{fields['conn_type']}`, is no Spark connection: .*`spark`"):
+    with pytest.raises(SpecError, match="LC5311"):
         spark_master("odd")
 
 
@@ -319,9 +319,7 @@ def test_a_machine_without_java_is_told_by_what_it_needs(monkeypatch: pytest.Mon
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[1]"}))
     monkeypatch.setenv("JAVA_HOME", "/nowhere/java")
     engine = SparkSubmit("spark_default", grace=timedelta(seconds=5))
-    with pytest.raises(
-        SparkJobError, match=r"ended early: Spark needs Java 17 or 21 .*/nowhere/java/bin/java: No such"
-    ):
+    with pytest.raises(SparkJobError, match="LC5315"):
         engine.run(job(), SECRETS)
 
 
@@ -346,7 +344,7 @@ def test_the_shipped_package_can_be_imported_from() -> None:
 def test_functions_among_the_settings_are_refused_and_leave_no_file() -> None:
     secrets = Secrets(kafka={"bootstrap.servers": "a:1", "oauth_cb": print}, io={})
     with (
-        pytest.raises(SpecError, match="oauth_cb of this landing are functions"),
+        pytest.raises(SpecError, match="LC5007"),
         _files([job()], [secrets], ship=False),
     ):
         pytest.fail("a job without its settings must not run")
@@ -356,7 +354,7 @@ def test_a_job_that_was_stopped_before_it_began_does_not_begin(monkeypatch: pyte
     connect(monkeypatch, host="local[1]")
     submit = SparkSubmit("spark_default", grace=timedelta(seconds=1))
     submit.stop()
-    with pytest.raises(SparkJobError, match="told to stop before it began"):
+    with pytest.raises(SparkJobError, match="LC5314"):
         submit.run(job(), SECRETS)
 
 
@@ -364,5 +362,5 @@ def test_a_worker_without_spark_submit_is_told_so(monkeypatch: pytest.MonkeyPatc
     connect(monkeypatch, host="local[1]")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SpecError, match="spark-submit is not on the search path"):
+    with pytest.raises(SpecError, match="LC5316"):
         SparkSubmit("spark_default", grace=timedelta(seconds=1)).run(job(), SECRETS)

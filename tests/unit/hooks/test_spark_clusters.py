@@ -54,7 +54,7 @@ def test_a_command_of_the_page_is_what_is_run(monkeypatch: pytest.MonkeyPatch, n
 
 def test_without_the_library_that_the_hook_needs_kubernetes_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(spark_submit, "kube_client", raising=False)
-    with pytest.raises(SpecError, match=r"install it beside Airflow"):
+    with pytest.raises(SpecError, match="LC5313"):
         command(monkeypatch, host="k8s://https://kubernetes.default.svc:443")
 
 

@@ -38,9 +38,7 @@ def test_nothing_is_reached_before_it_is_needed() -> None:
 
 def test_a_missing_table_is_an_error_with_a_remedy_for_data_and_dead_letters(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
-    # Here nobody knows whether it is a table of data or of dead letters, nor what the landing states: both are told.
-    remedy = "create it, or let a run of the landing do so: it makes the tables .* `create` .* its dead-letter table"
-    with pytest.raises(TableError, match=rf"no table shop\.orders in catalog \w+: {remedy}"):
+    with pytest.raises(TableError, match="LC3304"):
         lake.tables.load("shop.orders")
     assert lake.tables.find("shop.orders") is None
 
@@ -49,7 +47,7 @@ def test_a_catalog_that_is_away_is_a_catalog_error(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.create()
     lake.catalog.away = True
-    with pytest.raises(CatalogError, match=r"reading table shop\.orders.*connection refused.*check that it runs"):
+    with pytest.raises(CatalogError, match="LC3361"):
         lake.tables.load(lake.name)
 
 
@@ -72,7 +70,7 @@ def test_a_disk_that_is_full_or_not_there_is_no_catalog_that_is_away(error: Exce
 
 
 def test_refused_credentials_are_said_to_be_refused() -> None:
-    with pytest.raises(CatalogError, match="refused the credentials while connecting"):
+    with pytest.raises(CatalogError, match="LC3361"):
         assert refusing(UnauthorizedError("401")).catalog
 
 
@@ -92,7 +90,7 @@ def test_no_message_shows_a_secret(error: Exception) -> None:
 
 
 def test_wrong_properties_are_a_spec_error() -> None:
-    with pytest.raises(SpecError, match="the properties given are: type, warehouse"):
+    with pytest.raises(SpecError, match="LC3308"):
         assert Tables({"type": "nonsense", "warehouse": "x"}).catalog
 
 
@@ -100,7 +98,7 @@ def test_a_table_whose_metadata_is_gone_is_named(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     table = lake.create()
     Path(table.metadata_location.removeprefix("file://")).unlink()
-    with pytest.raises(TableError, match=r"shop\.orders to a metadata file that is gone"):
+    with pytest.raises(TableError, match="LC3305"):
         lake.tables.load(lake.name)
 
 
@@ -108,7 +106,7 @@ def test_a_type_that_pyiceberg_does_not_know_is_no_outage(tmp_path: Path) -> Non
     lake = Lake(tmp_path)
     metadata = Path(lake.create().metadata_location.removeprefix("file://"))
     metadata.write_text(metadata.read_text().replace('"type":"string"', '"type":"variant"'))
-    with pytest.raises(TableError, match=r"metadata of table shop\.orders .*variant"):
+    with pytest.raises(TableError, match="LC3306"):
         lake.tables.load(lake.name)
 
 
@@ -253,5 +251,5 @@ def test_after_a_close_nothing_is_called_and_a_call_that_hung_lets_go_of_its_cli
     clients.gate.set()
     thread.join(60)
     assert clients.made[0].closed
-    with pytest.raises(ClosedError, match="the next attempt goes on"):
+    with pytest.raises(ClosedError, match="LC3309"):
         tables.load("a")

@@ -189,7 +189,7 @@ def test_a_day_that_was_announced_as_a_number_is_appended() -> None:
     ],
 )
 def test_files_that_contradict_themselves_are_refused(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(TableError, match=rf"{said}.*: its offsets are planned again"):
+    with pytest.raises(TableError, match="LC3312"):
         to_pyiceberg([replace(FILE, **changes)], PARTITION_FIELDS, spec=SPEC, schema=SCHEMA)
 
 

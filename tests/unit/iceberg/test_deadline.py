@@ -58,7 +58,7 @@ def test_a_catalog_that_does_not_answer_is_away_and_is_asked_anew(
     monkeypatch.setattr(table, "ANSWER_SECONDS", 0.2)
     with monkeypatch.context() as patch:
         patch.setattr(lake.catalog, "load_table", lambda _: gate.wait(PATIENCE))
-        with pytest.raises(CatalogError, match=r"no answer within 0\.2 s.*check that it runs and can be reached"):
+        with pytest.raises(CatalogError, match="LC3361"):
             lake.tables.load(lake.name)
     monkeypatch.setattr(table, "ANSWER_SECONDS", PATIENCE)
     assert lake.tables.load(lake.name).name() == tuple(lake.name.split("."))

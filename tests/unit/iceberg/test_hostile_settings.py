@@ -257,7 +257,7 @@ def test_a_table_that_points_to_a_file_elsewhere_is_a_table_error(tmp_path: Path
     engine = lake.catalog.engine
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE iceberg_tables SET metadata_location = ?", (place,))
-    with pytest.raises(TableError, match="is not opened"):
+    with pytest.raises(TableError, match="LC3316"):
         Tables(lake.catalog_properties).load(lake.name)
 
 

@@ -142,7 +142,7 @@ def test_a_file_is_read_by_parts_however_large_it_is_but_not_at_once(tmp_path: P
         assert stream.seek(LENGTH_LIMIT) == LENGTH_LIMIT
         assert stream.read(10) == b"\0"
         stream.seek(0)
-        with pytest.raises(TableError, match="not read at once"):
+        with pytest.raises(TableError, match="LC3301"):
             stream.read()
 
 

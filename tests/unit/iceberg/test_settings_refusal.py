@@ -77,7 +77,7 @@ def test_what_is_not_installed_is_told_by_the_extra_of_this_package(
 
 def test_a_catalog_that_is_away_is_no_mistake() -> None:
     assert mistake_in({"type": "rest", "uri": "http://localhost:1"}, ConnectionError("refused")) is None
-    with pytest.raises(CatalogError, match="failed while connecting"):
+    with pytest.raises(CatalogError, match="LC3361"):
         Tables({"type": "rest", "uri": "http://127.0.0.1:1"}, "lake").find("shop.orders")
 
 
@@ -91,5 +91,5 @@ def test_a_database_in_a_folder_that_is_not_there_is_away_and_says_so(tmp_path: 
     assert "(an absolute path has four slashes before it)" in relative
     for uri in (f"sqlite:///{tmp_path}/catalog.db", "sqlite:///:memory:", "sqlite://", "postgresql+psycopg2://h/d"):
         assert missing_folder({"type": "sql", "uri": uri}) == ""
-    with pytest.raises(CatalogError, match="bring it back, or correct the path"):
+    with pytest.raises(CatalogError, match="LC3361"):
         Tables({"type": "sql", "uri": f"sqlite:///{tmp_path}/lake/catalog.db"}, "lake").find("shop.orders")

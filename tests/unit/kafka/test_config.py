@@ -56,7 +56,7 @@ def test_a_setting_that_is_not_used_is_noted_once_it_differs(caplog: pytest.LogC
 
 @pytest.mark.parametrize("servers", [{}, {"bootstrap.servers": ""}, {"bootstrap.servers": ["a:1"]}])
 def test_without_brokers_there_is_no_configuration(servers: dict[str, object]) -> None:
-    with pytest.raises(SpecError, match=r"has no bootstrap\.servers"):
+    with pytest.raises(SpecError, match="LC2002"):
         client_config(servers, LastError())
 
 
@@ -114,7 +114,7 @@ def test_an_unreachable_broker_is_named_with_the_cause_and_a_remedy() -> None:
     trouble = LastError()
     trouble(refused())
     error = unreachable(SourceError, "asking", SERVERS, trouble, 15.0)
-    assert str(error) == (
+    assert error.message == (
         "asking: no answer from Kafka at broker-1:9092 within 15 s: broker-1:9092/bootstrap: Connection refused; "
         "check bootstrap.servers, security.protocol and that the brokers are up"
     )
@@ -130,7 +130,7 @@ def test_a_refused_login_is_told_from_a_broker_that_is_away_without_the_password
 @pytest.mark.parametrize("servers", ["http://b:9092", "b:1, https://b:2", "kafka://b:9092"])
 def test_an_address_of_a_page_is_none_of_a_broker(servers: str) -> None:
     """librdkafka would ask it, and say that it closed the connection."""
-    with pytest.raises(SpecError, match=r"brokers are host:port, and \w+:// is no protocol of Kafka's"):
+    with pytest.raises(SpecError, match="LC2003"):
         client_config({"bootstrap.servers": servers}, LastError())
 
 

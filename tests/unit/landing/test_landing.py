@@ -167,16 +167,14 @@ class TestLanding:
         route = {"by": "schema", "tables": {"shop.v1.Order": "shop.orders"}}
         for format in ("avro", "protobuf", "json_schema"):
             assert landing(route=route, format=format).spec_version != landing(format=format).spec_version
-        with pytest.raises(SpecError, match="by schema is for records that name theirs in a registry"):
+        with pytest.raises(SpecError, match="LC1135"):
             landing(route=route, format="avro", schema='{"type": "record", "name": "Order", "fields": []}')
-        with pytest.raises(
-            SpecError, match=r"by schema takes records of several messages, and `decoding\.message` names one"
-        ):
+        with pytest.raises(SpecError, match="LC1136"):
             landing(route=route, format="protobuf", message="shop.v1.Order")
 
     def test_records_of_several_rows_have_no_route(self) -> None:
         csv = {"columns": ["type", "id"], "rows": "many"}
-        with pytest.raises(SpecError, match="the rows of one record may name several tables"):
+        with pytest.raises(SpecError, match="LC1134"):
             landing(route={"field": "type", "tables": {"order": "shop.orders"}}, format="csv", csv=csv)
 
     def test_arguments_and_plain_values_make_the_same_landing(self) -> None:
@@ -197,7 +195,7 @@ class TestLanding:
 
     def test_replicas_are_not_for_where_slow_slices_are_done_a_second_time(self) -> None:
         assert landing(replicas=2).to_dict()["window"] == {"replicas": 2}
-        with pytest.raises(SpecError, match="all slices are done more than once already"):
+        with pytest.raises(SpecError, match="LC1123"):
             landing_of(**{**FULL, "replicas": 2})
 
 
@@ -284,7 +282,7 @@ class TestSpecVersion:
         assert landing(**EVOLVE, route=FULL["route"]).evolve == "widen"
         assert landing(evolve="add", **WITH_SQL).evolve == "add"
         assert landing(evolve="add", **WITH_SQL, format="raw").evolve == "add", "the SQL tells what no record does"
-        with pytest.raises(SpecError, match=r"columns\.on_incompatible: `transform\.sql` gives the columns"):
+        with pytest.raises(SpecError, match="LC1121"):
             landing(**EVOLVE, **WITH_SQL)
 
     def test_a_default_that_is_written_out_does_not(self) -> None:
@@ -346,7 +344,7 @@ class TestSchema:
     def test_a_file_that_is_not_there_is_named(self, tmp_path: Path) -> None:
         spec = tmp_path / "s.yaml"
         spec.write_text(yaml.safe_dump(nested(**LEAST, format="avro", schema="gone.avsc")))
-        with pytest.raises(SpecError, match=r"'gone\.avsc' is no file that can be read: No such file"):
+        with pytest.raises(SpecError, match="LC1148"):
             Landing.from_yaml(spec)
 
 
@@ -442,7 +440,7 @@ class TestMistakes:
     def test_a_partition_may_be_of_a_column_that_the_landing_fills(self) -> None:
         create = {"schema": [{"name": "id", "type": "long"}], "partition_by": ["hour(kafka_timestamp)"]}
         assert landing(create=create, metadata_columns=True).create == create
-        with pytest.raises(SpecError, match="there is no column 'kafka_timestamp'"):
+        with pytest.raises(SpecError, match="LC1174"):
             landing(create=create)
 
     def test_several_mistakes_are_told_together(self) -> None:
@@ -452,7 +450,7 @@ class TestMistakes:
         assert lines == ["- table", "- window.groups", "- branch"]
 
     def test_an_unknown_key_comes_with_the_nearest_known_one(self) -> None:
-        with pytest.raises(SpecError, match=r"unknown key 'slice_record' \(did you mean `window: slice_records`\?\)"):
+        with pytest.raises(SpecError, match="LC1125"):
             landing(slice_record=5)
 
     def test_missing_keys_are_all_named(self) -> None:
@@ -566,5 +564,5 @@ class TestYaml:
         assert "is not a type" not in told
 
     def test_a_file_that_cannot_be_read_is_named(self, tmp_path: Path) -> None:
-        with pytest.raises(SpecError, match=r"cannot read spec .*missing\.yaml: No such file"):
+        with pytest.raises(SpecError, match="LC1011"):
             load_spec(tmp_path / "missing.yaml")

@@ -78,7 +78,7 @@ def test_a_spec_of_a_set_is_told_from_that_of_a_landing(tmp_path: Path) -> None:
 def test_an_unknown_key_of_a_spec_is_named_with_the_nearest(tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text("name: a\ntopic_pattern: x.*\ntable: 'lake.{topic}'\n")
-    with pytest.raises(SpecError, match=r"unknown key 'topic_pattern' \(did you mean 'topics_pattern'"):
+    with pytest.raises(SpecError, match="LC1001"):
         load_set(path, connections=False)
 
 
@@ -89,5 +89,5 @@ def test_an_unknown_key_of_a_spec_is_named_with_the_nearest(tmp_path: Path) -> N
 def test_an_option_of_a_landing_is_named_with_its_place_in_a_set(tmp_path: Path, key: str, place: str) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(f"name: a\ntopics: [x]\ntable: 'lake.{{topic}}'\n{key}: 2\n")
-    with pytest.raises(SpecError, match=rf"unknown key '{key}' \(it is `{place}`\)"):
+    with pytest.raises(SpecError, match="LC1125"):
         load_set(path, connections=False)

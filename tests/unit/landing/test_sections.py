@@ -170,7 +170,7 @@ def test_a_variable_in_a_section_is_a_number_where_the_key_is_one(
     landing = load_spec(spec, connections=False).landing
     assert (landing.window.groups, landing.connections.kafka) == (4, "4")
     spec.write_text("name: o\ntopics: o\ntable: s.o\nwindow: {groups: '${NOT_SET_HERE}'}\n")
-    with pytest.raises(SpecError, match=r"window\.groups: the environment has no variable NOT_SET_HERE"):
+    with pytest.raises(SpecError, match="LC1001"):
         load_spec(spec, connections=False)
 
 
@@ -202,7 +202,7 @@ def test_a_wrong_key_is_named_with_what_was_meant(values: dict[str, Any], said: 
 
 
 def test_a_section_refuses_a_wrong_key_by_itself() -> None:
-    with pytest.raises(SpecError, match=r"window: unknown key 'target_window' \(it is `window: target`\)"):
+    with pytest.raises(SpecError, match="LC1150"):
         Window(target_window="5m")  # type: ignore[call-arg]
 
 
@@ -211,7 +211,7 @@ def test_some_keys_of_a_section_are_changed() -> None:
     changed = landing.changed(window={"groups": 2}, start="latest")
     assert (changed.window, changed.start) == (Window(groups=2, max_records=5), "latest")
     assert landing.changed(window=Window(groups=1)).window == Window(groups=1)
-    with pytest.raises(SpecError, match=r"window\.groups: 0"):
+    with pytest.raises(SpecError, match="LC1103"):
         landing.changed(window={"groups": 0})
 
 

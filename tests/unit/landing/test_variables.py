@@ -115,7 +115,7 @@ def test_variables_that_are_not_set_are_all_named_with_their_places(
 
 def test_an_empty_variable_is_a_value_and_is_judged_as_one(spec_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAGE", "")
-    with pytest.raises(SpecError, match=r"table: '\.orders'"):
+    with pytest.raises(SpecError, match="LC1101"):
         load_spec(spec_file)
 
 
@@ -134,7 +134,7 @@ def test_a_section_that_is_had_from_elsewhere_needs_none(spec_file: Path, monkey
 
 def test_a_secret_in_the_wrong_place_is_not_shown(spec_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec_file.write_text(SPEC.replace("${GROUPS}", "${KAFKA_PASSWORD}"))
-    with pytest.raises(SpecError, match="groups") as refused:
+    with pytest.raises(SpecError, match="LC1103") as refused:
         load_spec(spec_file)
     assert "hunter" not in str(refused.value)
 
@@ -165,5 +165,5 @@ def test_the_other_files_of_the_command_line_take_them_too(tmp_path: Path, monke
         lambda: catalog_of(str(path)),
         lambda: connect_of(str(path)),
     ):
-        with pytest.raises(SpecError, match=r"some\.yaml: url: the environment has no variable PLACE"):
+        with pytest.raises(SpecError, match="LC1219"):
             read()

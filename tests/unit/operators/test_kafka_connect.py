@@ -70,7 +70,7 @@ def test_a_connector_that_is_not_there_is_not_tried_again(worker: Worker, kind: 
 def test_a_task_that_fails_again_is_named_with_its_cause(worker: Worker) -> None:
     running = (200, status("RUNNING", "RUNNING", "RUNNING"))
     worker.answers = [running, (202, None), running, (200, status("RUNNING", "RUNNING", "FAILED"))]
-    with pytest.raises(ConnectError, match=r"failed again; .*: sink-1: .*\(caused by: .*the catalog is away\)"):
+    with pytest.raises(ConnectError, match="LC8327"):
         run("restart", stays=timedelta(minutes=5))
 
 
@@ -81,11 +81,11 @@ def test_a_restart_of_a_paused_connector_ends_when_it_is_paused_again(worker: Wo
 
 def test_a_paused_connector_is_not_alive(worker: Worker) -> None:
     worker.answers = [(200, status("PAUSED", "FAILED")), (202, None), (200, status("PAUSED", "PAUSED"))]
-    with pytest.raises(ConnectError, match=r"while paused, so its tasks sleep, .*: resume it"):
+    with pytest.raises(ConnectError, match="LC8326"):
         run("restart", stays=timedelta(minutes=5))
 
 
 def test_what_does_not_come_about_in_time_is_left_to_the_retries(worker: Worker) -> None:
     worker.answers = [(200, status("RUNNING", "RUNNING"))]
-    with pytest.raises(ConnectError, match="not paused"):
+    with pytest.raises(ConnectError, match="LC7518"):
         run("pause", wait=timedelta(0))

@@ -59,7 +59,7 @@ def test_without_replicas_the_tasks_are_what_they_were() -> None:
 
 def test_queues_that_are_not_as_many_as_replicas_are_refused() -> None:
     made = DAG("made", schedule=None, start_date=datetime(2026, 1, 1))
-    with made, pytest.raises(SpecError, match="2 replicas, and replica_queues names 2 queues"):
+    with made, pytest.raises(SpecError, match="LC8707"):
         KafkaToIcebergTaskGroup("land", landing=TWICE, replica_queues=["a", "b"])
 
 
@@ -93,9 +93,9 @@ def test_what_is_for_the_other_of_the_two_is_refused(landing: object, wrong: dic
 def test_a_set_is_planned_once_in_a_dag_and_is_no_landing() -> None:
     with DAG("made", schedule=None, start_date=datetime(2026, 1, 1)):
         PlanWindowOperator(task_id="plan", landing=SHOP)
-        with pytest.raises(SpecError, match="'shop' is planned twice"):
+        with pytest.raises(SpecError, match="LC8307"):
             KafkaToIcebergOperator(task_id="one", landing=SHOP)
-    with pytest.raises(SpecError, match=r"VerifyOperator 'v' takes one landing, and 'shop' is a set"):
+    with pytest.raises(SpecError, match="LC8306"):
         VerifyOperator(task_id="v", landing=SHOP)
-    with pytest.raises(SpecError, match="`hourly` and `follow_for` are for a landing"):
+    with pytest.raises(SpecError, match="LC8332"):
         KafkaToIcebergOperator(task_id="one", landing=SHOP, follow_for="15m")

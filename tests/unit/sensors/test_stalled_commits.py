@@ -82,7 +82,7 @@ def test_a_spec_brings_its_landing_as_with_the_operators(tmp_path: Path) -> None
     for told in (spec, str(spec)):
         target = sensor(landing=told)._target()
         assert (target.group, target.place.topic) == ("lakecommit-orders", "control-orders")
-    with pytest.raises(SpecError, match=r"nowhere\.yaml: no such file"):
+    with pytest.raises(SpecError, match="LC8304"):
         sensor(landing="nowhere.yaml")
 
 
@@ -122,7 +122,7 @@ def test_the_configuration_of_a_connector_tells_where_it_commits() -> None:
         "iceberg.control.commit.interval-ms": "1500",
     }
     assert Sink.of("orders", kind | told) == Sink(control_topic="control", group="mine", interval=1.5)
-    with pytest.raises(SpecError, match="no Iceberg sink"):
+    with pytest.raises(SpecError, match="LC7522"):
         Sink.of("orders", {"connector.class": "FileStreamSink"})
 
 

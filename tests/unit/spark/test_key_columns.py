@@ -236,10 +236,10 @@ def test_a_raw_value_beside_a_key_and_a_header() -> None:
 
 def test_a_table_that_lacks_a_column_is_told() -> None:
     schema = Schema(NestedField(1, "v", LongType()))
-    with pytest.raises(TableError, match=r"no column 'k', which `columns\.key` or `columns\.headers` fills"):
+    with pytest.raises(TableError, match="LC5031"):
         check_schema(landing(key={"column": "k"}), schema)
     text = Schema(*schema.fields, NestedField(2, "k", LongType()))
-    with pytest.raises(TableError, match="column k is long: raw bytes go into"):
+    with pytest.raises(TableError, match="LC4008"):
         check_schema(landing(key={"column": "k", "format": "raw"}), text)
 
 

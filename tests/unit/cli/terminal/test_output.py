@@ -74,9 +74,11 @@ def test_an_error_is_one_line_for_people_and_json_only_when_asked_for(
 ) -> None:
     out, err = streams
     Output(out=out, err=err).error(CatalogError("LC9999", "away"))
-    assert (out.getvalue(), err.getvalue()) == ("", "lakecommit: away\n")
+    assert (out.getvalue(), err.getvalue()) == ("", "lakecommit: away [LC9999]\n")
     Output(as_json=True, out=out, err=err).error(CatalogError("LC9999", "away"))
-    assert json.loads(out.getvalue()) == {"error": {"type": "CatalogError", "message": "away"}}
+    assert json.loads(out.getvalue()) == {
+        "error": {"type": "CatalogError", "code": "LC9999", "message": "away [LC9999]"}
+    }
 
 
 def test_values_of_the_protocol_have_a_form_in_json(streams: tuple[io.StringIO, io.StringIO]) -> None:

@@ -127,11 +127,11 @@ class TestFindMissing:
 
     def test_a_topic_made_anew_is_an_error(self) -> None:
         anew = SourcePartition("orders", 0, "topic-2")
-        with pytest.raises(SourceError, match=r"made anew: .* topic id topic-1, the topic now has id topic-2"):
+        with pytest.raises(SourceError, match="LC1304"):
             find_missing(Story().landing_state(), {anew: Watermark(start=0, stable=1, high=1)}, Coverage())
 
     def test_fewer_partitions_than_the_ledger_knows_are_an_error(self) -> None:
-        with pytest.raises(SourceError, match="has lost partition 1"):
+        with pytest.raises(SourceError, match="LC1305"):
             find_missing(Story().landing_state(), marks(p0=10, p2=10), Coverage())
 
 

@@ -127,7 +127,7 @@ def test_one_failing_table_delays_no_other_and_is_not_hidden(
     opened = landing.open()
     landing.report(opened)
     landing.catalog.drop_table("shop.dead")
-    with pytest.raises(Exception, match=r"shop\.dead"):
+    with pytest.raises(Exception, match="LC6013"):
         landing.close(opened=opened)
     assert "TablePublished" in landing.kinds()
     assert not any(isinstance(e, CycleClosed) for e in landing.session.read_state(()).entries)

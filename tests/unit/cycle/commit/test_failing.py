@@ -48,7 +48,7 @@ def test_a_table_is_tried_ever_more_rarely_and_told_once(clocked: Clocked) -> No
     assert gaps[:5] == [1, *PAUSES[1:5]]
     assert set(gaps[5:]) == {PAUSES[-1]}
     more = "other tables go on, what this one lacks is kept, and tried again"
-    assert clocked.said == [f"WARNING: {A}: away at 0.0; {more}"]
+    assert clocked.said == [f"WARNING: {A}: away at 0.0 [LC9999]; {more}"]
     clocked.commit(A, error="no rights")
     clocked.tables.try_all()
     clocked.commit(A, error="no rights")
@@ -88,5 +88,5 @@ def test_the_end_is_told_by_the_names_and_whether_trying_again_can_help(clocked:
     )
     error = clocked.tables.error()
     assert isinstance(error, TableError)
-    told = f"{DEAD}: its column is gone; {A}: {A} is away; {DEAD}, {A} lacks what waits for it"
-    assert str(error) == f"{told}, which the next run publishes"
+    told = f"{DEAD}: its column is gone [LC9999]; {A}: {A} is away [LC9999]; {DEAD}, {A} lacks what waits for it"
+    assert str(error) == f"{told}, which the next run publishes [LC6241]"

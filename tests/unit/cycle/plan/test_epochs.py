@@ -114,7 +114,7 @@ class TestSpecChange:
 
         with monkeypatch.context() as patch:
             patch.setattr(commit, "prepare_table", away_for_one)
-            with pytest.raises(CatalogError, match="away"):
+            with pytest.raises(CatalogError, match="LC9999"):
                 landing.close("a", opened)
         before = epoch(landing)
         landing.session.landing = changed_landing(landing.session.landing, unknown_fields="dead_letter")

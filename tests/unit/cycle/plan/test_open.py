@@ -109,7 +109,7 @@ def test_a_cycle_says_whose_ids_it_has_and_one_of_an_earlier_release_has_none(la
 
 def test_one_that_is_always_fenced_gives_up_by_name(landing: FakeLanding) -> None:
     fence(landing.control, MAX_RACES)
-    with pytest.raises(ControlTopicError, match=f"landing rows: fenced {MAX_RACES} times while opening a cycle"):
+    with pytest.raises(ControlTopicError, match="LC6009"):
         landing.open()
     assert landing.kinds() == []
 
@@ -166,9 +166,7 @@ def test_a_table_that_is_dropped_between_plan_and_commit_is_told_as_that(landing
     opened = landing.open()
     landing.report(opened)
     landing.catalog.drop_table(DATA)
-    with pytest.raises(
-        LedgerError, match=r"slices of landing rows for table .*: it was dropped, renamed or made anew, or"
-    ):
+    with pytest.raises(LedgerError, match="LC6015"):
         landing.close(opened=opened)
 
 
@@ -184,7 +182,7 @@ class TestCatalogAway:
         """A wrong address: its first plan was green, with a warning, and its commit was red."""
         landing.catalog.away = True
         for run in ("a", "b"):
-            with pytest.raises(CatalogError, match="connection refused"):
+            with pytest.raises(CatalogError, match="LC3361"):
                 landing.open(run)
             # The commit of that run opens its cycle, so that the failure is counted, and learns no more.
             with pytest.raises(CatalogError):
@@ -230,7 +228,7 @@ def test_a_look_from_before_another_run_landed_is_no_log_that_lost_records(
     monkeypatch.setattr(landing.source, "watermarks", lambda **options: next(looks, None) or look(**options))
     assert [str(s.coverage) for s in plan(landing).slices] == ["orders[0] [30, 35)"]
     landing.source.ends[P0] = 29
-    with pytest.raises(SourceError, match="records were lost at the source"):
+    with pytest.raises(SourceError, match="LC1302"):
         landing.open("b")
 
 

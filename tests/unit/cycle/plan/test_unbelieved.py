@@ -86,7 +86,7 @@ def test_an_attested_ledger_keeps_its_epoch_where_it_is_what_the_newest_said(pen
 def test_a_word_on_a_ledger_in_order_needs_the_word_that_gives_up(pending: FakeLanding) -> None:
     said = from_offsets(pending.session, {("orders", 1): 5}, [DATA])
     before = pending.snapshots()
-    with pytest.raises(LedgerError, match=rf"{TOLD}.*--give-up-reported"):
+    with pytest.raises(LedgerError, match="LC7009"):
         attest(pending.session, said)
     assert pending.snapshots() == before
     attest(pending.session, said, give_up_reported=True)
@@ -95,7 +95,7 @@ def test_a_word_on_a_ledger_in_order_needs_the_word_that_gives_up(pending: FakeL
 def test_a_ledger_that_is_cut_is_not_set_anew_over_it(pending: FakeLanding) -> None:
     cut(pending)
     ends = {("orders", 0): 60, ("orders", 1): 10}
-    with pytest.raises(LedgerError, match=rf"{TOLD}.*--give-up-reported"):
+    with pytest.raises(LedgerError, match="LC7020"):
         ledger_init(pending.session, ends)
     ledger_init(pending.session, ends, give_up_reported=True)
 
@@ -108,7 +108,7 @@ def test_a_landing_with_another_key_does_not_end_the_epoch_of_this_one(pending: 
     pending.cycle("theirs")
     table = pending.session.tables.load(DATA)
     table.manage_snapshots().rollback_to_snapshot(table.metadata.snapshots[-2].snapshot_id).commit()
-    with pytest.raises(LedgerError, match=rf"of landing rows, as records of control that are {TOLD}"):
+    with pytest.raises(LedgerError, match="LC6001"):
         pending.open("again")
 
 

@@ -174,18 +174,18 @@ def test_brokers_that_are_away_for_a_while_are_waited_for(followed: Followed) ->
     assert sum(rows(outcomes)) == 34
     told = [line for line in followed.landing.lines if "goes on in" in line]
     assert 3 <= len(told) <= 7
-    assert told[0] == "WARNING: goes on in 1 s, after error 1 in a row: no answer"
+    assert told[0] == "WARNING: goes on in 1 s, after error 1 in a row: no answer [LC9999]"
 
 
 def test_a_source_that_needs_a_person_ends_it(followed: Followed) -> None:
     followed.away = lambda: SourceError("LC9999", "topic orders is gone") if followed.seconds > 10 else None
-    with pytest.raises(SourceError, match="topic orders is gone"):
+    with pytest.raises(SourceError, match="LC9999"):
         list(followed.follow().cycles())
 
 
 def test_before_anything_was_closed_an_error_ends_it(followed: Followed) -> None:
     followed.away = lambda: SourceUnavailableError("LC9999", "no answer")
-    with pytest.raises(SourceUnavailableError, match="no answer"):
+    with pytest.raises(SourceUnavailableError, match="LC9999"):
         list(followed.follow().cycles())
 
 
@@ -237,7 +237,7 @@ def test_spark_that_dies_each_time_ends_it_in_the_end(followed: Followed) -> Non
     cycles = follow.cycles()
     next(cycles)
     followed.engine.acts += [die] * 100
-    with pytest.raises(SparkJobError, match="java is gone"):
+    with pytest.raises(SparkJobError, match="LC6217"):
         list(cycles)
     assert len([line for line in followed.landing.lines if "goes on in" in line]) == 2
 
@@ -513,7 +513,7 @@ def test_what_a_table_lacks_in_the_end_is_the_error_of_the_follow(routed: Follow
     refused = routed.landing.catalog.refused
     at(routed, 20.0, lambda: refused.update({DATA: 0}))
     outcomes = list[CycleOutcome]()
-    with pytest.raises(CatalogError, match=rf"{DATA}.*which the next run publishes"):
+    with pytest.raises(CatalogError, match="LC6241"):
         outcomes.extend(routed.follow(lifetime=timedelta(seconds=290)).cycles())
     assert refused[DATA] <= 90
     refused.clear()
@@ -527,6 +527,6 @@ def test_a_follow_that_was_taken_over_from_leaves_a_failing_table_to_the_other_a
     later = replace(routed.landing.run_identity("later"), turn=1000)
     at(routed, 20.0, lambda: refused.update({DATA: 0}))
     at(routed, 150.2, lambda: beside(routed, later))
-    with pytest.raises(TableError, match="run later goes on with that"):
+    with pytest.raises(TableError, match="LC6212"):
         list(routed.follow(turns=True, lifetime=timedelta(seconds=290)).cycles())
     assert routed.seconds < 190

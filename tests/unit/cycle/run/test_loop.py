@@ -102,7 +102,7 @@ def test_brokers_that_are_away_are_told_once(
 ) -> None:
     monkeypatch.setattr(loop, "open_cycle", Mock(side_effect=planning))
     monkeypatch.setattr(drain, "drain", Mock(side_effect=draining))
-    with pytest.raises(type(planning), match=str(planning)):
+    with pytest.raises(type(planning), match=planning.message):
         cycles(engine)
     assert sum("could not be published now" in line for line in engine.landing.lines) == lines
 
@@ -131,7 +131,11 @@ def test_a_job_that_dies_costs_what_it_had_in_hand_and_its_cycle_is_closed(engin
 
     engine.acts.append(die_early)
     first, second = cycles(engine)
-    assert (first.written.slices[SliceStatus.DONE], first.written.died, first.closed.rows) == (1, ("java is gone",), 10)
+    assert (first.written.slices[SliceStatus.DONE], first.written.died, first.closed.rows) == (
+        1,
+        ("java is gone [LC9999]",),
+        10,
+    )
     assert (second.closed.rows, second.caught_up) == (20, True)
     assert engine.landing.said("1 slices (10 records) are reported and will not be read again; 20 offsets will be: ")
 
@@ -150,7 +154,7 @@ def test_after_earlier_work_was_waited_for_what_is_left_is_run(engine: FakeEngin
 
 def test_cycles_that_move_nothing_end_the_run_with_the_last_reason(engine: FakeEngine) -> None:
     engine.acts += [die] * MOST_IDLE_CYCLES
-    with pytest.raises(SparkJobError, match=f"{MOST_IDLE_CYCLES} cycles in a row moved nothing; .*java is gone"):
+    with pytest.raises(SparkJobError, match="LC6217"):
         cycles(engine)
     assert engine.landing.kinds().count("CycleClosed") == MOST_IDLE_CYCLES
 
@@ -172,7 +176,7 @@ def test_an_error_of_the_engine_closes_the_cycle_first(engine: FakeEngine) -> No
         raise CatalogError("LC9999", "no session")
 
     engine.acts.append(refuse)
-    with pytest.raises(CatalogError, match="no session"):
+    with pytest.raises(CatalogError, match="LC9999"):
         cycles(engine)
     assert engine.landing.kinds()[-2:] == ["TablePublished", "CycleClosed"]
     assert engine.stopped == 1
@@ -187,7 +191,7 @@ def test_a_run_that_is_told_to_stop_says_what_is_safe_and_publishes_nothing(engi
         raise EarlierWorkError("LC9999", "stopped")
 
     engine.acts.append(stop)
-    with pytest.raises(SparkJobError, match="landing rows was told to stop"):
+    with pytest.raises(SparkJobError, match="LC6214"):
         list(working.cycles())
     assert len(engine.jobs) == 1
     assert "TablePublished" not in engine.landing.kinds()
@@ -202,7 +206,7 @@ def test_keys_that_cannot_be_had_keep_a_job_from_beginning_and_no_cycle_from_clo
 
     monkeypatch.setattr(window_writer, "secrets_for", away)
     (first,) = cycles(engine, most=1)
-    assert first.written.died == ("the Spark job of group 0 did not begin: no keys",)
+    assert first.written.died == ("the Spark job of group 0 did not begin: no keys [LC9999] [LC6234]",)
     assert engine.landing.kinds()[-1] == "CycleClosed"
 
 
@@ -227,7 +231,7 @@ class TestYields:
         engine.landing.session.yields = lambda: "live is behind"
         waiting = runner(engine)
         monkeypatch.setattr(LandingRunner, "_pause", lambda self, _seconds: self.stop())
-        with pytest.raises(SparkJobError, match="was told to stop"):
+        with pytest.raises(SparkJobError, match="LC6214"):
             list(waiting.cycles())
         assert engine.landing.kinds() == []
 

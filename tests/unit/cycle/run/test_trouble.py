@@ -28,9 +28,9 @@ CLASSES = sorted(
 @pytest.mark.parametrize("error", CLASSES, ids=lambda c: c.__name__)
 def test_every_error_has_a_row(error: type[LakecommitError]) -> None:
     waits = issubclass(error, Transient) and not issubclass(error, (Terminal, ClosedError))
-    assert Troubles(sound=True).pause(error("away"), stopping=False) == (PAUSES[0] if waits else None)
-    assert Troubles(sound=True).pause(error("away"), stopping=True) is None
-    assert Troubles().pause(error("away"), stopping=False) is None
+    assert Troubles(sound=True).pause(error("LC9999", "away"), stopping=False) == (PAUSES[0] if waits else None)
+    assert Troubles(sound=True).pause(error("LC9999", "away"), stopping=True) is None
+    assert Troubles().pause(error("LC9999", "away"), stopping=False) is None
 
 
 def test_servers_are_waited_for_as_long_as_it_takes_with_pauses_that_grow() -> None:

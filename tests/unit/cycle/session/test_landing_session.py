@@ -94,7 +94,7 @@ def test_a_later_look_reads_only_what_is_new_and_forgets_nothing(landing: FakeLa
 def test_a_record_that_must_be_seen_is_waited_for(landing: FakeLanding) -> None:
     landing.open()
     end = landing.session.read_state(()).end
-    with pytest.raises(ControlTopicError, match=f"can be read to offset {end} only"):
+    with pytest.raises(ControlTopicError, match="LC9999"):
         landing.session.read_state((), until=end)
 
 
@@ -177,7 +177,7 @@ def test_after_its_close_a_session_says_nothing_more(landing: FakeLanding) -> No
     landing.session.close()
     landing.session.close()
     assert landing.control.closed
-    with pytest.raises(ClosedError, match="landing rows was let go of"):
+    with pytest.raises(ClosedError, match="LC6220"):
         landing.session.send("commit", whose(0), 0, [WORD])
     assert landing.control.logs == {}
     with pytest.raises(ClosedError):

@@ -86,7 +86,7 @@ def test_a_table_is_made_with_the_sort_order_that_is_stated(
 def test_what_a_row_has_many_of_neither_parts_nor_sorts(
     catalog: Catalog, catalog_properties: dict[str, str], key: str
 ) -> None:
-    with pytest.raises(SpecError, match=rf"create\.{key}: 'c\.element\.a': column .* is within a list or map"):
+    with pytest.raises(SpecError, match="LC1173"):
         session_of(catalog_properties, create={**create("list<struct<a: long>>"), key: ["c.element.a"]})
     assert not catalog.table_exists("shop.orders")
 
@@ -97,5 +97,5 @@ def test_a_table_of_a_newer_format_version_is_refused_by_name(
     # pyiceberg's SQL catalog makes no such table, others have them.
     catalog.create_table("shop.orders", Schema(NestedField(1, "id", LongType())))
     monkeypatch.setattr(Table, "format_version", 3)
-    with pytest.raises(TableError, match=r"table shop\.orders has format version 3"):
+    with pytest.raises(TableError, match="LC6224"):
         table_of(session_of(catalog_properties), "shop.orders")

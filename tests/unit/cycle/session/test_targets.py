@@ -98,7 +98,7 @@ def test_an_unsorted_table_has_no_order_and_a_sorted_one_has_its_own() -> None:
 
 
 def test_all_columns_that_stand_against_a_landing_are_named_at_once() -> None:
-    with pytest.raises(TableError, match="column raw is binary") as caught:
+    with pytest.raises(TableError, match="LC4004") as caught:
         check_fit(LANDING, target(BYTES, spec=PartitionSpec()))
     assert "column b is binary" in str(caught.value)
 
@@ -106,14 +106,14 @@ def test_all_columns_that_stand_against_a_landing_are_named_at_once() -> None:
 def test_a_dead_letter_table_is_not_asked_for_what_records_can_fill() -> None:
     # It keeps keys and values as bytes, which JSON could not give.
     check_fit(LANDING, target(DEAD_LETTER_SCHEMA, "shop.dead", spec=PartitionSpec()))
-    with pytest.raises(TableError, match="is binary"):
+    with pytest.raises(TableError, match="LC4004"):
         check_fit(LANDING, target(DEAD_LETTER_SCHEMA, "shop.orders", spec=PartitionSpec()))
 
 
 @pytest.mark.parametrize("name", ["shop.orders", "shop.dead"])
 def test_a_table_that_asks_for_files_that_are_not_written_is_refused(name: str) -> None:
     schema = SCHEMA if name == "shop.orders" else DEAD_LETTER_SCHEMA
-    with pytest.raises(TableError, match=r"write\.format\.default"):
+    with pytest.raises(TableError, match="LC3323"):
         check_fit(LANDING, target(schema, name, spec=PartitionSpec(), properties={"write.format.default": "orc"}))
 
 
@@ -140,11 +140,11 @@ def test_a_table_that_was_filled_as_it_is_now_is_not_looked_at_again_whatever_it
     ids=["no cycle", "nothing finished", "spec", "schema", "partitions", "properties", "order", "uuid", "name"],
 )
 def test_a_table_of_which_the_log_shows_anything_else_is_looked_at(shown: LandingState) -> None:
-    with pytest.raises(TableError, match="raw is binary"):
+    with pytest.raises(TableError, match="LC4004"):
         check_unless_filled(LANDING, [UNFIT], shown)
 
 
 def test_of_several_tables_only_those_that_are_not_known_are_looked_at() -> None:
     wrong = target(DEAD_LETTER_SCHEMA, "shop.dead", spec=PartitionSpec(), properties={"write.format.default": "orc"})
-    with pytest.raises(TableError, match=r"shop\.dead"):
+    with pytest.raises(TableError, match="LC3323"):
         check_unless_filled(LANDING, [UNFIT, wrong], state(UNFIT, finished=True))

@@ -119,9 +119,7 @@ def test_a_plan_that_is_not_in_the_log_any_more_is_an_error_that_says_why_and_wh
         lambda: job_of(landing, ticket),
         lambda: group_result(landing.session.landing, landing.control, ticket),
     ):
-        with pytest.raises(
-            ControlTopicError, match=r"the plan of cycle .* \(the log begins at 2\).*run the plan task again"
-        ):
+        with pytest.raises(ControlTopicError, match="LC6236"):
             ask()
 
 
@@ -204,7 +202,7 @@ def test_after_an_earlier_attempt_s_job_what_is_left_is_run_as_often_as_it_takes
     left = iter(rest)
     assert run_group(some_job(), engine.run, lambda: next(left), said.append) == (rest[1], DONE)
     assert engine.ran == [some_job(), *rest]
-    assert said == ["waited", "waited again"]
+    assert said == ["waited [LC9999]", "waited again [LC9999]"]
 
 
 def test_an_earlier_attempt_may_have_left_nothing() -> None:
@@ -262,7 +260,7 @@ class TestTicketsThatNameNoPlan:
         session, ticket = landing.session, self.of(landing.open())
         job = group_job(session.landing, landing.control, ticket, "lake", session.tables.load)
         assert job is not None
-        with pytest.raises(ControlTopicError, match="is no table of this landing"):
+        with pytest.raises(ControlTopicError, match="LC6235"):
             group_job(session.landing, landing.control, ticket, "lake")
 
     @pytest.mark.parametrize(
@@ -287,5 +285,5 @@ class TestTicketsThatNameNoPlan:
         cycle = Cycle(commit_id=commit_id, dag="dag", run="b", number=0, slot=1)
         landing.send(opened.ticket.partition, [sender.opened(uuid4(), landing.clock(), cycle, plan, Directives())])
         ticket = self.of(replace(opened, ticket=replace(opened.ticket, commit_id=commit_id)))
-        with pytest.raises(ControlTopicError, match=f"its {what} of shop.rows is not that of the table"):
+        with pytest.raises(ControlTopicError, match="LC6235"):
             group_job(landing.session.landing, landing.control, ticket, "lake", landing.session.tables.load)

@@ -259,5 +259,5 @@ class TestMistakes:
             evolve="add",
             reader_schema='{"type": "recor"}',
         )
-        with pytest.raises(TableError, match="reader_schema: the schema is no Avro schema"):
+        with pytest.raises(TableError, match="LC4002"):
             WrittenSource(made, {})

@@ -474,7 +474,7 @@ def test_of_proto2_what_is_not_there_is_null_and_a_group_is_told() -> None:
         }"""
     decoded = decoder(text, ID, NestedField(2, "n", IntegerType())).decode([b"\x08\x01", b"", b"\x08\x02\x10\x03"])
     assert decoded.table.to_pylist() == [{"id": 1, "n": None}, {"id": None, "n": None}, {"id": 2, "n": 3}]
-    with pytest.raises(TableError, match="column old: the field is a group"):
+    with pytest.raises(TableError, match="LC4020"):
         decoder(text, ID, NestedField(2, "old", StructType(NestedField(3, "a", IntegerType()))))
 
 
@@ -493,7 +493,7 @@ SELF = StructType(NestedField(30, "id", LongType()))
 def test_a_column_for_a_message_within_itself_is_refused_by_name(name: str, kind: IcebergType, path: str) -> None:
     text = f"""{HEAD} message Other {{ Order back = 1; int32 n = 2; }} message Order {{
         int64 id = 1; Order inner = 2; repeated Order list = 3; map<string, Order> map = 4; Other other = 5; }}"""
-    with pytest.raises(TableError, match=f"column {path} is .* a message shop.Order: it is within itself"):
+    with pytest.raises(TableError, match="LC4020"):
         decoder(text, ID, NestedField(2, name, kind))
     # Without the column it is an unknown field like others, and so is what leads back to it.
     other = NestedField(2, "other", StructType(NestedField(3, "n", IntegerType())))

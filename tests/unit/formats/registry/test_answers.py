@@ -84,6 +84,6 @@ class Drops:
 def test_a_registry_that_sends_a_byte_now_and_then_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "MOST_SECONDS", 0.3)
     with closing(Drops()) as drops, closing(SchemaRegistry({"url": drops.url, "max.retries": 0})) as registry:
-        with pytest.raises(RegistryError, match=r"its answer takes longer than 0\.3 s"):
+        with pytest.raises(RegistryError, match="LC4025"):
             registry.schema(7)
         assert drops.gone.wait(20), "somebody reads on"

@@ -81,7 +81,7 @@ class TestSchemas:
 
     def test_imports_in_a_circle_are_no_answer(self, fake: FakeRegistry) -> None:
         number = fake.register("order", ORDER, references=[{"name": "Order", "subject": "order", "version": 1}])
-        with pytest.raises(RegistryError, match="imports itself"):
+        with pytest.raises(RegistryError, match="LC4022"):
             connected(fake).schema(number)
 
     def test_an_unknown_id_is_asked_for_again(self, fake: FakeRegistry) -> None:
@@ -121,7 +121,7 @@ class TestSchemas:
         fake.ids[number].body["schema"] = json.dumps(ORDER, indent=4)
         assert registry.schema(number).text == json.dumps(ORDER, indent=4)
         fake.ids[number].body["schema"] = json.dumps({**ORDER, "name": "Click"})
-        with pytest.raises(RegistryError, match="has another schema for schema id 1 than it had before"):
+        with pytest.raises(RegistryError, match="LC4021"):
             registry.schema(number)
         assert "Click" in registry.schema(number).text
 
@@ -201,14 +201,14 @@ class TestFaults:
     def test_away(self, fake: FakeRegistry) -> None:
         registry = connected(fake)
         gone = SchemaRegistry({"url": "http://127.0.0.1:9", **QUICK})
-        with pytest.raises(RegistryError, match=r"the registry http://127\.0\.0\.1:9 was asked for schema id 1"):
+        with pytest.raises(RegistryError, match="LC4025"):
             gone.schema(1)
         with pytest.raises(UnknownSchemaError):
             registry.schema(1)
 
     def test_slow_is_away(self, fake: FakeRegistry) -> None:
         fake.before = lambda _path: time.sleep(2)
-        with pytest.raises(RegistryError, match="Timeout"):
+        with pytest.raises(RegistryError, match="LC4025"):
             connected(fake, timeout=0.2, max_retries=0).schema(1)
 
     def test_no_message_holds_the_login(self, fake: FakeRegistry) -> None:
@@ -275,5 +275,5 @@ class TestSettings:
         assert registry_of({"bootstrap.servers": "b:1"}) is None
 
     def test_a_format_that_needs_one_says_so(self) -> None:
-        with pytest.raises(SpecError, match=r"landing 'orders': records of format avro .* `connections.registry`"):
+        with pytest.raises(SpecError, match="LC4023"):
             needed(None, "orders", "avro")

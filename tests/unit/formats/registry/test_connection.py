@@ -36,13 +36,13 @@ def test_the_next_address_is_asked_where_one_does_not_answer(first: FakeRegistry
 
 def test_all_of_them_are_named_where_none_answers(first: FakeRegistry) -> None:
     first.before = lambda _path: AWAY
-    with pytest.raises(RegistryError, match=f"the registry {DEAD},{first.url} does not give schema id 1: HTTP 503"):
+    with pytest.raises(RegistryError, match="LC4026"):
         SchemaRegistry({"url": f"{DEAD},{first.url}", **QUICK}).schema(1)
 
 
 def test_one_that_has_too_many_questions_is_said_so(first: FakeRegistry) -> None:
     first.before = lambda _path: (429, "application/json", b'{"error_code": 429, "message": "too many"}')
-    with pytest.raises(RegistryError, match="HTTP 429, too many; it is asked more often than it allows"):
+    with pytest.raises(RegistryError, match="LC4026"):
         SchemaRegistry({"url": first.url, **QUICK}).schema(2)
 
 
@@ -63,7 +63,7 @@ def test_the_remedy_is_that_of_the_answer(first: FakeRegistry, answer: tuple[int
 
 
 def test_the_remedy_for_a_scheme_or_a_host_that_is_wrong(first: FakeRegistry) -> None:
-    with pytest.raises(RegistryError, match="it speaks no TLS there"):
+    with pytest.raises(RegistryError, match="LC4025"):
         SchemaRegistry({"url": first.url.replace("http:", "https:"), **QUICK}).schema(1)
     assert remedy_of("ConnectError: [Errno -2] Name or service not known") == "is the host in its url spelt right?"
 
@@ -81,7 +81,7 @@ def test_the_remedy_for_a_port_that_is_no_registrys() -> None:
 
         thread = threading.Thread(target=close)
         thread.start()
-        with pytest.raises(RegistryError, match="is that port a registry's"):
+        with pytest.raises(RegistryError, match="LC4025"):
             registry.schema(1)
         thread.join()
 
@@ -94,7 +94,7 @@ def test_numbers_may_be_texts(first: FakeRegistry) -> None:
 
 @pytest.mark.parametrize("stated", ["soon", 0, "-1", True, float("nan"), [1]])
 def test_a_timeout_that_cannot_be_meant(stated: object) -> None:
-    with pytest.raises(SpecError, match="timeout cannot be"):
+    with pytest.raises(SpecError, match="LC1007"):
         SchemaRegistry({"url": "http://h", "timeout": stated})
 
 
@@ -102,23 +102,23 @@ def test_a_timeout_that_cannot_be_meant(stated: object) -> None:
     "url", ["h:8081", "http//h:1", "httph", "http://", "http://a,h:1", "", None, 8081, ["http://a"]]
 )
 def test_a_url_that_is_none_is_shown_with_one_that_is(url: object) -> None:
-    with pytest.raises(SpecError, match=r"url is .* has to be an address like `http://HOST:8081`"):
+    with pytest.raises(SpecError, match="LC1008"):
         SchemaRegistry({"url": url})
 
 
 def test_a_url_that_is_none_shows_no_login() -> None:
-    with pytest.raises(SpecError, match=r"url is '\*\*\*@h:8081'") as failed:
+    with pytest.raises(SpecError, match="LC1008") as failed:
         SchemaRegistry({"url": "reader:hidden-canary@h:8081"})
     assert "canary" not in str(failed.value)
 
 
 def test_a_proxy_is_named_where_nothing_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RegistryError, match="through the `proxy` of its settings") as failed:
+    with pytest.raises(RegistryError, match="LC4025") as failed:
         SchemaRegistry({"url": "http://h", "proxy": "http://u:hidden-canary@127.0.0.1:9", **QUICK}).schema(1)
     assert "canary" not in str(failed.value)
     monkeypatch.setenv("HTTP_PROXY", "http://u:hidden-canary@127.0.0.1:9")
     monkeypatch.setenv("http_proxy", "http://u:hidden-canary@127.0.0.1:9")
-    with pytest.raises(RegistryError, match=r"the environment has for http \(http://\*\*\*@127\.0\.0\.1:9\)") as failed:
+    with pytest.raises(RegistryError, match="LC4025") as failed:
         SchemaRegistry({"url": "http://h", **QUICK}).schema(1)
     assert "canary" not in str(failed.value)
 

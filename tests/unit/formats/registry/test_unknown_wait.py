@@ -104,7 +104,7 @@ def test_another_error_while_it_is_waited_for_is_its_own(clock: Clock) -> None:
     def ask() -> None:
         raise answers.pop(0)
 
-    with pytest.raises(RegistryError, match="away"):
+    with pytest.raises(RegistryError, match="LC9999"):
         UnknownWait(5).asked(7, ask)
 
 
@@ -126,7 +126,7 @@ def test_by_a_registry(clock: Clock) -> None:
 
 @pytest.mark.parametrize("stated", ["soon", -1, True, None, 301, float("nan")])
 def test_a_wait_that_is_none(stated: object) -> None:
-    with pytest.raises(SpecError, match=r"unknown\.wait\.seconds is .* from 0 to 300"):
+    with pytest.raises(SpecError, match="LC1009"):
         unknown_wait({"unknown.wait.seconds": stated})
 
 

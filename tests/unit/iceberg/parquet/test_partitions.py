@@ -289,5 +289,5 @@ def test_a_transform_that_cannot_be_is_refused_by_name(
     transform: Callable[[], Transform[Any, Any]], kind: IcebergType
 ) -> None:
     schema = Schema(NestedField(1, "odd", kind))
-    with pytest.raises(TableError, match=r"partition field 'p' wants .* of column 'odd'"):
+    with pytest.raises(TableError, match="LC3331"):
         Partitioning(PartitionSpec(PartitionField(1, 1000, transform(), "p")), schema)

@@ -386,5 +386,5 @@ def test_a_table_that_wants_what_we_cannot_is_refused(
 
 
 def test_rows_of_another_shape_are_refused(make_table: Callable[..., Table]) -> None:
-    with pytest.raises(TableError, match=r"shop\.orders has the columns"):
+    with pytest.raises(TableError, match="LC3333"):
         writer_for(make_table()).write(rows(3).drop_columns(["on"]))

@@ -214,7 +214,7 @@ def test_a_location_provider_of_ones_own(write: Write) -> None:
 def test_a_location_provider_that_the_landing_does_not_allow_is_not_imported(catalog: Catalog, named: str) -> None:
     target = target_of(catalog.create_table("shop.orders", SCHEMA))
     turned = replace(target, properties={"write.py-location-provider.impl": named})
-    with pytest.raises(TableError, match=f"names {re.escape(named)}, which is not imported"):
+    with pytest.raises(TableError, match="LC3320"):
         check_target(turned, ["acme.Folders"])
 
 
@@ -264,7 +264,7 @@ def test_what_cannot_be_obeyed_is_refused_before_a_row_is_written(
 def test_names_that_are_the_same_in_a_file_are_refused_before_a_row_is_written(catalog: Catalog) -> None:
     schema = Schema(NestedField(1, "a b", LongType()), NestedField(2, "a_x20b", LongType()))
 
-    with pytest.raises(TableError, match="multiple fields for name a_x20b"):
+    with pytest.raises(TableError, match="LC3319"):
         check_target(target_of(catalog.create_table("shop.orders", schema)))
 
 
@@ -275,5 +275,5 @@ def test_a_struct_whose_last_field_was_dropped_is_named_before_a_row_is_written(
     with table.update_schema() as update:
         update.delete_column(("who", "name"))
 
-    with pytest.raises(TableError, match="column who is a struct without a field, which no file can hold"):
+    with pytest.raises(TableError, match="LC3318"):
         check_target(target_of(table))

@@ -18,7 +18,5 @@ def test_a_connect_that_cannot_stop_is_told_as_that(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ConnectRest, "stop", not_there)
     sink = Sink(control_topic="control", group="mine", interval=1)
     connector = KnownConnector(name="sink", rest=ConnectRest(url="http://x"), kafka={}, sink=sink, config={})
-    with pytest.raises(
-        ConnectorError, match=r"older than 3\.5.*--connector-is-gone.*--control-topic control --group mine"
-    ):
+    with pytest.raises(ConnectorError, match="LC7501"):
         stop(connector)

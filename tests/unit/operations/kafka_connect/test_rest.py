@@ -122,15 +122,15 @@ def test_a_rebalance_is_waited_for(worker: Worker, code: int) -> None:
 
 def test_a_rebalance_that_does_not_end_is_an_error(worker: Worker) -> None:
     worker.answers = [(409, {"message": "Cannot complete request because of a conflicting operation"})]
-    with pytest.raises(ConnectError, match=r"409 Cannot complete request .*rebalancing for 5 s"):
+    with pytest.raises(ConnectError, match="LC7521"):
         rest(worker, deadline=5.0).pause("x")
 
 
 def test_a_connector_that_is_not_there_is_not_tried_again(worker: Worker) -> None:
     worker.answers = [(404, {"error_code": 404, "message": "No status found for connector x"})]
-    with pytest.raises(ConnectorError, match="has no connector 'x'"):
+    with pytest.raises(ConnectorError, match="LC7520"):
         rest(worker).status("x")
-    with pytest.raises(ConnectError, match="is this the address of a Kafka Connect worker"):
+    with pytest.raises(ConnectError, match="LC7521"):
         rest(worker).connectors()
 
 
@@ -152,7 +152,7 @@ def test_what_is_wrong_is_told(worker: Worker, answer: tuple[int, Any], told: st
 def test_a_worker_that_is_away_is_told_without_its_password() -> None:
     gone = Worker()
     gone.server_close()
-    with pytest.raises(ConnectError, match="check that a worker runs there") as caught:
+    with pytest.raises(ConnectError, match="LC7519") as caught:
         ConnectRest(url=gone.url.replace("//", "//me:canary@"), login="me", password="canary").connectors()
     assert "canary" not in str(caught.value)
     assert "canary" not in repr(ConnectRest(url="http://x", password="canary", headers={"key": "canary"}))
@@ -163,7 +163,7 @@ def test_waiting_looks_until_it_is_so(worker: Worker) -> None:
     worker.answers += [(200, status("PAUSED", "PAUSED", "FAILED"))]
     found = rest(worker).wait_for("sink", lambda s: s.is_paused, 60, "paused")
     assert [part.state for part in found.parts] == ["PAUSED", "PAUSED", "FAILED"]
-    with pytest.raises(ConnectError, match=r"after 60 s, not running; sink-1: .*the catalog is away"):
+    with pytest.raises(ConnectError, match="LC7518"):
         rest(worker).wait_for("sink", lambda s: s.is_running, 60, "running")
 
 
@@ -197,7 +197,7 @@ def test_a_login_in_the_address_is_sent_and_not_shown(worker: Worker) -> None:
     client.url = worker.url.replace("//", "//me:p%40ss@")
     assert client.connectors() == ["a"]
     assert worker.headers["Authorization"] == f"Basic {base64.b64encode(b'me:p@ss').decode()}"
-    with pytest.raises(ConnectError, match=f"at {worker.url} refused"):
+    with pytest.raises(ConnectError, match="LC7521"):
         client.connectors()
 
 
@@ -215,7 +215,7 @@ def test_a_redirect_is_followed_and_takes_no_credentials_to_another_host(worker:
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 def test_an_order_is_not_redirected(worker: Worker, code: int) -> None:
     worker.answers = [(code, f"{worker.url}/elsewhere")]
-    with pytest.raises(ConnectError, match=f"refused PUT /connectors/x/pause: {code}"):
+    with pytest.raises(ConnectError, match="LC7521"):
         rest(worker).pause("x")
     assert len(worker.asked) == 1
 
@@ -223,7 +223,7 @@ def test_an_order_is_not_redirected(worker: Worker, code: int) -> None:
 def test_a_worker_that_is_silent_is_given_up(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider_lakecommit.operations.kafka_connect.rest.REQUEST_SECONDS", 0.2)
     silent = socket.create_server(("127.0.0.1", 0))
-    with silent, pytest.raises(ConnectError, match=r"gives no answer to GET /connectors \(ReadTimeout"):
+    with silent, pytest.raises(ConnectError, match="LC7519"):
         ConnectRest(url=f"http://127.0.0.1:{silent.getsockname()[1]}").connectors()
 
 
@@ -237,7 +237,7 @@ def test_a_certificate_is_checked_unless_it_is_not_to_be(worker: Worker, verify:
     url = worker.url.replace("http:", "https:")
     assert ConnectRest(url=url, verify=str(files[0])).connectors() == ["a"]
     if verify:
-        with pytest.raises(ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(ConnectError, match="LC7519"):
             ConnectRest(url=url).connectors()
     else:
         assert ConnectRest(url=url, verify=False).connectors() == ["a"]
@@ -262,9 +262,9 @@ def test_a_connection_is_read_as_airflows_own_http_hook_reads_it(fields: dict[st
 
 def test_a_connection_without_host_or_none_at_all(monkeypatch: pytest.MonkeyPatch, worker: Worker) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_EMPTY", json.dumps({"conn_type": "http"}))
-    with pytest.raises(SpecError, match="says no host"):
+    with pytest.raises(SpecError, match="LC5308"):
         KafkaConnectHook("empty").get_conn()
-    with pytest.raises(SpecError, match="'none_such' does not exist"):
+    with pytest.raises(SpecError, match="LC5301"):
         KafkaConnectHook("none_such").get_conn()
     monkeypatch.setenv("AIRFLOW_CONN_THERE", json.dumps({"conn_type": "http", "host": worker.url}))
     worker.answers = [(200, ["a"])]

@@ -17,7 +17,7 @@ from tests.support.story import coverage
 
 def test_a_table_in_order_is_attested_only_by_its_name(landing: FakeLanding) -> None:
     landing.cycle()
-    with pytest.raises(LedgerError, match=f"has its ledger; to set one all the same, name it: `--table {DATA}`"):
+    with pytest.raises(LedgerError, match="LC7010"):
         from_log(landing.session)
     (one,) = from_log(landing.session, [DATA]).tables
     assert not one.again
@@ -98,7 +98,7 @@ def test_a_snapshot_says_what_its_ledger_says(landing: FakeLanding) -> None:
     assert first is not None
     (one,) = from_snapshot(landing.session, first).tables
     assert one.again == coverage([(P0, 20, 40)])
-    with pytest.raises(LedgerError, match="no table of landing rows has a snapshot 7; with a ledger there are"):
+    with pytest.raises(LedgerError, match="LC7001"):
         from_snapshot(landing.session, 7)
 
 
@@ -161,7 +161,7 @@ def test_the_log_is_not_believed_of_a_table_that_has_fewer_rows(landing: FakeLan
     landing.cycle("a")
     landing.catalog.drop_table(DATA)
     landing.session.tables.create(DATA, SCHEMA)
-    with pytest.raises(LedgerError, match=r"shop\.rows has 0 rows, by the log of control 30 were published.*--at"):
+    with pytest.raises(LedgerError, match="LC7016"):
         from_log(landing.session, [DATA])
 
 
@@ -203,7 +203,7 @@ def test_a_log_with_a_record_that_cannot_be_read_has_no_word(landing: FakeLandin
     partition = landing.control.partition_for(landing.session.landing.group_id)
     with landing.control.writer("anybody", partition) as writer:
         writer.send([(b"k", b"junk", [("lakecommit", b"{")])])
-    with pytest.raises(LedgerError, match=r"offset \d+ cannot be read, and may tell of a commit.*--snapshot"):
+    with pytest.raises(LedgerError, match="LC7004"):
         from_log(landing.session, [DATA])
     (one,) = from_offsets(landing.session, {("orders", 0): 20, ("orders", 1): 10}, [DATA]).tables
     assert not one.again

@@ -122,7 +122,7 @@ class TestResetOffsets:
 class TestResetBlocked:
     def test_where_nothing_is_blocked_it_says_so(self, landing: FakeLanding) -> None:
         landing.cycle()
-        with pytest.raises(BlockedRangeError, match="nothing is blocked there"):
+        with pytest.raises(BlockedRangeError, match="LC7043"):
             unblock(landing.session)
 
     def test_a_raised_budget_goes_with_the_slices_that_read_it_again(self, landing: FakeLanding) -> None:
@@ -195,7 +195,7 @@ class TestResetBlocked:
 
     def test_where_nobody_knows_which_are_bad_the_whole_range_has_to_be_named(self, landing: FakeLanding) -> None:
         block(landing)
-        with pytest.raises(BlockedRangeError, match=r"good is not known.*`--skip --whole`") as raised:
+        with pytest.raises(BlockedRangeError, match="LC7042") as raised:
             unblock(landing.session, skip=True, only_bad=True)
         assert "`lakecommit reset blocked SPEC --skip --whole --range orders:0=0-10 " in str(raised.value)
 

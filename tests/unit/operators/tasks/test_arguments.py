@@ -55,14 +55,14 @@ def test_an_unknown_argument_is_told_with_the_one_that_may_be_meant(
     make: Any, arguments: dict[str, Any], wrong: str, meant: str
 ) -> None:
     make(task_id="a", pool="default_pool", **arguments)
-    with pytest.raises(SpecError, match=rf"'a': unknown argument '{wrong}' \(did you mean '{meant}'\?\)"):
+    with pytest.raises(SpecError, match="LC8348"):
         make(task_id="a", **arguments, **{wrong: None})
 
 
 def test_all_unknown_arguments_of_a_group_are_told_together() -> None:
     with DAG("d", schedule=None, start_date=datetime(2026, 1, 1)):
         KafkaToIcebergTaskGroup("well", landing=ORDERS, default_args={"retries": 1}, prefix_group_id=True)
-        with pytest.raises(SpecError, match=r"'max_active_group' .*'max_active_groups'.*'spark'"):
+        with pytest.raises(SpecError, match="LC8348"):
             KafkaToIcebergTaskGroup("land", landing=ORDERS, max_active_group=2, spark=1)
 
 
@@ -85,11 +85,11 @@ def test_times_may_be_told_in_many_ways(told: Any) -> None:
 def test_a_text_that_is_no_time_is_named() -> None:
     with pytest.raises(ValueError, match="max_valid_through_age=soon: a positive duration"):
         StallPolicy(max_valid_through_age="soon")
-    with pytest.raises(SpecError, match="wait='soon' is not a duration"):
+    with pytest.raises(SpecError, match="LC1014"):
         KafkaConnectOperator(task_id="a", connector="c", action="pause", arguments={"wait": "soon"})
-    with pytest.raises(SpecError, match="wait='soon' is not a duration"):
+    with pytest.raises(SpecError, match="LC8341"):
         operation(spoken(PUBLISH_NOW), wait="soon")
-    with pytest.raises(SpecError, match="window_age='soon' is not a duration"):
+    with pytest.raises(SpecError, match="LC1014"):
         KafkaToIcebergOperator(task_id="a", landing=ORDERS, follow_for="15m", window_age="soon")
 
 
@@ -125,18 +125,18 @@ def test_a_landing_is_planned_once_in_a_dag() -> None:
     with in_a_dag():
         KafkaToIcebergTaskGroup("a", landing=ORDERS)
         KafkaToIcebergTaskGroup("c", landing=Landing(name="clicks", topics="clicks", table="web.clicks"))
-        with pytest.raises(SpecError, match=r"'orders' is planned twice in DAG 'd', by 'a\.plan' and 'b\.plan'"):
+        with pytest.raises(SpecError, match="LC8307"):
             KafkaToIcebergTaskGroup("b", landing=copied)
-        with pytest.raises(SpecError, match=r"by 'a\.plan' and 'one'"):
+        with pytest.raises(SpecError, match="LC8307"):
             KafkaToIcebergOperator(task_id="one", landing=ORDERS)
     with in_a_dag():
         KafkaToIcebergTaskGroup("a", landing=ORDERS)
 
 
 def test_landings_are_not_mapped() -> None:
-    with in_a_dag(), pytest.raises(SpecError, match=r"'k': `landing` belongs to partial\(\), .* a task for each"):
+    with in_a_dag(), pytest.raises(SpecError, match="LC8305"):
         KafkaToIcebergOperator.partial(task_id="k").expand(landing=[ORDERS])
-    with in_a_dag(), pytest.raises(SpecError, match=r"'spark_con_id' \(did you mean 'spark_conn_id'\?\)"):
+    with in_a_dag(), pytest.raises(SpecError, match="LC8348"):
         WriteWindowOperator.partial(task_id="w", landing=ORDERS, spark_con_id="s")
 
 
@@ -148,7 +148,7 @@ def test_a_mapped_task_has_the_lists_that_airflow_goes_through() -> None:
 
 
 def test_a_write_task_is_mapped_over_its_plan() -> None:
-    with in_a_dag(), pytest.raises(SpecError, match=r"the plan's whole list of them, .*expand\(group=plan\.output\)"):
+    with in_a_dag(), pytest.raises(SpecError, match="LC8358"):
         WriteWindowOperator(task_id="w", landing=ORDERS, group=PlanWindowOperator(task_id="p", landing=ORDERS).output)
 
 
@@ -161,13 +161,13 @@ def test_what_is_no_entry_of_a_plan_is_refused_by_the_task(group: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [{"name": "orders"}, [ORDERS], None])
 def test_what_is_no_landing_is_named(wrong: Any) -> None:
-    with pytest.raises(SpecError, match="`landing` is a Landing, or the path of its YAML spec, and not a"):
+    with pytest.raises(SpecError, match="LC8303"):
         PlanWindowOperator(task_id="p", landing=wrong)
 
 
 @pytest.mark.parametrize("name", ["orders", "{{ params.landing }}"])
 def test_a_name_in_place_of_a_landing_is_told_as_that(name: str) -> None:
-    with pytest.raises(SpecError, match=r"no such file in .*; no name, and no template"):
+    with pytest.raises(SpecError, match="LC8304"):
         PlanWindowOperator(task_id="p", landing=name)
 
 
@@ -229,7 +229,7 @@ def test_an_operation_and_its_arguments_are_checked_when_the_dag_is_parsed(
 
 
 def test_what_needs_no_approval_takes_none() -> None:
-    with pytest.raises(SpecError, match="it needs no approval"):
+    with pytest.raises(SpecError, match="LC8337"):
         LandingOperationOperator(task_id="a", landing=ORDERS, operation=spoken(PUBLISH_NOW), decided_by="ann")
 
 

@@ -95,19 +95,19 @@ def test_an_address_is_read_as_sparks_clients_read_it() -> None:
 def test_a_token_makes_the_connection_secure_unless_it_stays_on_this_host() -> None:
     assert ConnectUrl.parse("sc://spark/;token=t").secure
     assert not ConnectUrl.parse("sc://localhost/;token=t").secure
-    with pytest.raises(SpecError, match="unencrypted"):
+    with pytest.raises(SpecError, match="LC5021"):
         ConnectUrl.parse("sc://spark/;token=t;use_ssl=false")
 
 
 @pytest.mark.parametrize("word", ["yes", "1", "flase"])
 def test_a_wish_for_encryption_is_not_taken_for_a_refusal(word: str) -> None:
-    with pytest.raises(SpecError, match="use_ssl of 'sc://spark/' is neither true nor false"):
+    with pytest.raises(SpecError, match="LC5019"):
         ConnectUrl.parse(f"sc://spark/;use_ssl={word}")
 
 
 @pytest.mark.parametrize("url", ["sc://spark", "sc://10.0.0.7:15002/;user_id=me", "sc://127.0.0.1.example.org"])
 def test_beyond_this_host_nothing_is_sent_unencrypted_unless_that_is_said(url: str) -> None:
-    with pytest.raises(SpecError, match=r"use_ssl=true, or use_ssl=false"):
+    with pytest.raises(SpecError, match="LC5020"):
         ConnectUrl.parse(url)
     joined = url if "/;" in url else f"{url}/"
     assert ConnectUrl.parse(f"{joined};use_ssl=true").secure
@@ -139,7 +139,7 @@ def test_of_a_long_text_the_first_line_and_the_error_are_told() -> None:
 
 def test_a_server_that_is_away_is_told_with_the_remedy() -> None:
     engine = ConnectEngine(f"sc://127.0.0.1:{free_port()}", deployment="d", landing="l")
-    with pytest.raises(SparkJobError, match=r"cannot be reached \(sc://127.0.0.1:\d+: .*\): start it, or correct"):
+    with pytest.raises(SparkJobError, match="LC5016"):
         engine.start()
     engine.close()
 
@@ -245,7 +245,7 @@ def test_what_is_sent_is_the_same_each_time_and_runs_without_pyspark_here() -> N
 
 
 def test_functions_among_the_settings_are_refused() -> None:
-    with pytest.raises(SpecError, match="oauth_cb of this landing are functions"):
+    with pytest.raises(SpecError, match="LC5007"):
         command(job(), Secrets(kafka={"oauth_cb": print}, io={}))
 
 
@@ -263,13 +263,13 @@ def test_the_type_of_the_connection_decides_the_engine(monkeypatch: pytest.Monke
 
 
 def test_settings_for_a_server_that_runs_already_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SpecError, match=r"give spark\.x to the server, or leave spark_conf out"):
+    with pytest.raises(SpecError, match="LC5306"):
         engine(monkeypatch, conn_type="spark_connect", host="spark", conf={"spark.x": "1"})
 
 
 @pytest.mark.parametrize("fields", [{}, {"host": "spark/path"}])
 def test_a_connection_that_cannot_be_meant_is_refused(monkeypatch: pytest.MonkeyPatch, fields: dict[str, str]) -> None:
-    with pytest.raises(SpecError, match="'spark_default' cannot be used: it needs the server as host"):
+    with pytest.raises(SpecError, match="LC5307"):
         engine(monkeypatch, conn_type="spark_connect", **fields)
 
 

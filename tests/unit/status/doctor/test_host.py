@@ -102,6 +102,6 @@ def test_a_look_that_ends_in_an_error_is_a_finding_after_those_before_it() -> No
         raise TableError("LC9999", "it is gone")
 
     (found,) = looked("table x", look)
-    assert (found.check, found.level, found.seen) == ("table x", Level.FAIL, "it is gone")
+    assert (found.check, found.level, found.seen) == ("table x", Level.FAIL, "it is gone [LC9999]")
     (odd,) = looked("table x", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     assert "ZeroDivisionError" in odd.seen
