@@ -162,7 +162,7 @@ def test_landings_of_dags_and_their_connections(ask: Any) -> None:
     assert lend[0] == "DAG 'two' has no task group 'lend'; it has orders (land); clicks (clicks) [LC8007]"
     assert twoo[0].startswith("Airflow has no DAG 'twoo' (did you mean 'two'")
     assert "broken.py: ModuleNotFoundError: No module named 'nowhere_to_be_found'" in twoo[0]
-    assert none[0] == "DAG 'none' has no task of a landing"
+    assert none[0] == "DAG 'none' has no task of a landing [LC8006]"
     assert "declares landing 'orders' in two ways" in torn[0]
     assert [s["name"] for s in committed[0]] == ["clicks"]
     assert "connection 'nowhere' does not exist" in nowhere[0]

@@ -367,7 +367,7 @@ class TestOtherLandings:
 
     def test_of_a_topic_that_its_source_does_not_tell_of_nothing_is_void(self, shared: FakeLanding) -> None:
         shared.source.others.clear()
-        with pytest.raises(LedgerError, match="LC7019"):
+        with pytest.raises(LedgerError, match="LC6001"):
             shared.open("b")
 
 
