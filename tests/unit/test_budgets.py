@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large the package may be. A number here only goes down; raising one needs its reason in decision 0086."""
+"""How large the package may be. A number here only goes down; raising one needs its reason in a decision, as 0086 and 0087."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGE = "airflow_provider_lakecommit"
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
 
 BUDGETS = {
-    "lines": 85_120,
+    "lines": 85_640,
     "doors": 286,
     "pairs of rooms": 361,
     "dataclasses": 407,

@@ -6,6 +6,7 @@ within the memory and the time of a small worker. Each is read in a process of i
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -17,6 +18,13 @@ pytestmark = pytest.mark.long
 
 FORKS = Forks(("tests.unit.control.read_hostile", "tests.unit.control.fuzz_events"))
 
+DEAR = ("a megabyte of empty assignments", "a map of nulls", "60 MB of lists", "nested", "texts that do not close")
+
+
+def shared_out(names: Iterable[str]) -> list[Any]:
+    """Return the names as parameters; those that take long are for `make test-all`."""
+    return [pytest.param(name, marks=[pytest.mark.heavy] if name in DEAR else []) for name in names]
+
 
 def read(kind: str, name: str) -> dict[str, Any]:
     done = FORKS.run("tests.unit.control.read_hostile:main", kind, name, timeout=600)
@@ -27,7 +35,7 @@ def read(kind: str, name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", hostile.events())
+@pytest.mark.parametrize("name", shared_out(hostile.events()))
 def test_a_forged_event_ends_in_an_answer_or_the_one_error(name: str) -> None:
     found = read("events", name)
     said = {found[reader][0] for reader in ("decode", "head", "glance")}
@@ -42,7 +50,7 @@ def test_no_bytes_crash_a_reader_or_take_its_memory(story: str) -> None:
     assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-3000:]}"
 
 
-@pytest.mark.parametrize("name", hostile.headers())
+@pytest.mark.parametrize("name", shared_out(hostile.headers()))
 def test_a_forged_header_is_passed_over_by_name(name: str) -> None:
     found = read("headers", name)
     assert found["unpack"][0] in ("answer", "WireError")

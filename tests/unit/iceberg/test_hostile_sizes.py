@@ -78,6 +78,7 @@ READ: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.heavy(but=("a gzip of two gigabytes", "millions of values", "many wide characters"))
 @pytest.mark.parametrize("case", REFUSED)
 def test_an_answer_that_takes_too_much_memory_is_refused(case: str) -> None:
     made, encoding = REFUSED[case]
@@ -88,6 +89,7 @@ def test_an_answer_that_takes_too_much_memory_is_refused(case: str) -> None:
     assert peak < MOST_MIB
 
 
+@pytest.mark.heavy(but=("many snapshots that are none",))
 @pytest.mark.parametrize("case", READ)
 def test_the_largest_answers_that_are_read_take_bounded_memory(case: str) -> None:
     with RestServer(table=READ[case]()) as server:
@@ -104,6 +106,7 @@ def test_a_configuration_that_is_too_large_is_refused() -> None:
     assert peak < MOST_MIB
 
 
+@pytest.mark.heavy(but=("many-.gz.metadata.json",))
 @pytest.mark.parametrize("suffix", [".metadata.json", ".gz.metadata.json"])
 @pytest.mark.parametrize("kind", ["long", "many"])
 def test_metadata_files_are_bounded_too(tmp_path: Path, suffix: str, kind: str) -> None:
