@@ -53,6 +53,7 @@ ALL_LANDED = Counter(n for n in range(60) if n % 3)
 EACH = Counter(range(60))
 
 
+@pytest.mark.heavy(but=("after",))
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_those_of_a_closed_lane_are_replayed_once_wherever_it_dies(
     late: World, when: Any, monkeypatch: pytest.MonkeyPatch

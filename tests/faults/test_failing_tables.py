@@ -212,7 +212,7 @@ def test_a_table_that_is_dropped_meanwhile_is_told_once_with_what_helps(world: W
     assert said(world, "WARNING: shop.refunds is planned without") <= 1
 
 
-@pytest.mark.heavy(but=("11-after", "26-before"))
+@pytest.mark.heavy(but=("11-after",))
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", [3, 11, 17, 26, 37])
 def test_whatever_dies_while_a_table_fails_each_record_is_in_its_table_once(world: World, at: int, when: Any) -> None:

@@ -255,7 +255,7 @@ CASES = [
 ]
 
 
-@pytest.mark.heavy(but=("*-after-a-refusal", "*-after-a-lost-answer"))
+@pytest.mark.heavy(but=("*-after-a-lost-answer",))
 @pytest.mark.parametrize(("writer", "moment"), CASES)
 def test_another_writer_at_the_worst_moment(tmp_path: Path, writer: Foreign, moment: Moment) -> None:
     table = Table(Lake(tmp_path))

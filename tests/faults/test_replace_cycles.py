@@ -108,6 +108,7 @@ def test_a_window_under_way_is_void_and_read_again(make_world: Make, produce: Pr
     check_verified(world)
 
 
+@pytest.mark.heavy(but=("2-after",))
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", [1, 2])
 def test_whenever_it_dies_the_same_call_does_what_is_left(

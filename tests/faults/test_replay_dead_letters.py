@@ -150,6 +150,7 @@ def test_ranges_of_offsets(world: World) -> None:
     world.check(Counter(range(60)))
 
 
+@pytest.mark.heavy(but=("after",))
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_at_the_request_the_same_goes_on(world: World, when: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider_lakecommit.operations.dead_letters.replay.BATCH_RECORDS", 6)

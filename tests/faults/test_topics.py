@@ -89,7 +89,7 @@ CONTROL_CASES = [
 ]
 
 
-@pytest.mark.heavy(but=("*-reported", "*-closed"))
+@pytest.mark.heavy(but=("*-closed",))
 @pytest.mark.parametrize(("mess", "step"), CONTROL_CASES)
 def test_what_a_control_topic_loses_is_read_again(
     make_world: Make, produce: Produce, admin: AdminClient, mess: ControlMess, step: Step
