@@ -107,7 +107,7 @@ _CUT = re.compile(r"\.\.\.|…")
 
 @lru_cache(maxsize=1024)
 def is_secret(key: str) -> bool:
-    """Is the value of a setting of that name for nobody's eyes?"""
+    """Return True if the value of a setting with that name is secret."""
     return _HEADER.search(key) is not None or _SECRET.search(_HUMPS.sub("-", key).lower()) is not None
 
 
@@ -215,7 +215,7 @@ def _any_of(secrets: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _stands_alone(value: str) -> bool:
-    """Is it so common that it is no secret as a part of something else?"""
+    """Return True if it is so common that it is no secret as a part of another text."""
     return _WORDS.fullmatch(value) is not None or (value.isdecimal() and len(value) < _LONG)
 
 

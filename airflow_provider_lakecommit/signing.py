@@ -108,7 +108,7 @@ class SigningKeys:
         return f"its signature {_shown(signatures[0])} is not that of this record, at this place, by a key known here"
 
     def needed(self, topic_id: str, partition: int, offset: int) -> bool:
-        """Must a record there be signed?"""
+        """Return True if a record there must be signed."""
         return offset >= self.below.get((topic_id, partition), 0)
 
 

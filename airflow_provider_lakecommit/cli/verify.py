@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit verify`: do ledger, accounting and files of a landing's tables add up, over their whole history?
+"""`lakecommit verify`: check that ledger, counts and files of a landing's tables agree over their whole history.
 
 Contract: exit code 1 when anything is off, 0 otherwise; notes (commits of other writers, expired history) are no fault.
 Reads the tables only; neither source nor control topic is asked.

@@ -42,7 +42,7 @@ _CYCLE = "kafka.connect.commit-id"
 
 
 def check_adopted(metadata: TableMetadata, state: LedgerState, landing: str, name: str) -> None:
-    """Is it the landing's turn?
+    """Raise unless the landing, and not the connector, writes now.
 
     :raises LedgerError: the table was handed back to its connector, or that has committed to it since it was adopted
     """

@@ -217,7 +217,7 @@ def _table(one: StagedSlice, metadata: TableMetadata, *, own_spec: bool) -> Find
 
 
 def _has_spec(metadata: TableMetadata, spec_id: int) -> bool:
-    """Does the table have this spec still, with all columns that it is made of?"""
+    """Return True if the table still has this spec and all columns it uses."""
     spec, columns = metadata.specs().get(spec_id), metadata.schema()
     return spec is not None and all(columns.find_column_name(f.source_id) is not None for f in spec.fields)
 

@@ -329,7 +329,7 @@ def _source_of(snapshot: Snapshot) -> str:
 
 
 def _is_newest(metadata: TableMetadata, branch: str, holder: Snapshot | None) -> bool:
-    """Does nothing in the metadata know of a newer ledger than this one?"""
+    """Return True if no metadata refers to a ledger newer than this one."""
     tag = metadata.refs.get(tag_name(branch))
     if holder is None or tag is not None:
         return False

@@ -115,7 +115,7 @@ class SnapshotRecord:
 
     @property
     def publishes(self) -> bool:
-        """Does it bring rows that were landed, so that it is announced?"""
+        """Return True if it adds landed rows, so that it is announced."""
         return self.kind is SnapshotKind.APPEND or (self.kind is SnapshotKind.REPLACE and self.slices > 0)
 
 

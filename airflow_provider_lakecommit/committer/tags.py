@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a catalog keep the tags that it is given?
+"""Check that a catalog keeps the tags it is given.
 
 Contract: a catalog that takes a commit with a tag, and drops the tag, is told by a look after the commit. Where the
 newest ledger was written for a tag that is missing again, :func:`check_tags` asks before another one is written: with a
@@ -39,7 +39,7 @@ def no_tags(tables: Tables, identifier: str, tag: str) -> TableError:
 
 
 def check_tags(tables: Tables, identifier: str, state: LedgerState) -> None:
-    """Before a tag is made that is missing: was the newest ledger written with it?
+    """Before a missing tag is created: check that the newest ledger was written with one.
 
     :raises TableError: it was, and the catalog keeps none
     :raises CatalogError: the catalog is away

@@ -39,7 +39,7 @@ _OPTIONAL = frozenset(
 
 
 def fits(field_id: Any, shape: Any, names: Mapping[str, Any]) -> bool:
-    """Is a field of a known id of the type that it has?
+    """Return True if a field with a known id has the expected type.
 
     :param names: types that are referred to by their name
     """

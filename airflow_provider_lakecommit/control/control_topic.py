@@ -126,12 +126,12 @@ class ControlTopic:
             return self._info(facts)
 
     def exists(self) -> bool:
-        """Is it there, and may it be seen?"""
+        """Return True if it exists and may be seen."""
         with self._alone():
             return self._facts() is not None
 
     def answers(self) -> bool:
-        """Do the brokers answer, if they are given a moment?"""
+        """Return True if the brokers answer within a moment."""
         with self._alone():
             return bool(self._admin.names())
 

@@ -118,7 +118,7 @@ class ControlWatch:
 
     @property
     def caught_up(self) -> bool:
-        """Was everything given that was there at the first look, and before?"""
+        """Return True if all records that existed at the first read were returned."""
         return len(self._reached) == len(self._partitions) and not any(self._queues.values())
 
     def away(self, seconds: float) -> LakecommitError:

@@ -41,7 +41,7 @@ def over_budget(rejected: int, records: int, budget: Budget) -> str | None:
 
 
 def surely_over(rejected: int, most: int, budget: Budget) -> bool:
-    """Will a slice be over its budget, were all that is left of it good?
+    """Return True if a slice exceeds its budget even if all remaining records are good.
 
     :param most: records that it may have, read or not
     """

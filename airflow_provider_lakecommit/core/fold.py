@@ -111,7 +111,7 @@ class _Folding:
         self.seen: datetime | None = None
 
     def is_copy(self, entry: Entry) -> bool:
-        """Was it said before, in the same words?"""
+        """Return True if the same decision was recorded before."""
         if entry.event is None:
             return False
         known = entry.event in self.events
@@ -257,7 +257,9 @@ class _Folding:
         )
 
     def is_redundant(self, c: CycleState, report: SliceReport) -> bool:
-        """Was some of it reported in this cycle before? Its files are not taken then, so it finishes nothing."""
+        """Return True if some of it was reported in this cycle before. Its files are not taken then, so it finishes
+        nothing.
+        """
         told, slices = self.told.get(c.cycle.commit_id, set()), self.planned[c.cycle.commit_id]
         if report.slice_id in told or c.in_parts.overlaps(report.coverage):
             return True

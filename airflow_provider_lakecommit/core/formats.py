@@ -82,7 +82,7 @@ class FormatOptions:
 
     @property
     def one_row_each(self) -> bool:
-        """Is each record that is not rejected exactly one row?"""
+        """Return True if each record that is not rejected is exactly one row."""
         return self.format in ONE_ROW_EACH and self.csv.get("rows") != "many"
 
     def of_columns(self, names: Collection[str]) -> FormatOptions:

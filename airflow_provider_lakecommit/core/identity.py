@@ -78,7 +78,7 @@ def attempt_id(of: UUID, random: UUID) -> UUID:
 
 
 def is_attempt_at(attempt: UUID, of: UUID) -> bool | None:
-    """Was this attempt made at that slice? ``None``: it is of a release whose attempts do not tell."""
+    """Return True if this attempt was made at that slice. ``None``: it is of a release whose attempts do not tell."""
     return attempt == attempt_id(of, attempt) if attempt.version == _TELLS else None
 
 

@@ -51,7 +51,7 @@ def filled_from(cluster_id: str) -> str:
 
 
 def is_filled(lane: str) -> bool:
-    """Does a section have what closed lanes have landed?"""
+    """Return True if the entry contains what closed backfills have landed."""
     return lane == FILLED or lane.startswith(f"{FILLED}@")
 
 
@@ -166,7 +166,7 @@ class Plan:
 
     @property
     def deferred(self) -> bool:
-        """Was a window put off? Something was there to be read, or nobody could tell."""
+        """Return True if a window was deferred. Something was there to be read, or nobody could tell."""
         return self.refused is not None and not self.slices and (self.left > 0 or not self.ends)
 
     @property

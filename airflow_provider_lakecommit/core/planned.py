@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a report speak of what a plan set out to do?
+"""Whether a report matches what a plan set out to do.
 
 Contract: pure. A report is of a plan if it is about the plan's window and about one of its slices, whole or as much of
 it as was granted (another claim may have taken ranges of it; the id tells which are left), and writes to no table that

@@ -42,10 +42,10 @@ class RefusalState(StrEnum):
 
     @property
     def needs_a_hand(self) -> bool:
-        """Does nothing clear it but a person, who does not know of it yet?"""
+        """Return True if only an operator, who does not know of it yet, can clear it."""
         return self in (RefusalState.INCOMPATIBLE, RefusalState.DIVERGED)
 
     @property
     def budget_full(self) -> bool:
-        """Is a budget of pending work full?"""
+        """Return True if a budget of pending work is full."""
         return self in (RefusalState.PENDING_SLICES, RefusalState.PENDING_FILES, RefusalState.PENDING_BYTES)

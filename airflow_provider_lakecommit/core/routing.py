@@ -73,7 +73,7 @@ class Route:
 
     @property
     def by_schema(self) -> bool:
-        """Is it the name of the schema that decides?"""
+        """Return True if the name of the schema decides."""
         return self.by == BY_SCHEMA
 
     @property

@@ -104,7 +104,7 @@ class CycleState:
         return began + self.timeout
 
     def live(self, now: datetime) -> bool:
-        """Does the claim still hold others off?"""
+        """Return True if the claim still excludes others."""
         return self.closed_at is None and not self.released and now < self.ends(now)
 
     def left_of(self, s: Slice) -> Slice | None:
@@ -119,7 +119,7 @@ class CycleState:
 
     @property
     def over(self) -> bool:
-        """Is no work done for it any more? What it lacks is planned by others."""
+        """Return True if no work is done for it any more. What it lacks is planned by others."""
         return self.closed_at is not None or self.released
 
     @property
@@ -149,7 +149,9 @@ class AcceptedSlice:
         return now - min(reported, self.asked_at or reported)
 
     def young(self, now: datetime, age: timedelta) -> bool:
-        """Was it planned and reported within this time, as far as the log tells? One in the future tells nothing."""
+        """Return True if it was planned and reported within this time, according to the log. One in the future tells
+        nothing.
+        """
         reported = min(self.at, self.seen or self.at)
         return reported <= now and now - min(reported, self.asked_at or reported) <= age
 
@@ -162,7 +164,7 @@ class AcceptedSlice:
         return of.files if of else 0
 
     def matters(self, table: str) -> bool:
-        """Does it call for a snapshot of its own: for its files, or because a person gave its records up?"""
+        """Return True if it needs a snapshot of its own: for its files, or because an operator skipped its records."""
         return self.file_count(table) > 0 or any(r.counts.skipped for r in self.report.spans)
 
 

@@ -45,7 +45,7 @@ class Written:
 
     @property
     def may_pass(self) -> bool:
-        """Can it be other next time without anybody's doing?"""
+        """Return True if the next attempt can end differently without anybody's action."""
         return bool(self.died or self.slices[SliceStatus.AGAIN])
 
 
@@ -66,8 +66,8 @@ class CycleOutcome:
 
     @property
     def final(self) -> bool:
-        """Is there nothing more for this run? Claims that ended with this cycle may be planned by the next, and so may
-        a window that was put off.
+        """Return True if nothing is left for this run. Claims that ended with this cycle may be planned by the next,
+        and so may a window that was put off.
         """
         if self.released or self.deferred:
             return False
@@ -75,7 +75,7 @@ class CycleOutcome:
 
     @property
     def deferred(self) -> bool:
-        """Was no window admitted, with something to be read?"""
+        """Return True if no window was admitted although there is something to read."""
         return self.opened.plan.deferred and not self.opened.finished
 
     @property
@@ -84,17 +84,19 @@ class CycleOutcome:
 
     @property
     def kept(self) -> bool:
-        """Did Spark do a slice of it, so that it counts?"""
+        """Return True if Spark did a slice of it, so that it counts."""
         return self.written.slices[SliceStatus.DONE] > 0 and not self.closed.voided
 
     @property
     def caught_up(self) -> bool:
-        """Is everything that could be read when this cycle was planned in the tables, as far as it depends on us?"""
+        """Return True if everything that could be read when this cycle was planned is in the tables, as far as it
+        depends on us.
+        """
         return self.whole and not self.opened.plan.left
 
     @property
     def whole(self) -> bool:
-        """Is all that was planned reported, and taken by the tables?"""
+        """Return True if everything planned is reported and accepted by the tables."""
         done = sum(self.written.slices[status] for status in SliceStatus if status.is_reported)
         return done == len(self.opened.slices) and not (self.closed.missing or self.closed.voided)
 

@@ -265,7 +265,7 @@ class Closed:
 
     @property
     def _nothing_landed(self) -> bool:
-        """Are the rejects all that the snapshots tell of?"""
+        """Return True if the snapshots report nothing but rejects."""
         counts = [p.counts for p in self.published]
         return not any(c.landed for c in counts) and any(c.rejected >= sum(self.rejects.values()) for c in counts)
 

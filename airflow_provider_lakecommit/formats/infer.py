@@ -159,7 +159,7 @@ def _kind(node: Node, path: str, notes: _Notes) -> str | None:
 
 
 def is_map_in_disguise(node: Node) -> bool:
-    """Do the keys of these objects differ from one to the next, as data do and names of fields do not?"""
+    """Return True if the keys of these objects differ from one to the next, as data does and field names do not."""
     present = sum(inner.seen for inner in node.fields.values())
     return len(node.fields) >= MAP_KEYS and present < node.kinds["object"] * len(node.fields) / 2
 

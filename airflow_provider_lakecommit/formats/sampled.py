@@ -107,7 +107,7 @@ class Node:
 
     @property
     def always(self) -> bool:
-        """Was it there each time, and never null?"""
+        """Return True if it was always present and never null."""
         return self.parents == self.seen and not self.nulls
 
     @classmethod
@@ -195,7 +195,7 @@ def sample_values(
 
 
 def _beyond_double(value: Decimal) -> bool:
-    """Does a double change the number, so that it shows? 17 digits tell any double from its neighbours."""
+    """Return True if a double changes the number visibly. 17 digits tell any double from its neighbours."""
     _, digits, exponent = value.as_tuple()
     if exponent == 0:
         return len(digits) > DIGITS - 2 and Decimal(float(value)) != value

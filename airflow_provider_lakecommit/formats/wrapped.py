@@ -24,7 +24,7 @@ _NAMES = frozenset({"schema", "payload"})
 
 
 def is_wrapper(names: Collection[str]) -> bool:
-    """Are these the fields of a wrapper?"""
+    """Return True if these are the fields of a wrapper."""
     return set(names) == _NAMES
 
 

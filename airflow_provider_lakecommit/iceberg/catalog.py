@@ -284,7 +284,7 @@ class Tables:
 
 
 def is_no_room(error: BaseException) -> bool:
-    """Does an exception say that there is no room on a disk, or that it may not be written to? No waiting helps."""
+    """Return True if an exception reports a full disk or a missing right to write. No waiting helps."""
     written = isinstance(error, OSError) and error.errno in _NOT_TO_BE_WRITTEN
     return written or any(said in str(error) for said in _NO_ROOM)
 

@@ -51,7 +51,7 @@ Places = dict[tuple[str, int], tuple[SourcePartition, ReadPosition]]
 
 
 def is_truncation(error: KafkaError) -> bool:
-    """Does the leader say that its log has other records at a position?"""
+    """Return True if the leader reports other records in its log at a position."""
     refused = error.code() == KafkaError._AUTO_OFFSET_RESET
     return error.code() == KafkaError._LOG_TRUNCATION or (refused and _TRUNCATION in error.str())
 

@@ -186,7 +186,7 @@ class Landing:
 
     @property
     def one_row_each(self) -> bool:
-        """Is each record that is not rejected exactly one row?"""
+        """Return True if each record that is not rejected is exactly one row."""
         return self.format_options.one_row_each and self.transform.sql is None
 
     @property

@@ -149,7 +149,8 @@ class LandingSetSpec:
 
 
 def declares_set(path: str | Path) -> bool:
-    """Is a YAML spec that of a set, and not of a landing? By the keys that only a set has, or a field in ``table``.
+    """Return True if a YAML spec declares a set, not a landing. By the keys that only a set has, or a field in
+    ``table``.
 
     :raises SpecError: it cannot be read
     """

@@ -155,7 +155,7 @@ class BackfillOperator(KafkaToIcebergOperator):
                 yield own
 
     def _done(self, session: LandingSession, found: LanePreview) -> bool:
-        """Is there nothing to be landed?"""
+        """Return True if nothing is left to land."""
         return found.done
 
     def _lane(self, session: LandingSession, found: LanePreview) -> AbstractContextManager[LandingSession]:

@@ -273,7 +273,7 @@ def _other_of_its_dag(task: LandingTask) -> str | None:
 
 
 def check_planned(planned: str, landing: Landing) -> None:
-    """Is the plan that a task works by one of its landing?
+    """Raise unless the plan of a task belongs to its landing.
 
     :param planned: name of the landing whose plan it is
     :raises SpecError: it is not: nothing of it would be found under the name of this one
@@ -288,8 +288,8 @@ def check_planned(planned: str, landing: Landing) -> None:
 
 
 def is_cleared(ti: Any, retries: int) -> bool:
-    """Is this the first attempt since somebody cleared the task? Clearing grants all retries anew; a retry uses one
-    up.
+    """Return True if this is the first attempt since the task was cleared. Clearing grants all retries anew; a retry
+    uses one up.
     """
     return bool(ti.try_number > 1 and ti.try_number == ti.max_tries - retries + 1)
 

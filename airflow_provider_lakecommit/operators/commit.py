@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
     from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 
-__all__ = ["LakeCommitOperator", "close_set", "set_ends"]
+__all__ = ["LakeCommitOperator", "close_set", "end_of", "set_ends"]
 
 _PLAN_MEETS_FIRST = (Terminal, ControlTopicError, SourceUnavailableError, StorageError)
 """Errors of which, where nothing was planned, the plan task has failed too: among them brokers that are away."""
@@ -203,7 +203,7 @@ class LakeCommitOperator(LandingTask):
                 raise
 
     def _plan_met(self, context: Context, error: Exception) -> bool:
-        """Has the plan task, which planned nothing, failed of the same?"""
+        """Return True if the plan task planned nothing and failed for the same reason."""
         if isinstance(error, _PLAN_MEETS_FIRST):
             return True
         left = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=FAILURE, map_indexes=-1) or ""
@@ -297,7 +297,7 @@ def close_set(
 
 def set_ends(ended: Mapping[str, Closed | BaseException], seconds: float, log: Any) -> dict[str, tuple[str, str]]:
     """Log how each landing of a set ended and why, send metrics of its own name, and return it."""
-    ends = {name: ("failed", told(e)) if isinstance(e, BaseException) else _end_of(e) for name, e in ended.items()}
+    ends = {name: ("failed", told(e)) if isinstance(e, BaseException) else end_of(e) for name, e in ended.items()}
     for name, each in ended.items():
         if isinstance(each, BaseException):
             send([Sample(COMMIT_FAILURES, 1, (name,))])
@@ -309,6 +309,7 @@ def set_ends(ended: Mapping[str, Closed | BaseException], seconds: float, log: A
     return ends
 
 
-def _end_of(closed: Closed) -> tuple[str, str]:
+def end_of(closed: Closed) -> tuple[str, str]:
+    """Return the verdict of a closed cycle and its reason."""
     outcome = outcome_of(closed)
     return outcome.verdict, outcome.reason

@@ -28,7 +28,7 @@ ADVICE = "an OutcomeOperator behind the commit task would end the run as its win
 
 
 def is_judged(task: BaseOperator) -> bool:
-    """Does an outcome task behind a commit keep the run from being green, where the commit ends skipped?"""
+    """Return True if an outcome task behind a commit keeps the run from being green when the commit ends skipped."""
     dag = task.get_dag()
     return dag is not None and any(
         isinstance(dag.task_dict.get(name), OutcomeOperator) for name in task.get_flat_relative_ids(upstream=False)

@@ -250,7 +250,7 @@ class KafkaToIcebergOperator(LandingTask):
         return run.whole
 
     def _goes_on(self, session: LandingSession, identity: RunIdentity, earlier: EarlierCycles) -> bool:
-        """Is there more to do for a run whose cycles are all finished?"""
+        """Return True if more must be done for a run whose cycles are all finished."""
         return self.follow is not None and goes_on(session, identity, earlier)
 
     def _make_engine(self) -> Engine:
@@ -314,8 +314,8 @@ class KafkaToIcebergOperator(LandingTask):
 
 
 def is_over(cycle: Cycle, identity: RunIdentity, session: LandingSession, ti: Any) -> bool:
-    """Is a cycle one of another run of this DAG, in this Airflow, whose task has ended for good? Then nobody works for
-    it any more, and its claims would only hold this run off.
+    """Return True if a cycle belongs to another run of this DAG in this Airflow whose task has ended for good. Then
+    nobody works for it any more, and its claims would only hold this run off.
     """
     from airflow_provider_lakecommit.cycle.session.landing_session import cycle_id_of
 

@@ -6,7 +6,8 @@ closes these cycles. A retry continues the cycles that are open. An empty round,
 the run.
 
 Failure story: a landing that fails is named, and stops none. Groups of which not everything is reported are planned by
-the next round; where a round reports nothing, the run ends, and the next attempt tries again.
+the next round; where a round reports nothing, the run ends, and the next attempt tries again. A failed task sends no
+events: its retry returns what the attempts before it have published too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.hooks.secrets import told
 from airflow_provider_lakecommit.operators.base import LandingTask
 from airflow_provider_lakecommit.operators.bundle import Bundle, landings_in
-from airflow_provider_lakecommit.operators.commit import close_set, set_ends
+from airflow_provider_lakecommit.operators.commit import close_set, end_of, set_ends
 from airflow_provider_lakecommit.operators.places import set_places
 from airflow_provider_lakecommit.operators.plan import bundled_groups, is_scheduled, plan_set
 from airflow_provider_lakecommit.operators.tasks.ended_runs import EndedRuns
@@ -58,6 +59,7 @@ class SetRun:
         self._retry, self._retell = task.is_retry(context), task.retells(context)
         self._ended_runs = EndedRuns(context["ti"], task.log)
         self._by_itself = is_scheduled(context)
+        self._before: dict[str, tuple[Landing, Closed]] = {}
         self._jobs: WriteJobs | None = None
         self._stopped = False
 
@@ -82,8 +84,12 @@ class SetRun:
             saved = self._write(groups) if groups else 0
             self._close(plans)
             if not saved:
-                return
+                break
             number += 1
+        for name, (landing, closed) in self._before.items():
+            self.published.insert(0, (landing, closed))
+            if self.ends.get(name, ("skipped",))[0] == "skipped":
+                self.ends[name] = end_of(closed)
 
     def _plan(self, number: int) -> tuple[SetPlans, dict[str, str]]:
         from airflow_provider_lakecommit.cycle.plan.open import open_cycle
@@ -91,6 +97,8 @@ class SetRun:
         run = replace(self._identity, number=number)
 
         def plan(session: LandingSession) -> Opened:
+            if self._retell and number == 0:
+                self._recall(session)
             release, own = self._ended_runs.of(session), run
             opened = open_cycle(session, own, retry=self._retry, release=release)
             while opened.finished:
@@ -101,6 +109,14 @@ class SetRun:
         # A user who triggers a run may have done something that the log does not tell.
         skip_idle = number > 0 or (self._by_itself and not self._retry)
         return plan_set(self._declared, run, plan, self._ended_runs, self._task.log, skip_idle=skip_idle)
+
+    def _recall(self, session: LandingSession) -> None:
+        """Note what an earlier attempt has published without an event."""
+        from airflow_provider_lakecommit.cycle.plan.resume import cycles_of, published_by
+
+        earlier = cycles_of(session, self._identity)
+        if earlier and (before := published_by(session, earlier)):
+            self._before[session.landing.name] = session.landing, earlier.to_closed(session.landing.table, before)
 
     def _write(self, groups: Sequence[BundledGroup]) -> int:
         """Return the number of records that are reported by now."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit verify` as a task: do ledger, accounting and files of a landing's tables add up, over their history?
+"""`lakecommit verify` as a task: check that ledger, counts and files of a landing's tables agree over their history.
 
 Contract: reads the tables only. Fails, without further retries, when anything is off; notes (commits of other writers,
 expired history) are no fault.

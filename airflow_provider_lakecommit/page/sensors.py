@@ -47,7 +47,7 @@ class HeldSensor:
 
     @property
     def waits(self) -> bool:
-        """Does it still?"""
+        """Return True if it still waits."""
         return self.state in WAITING
 
 

@@ -57,7 +57,7 @@ class TopicReader:
         self._ends = SourceEnds(lambda: settings(place.connection))
 
     def look(self) -> bool:
-        """Read on for about a second: has anything changed?
+        """Read on for about a second; return True if anything has changed.
 
         :raises LakecommitError: what trying again at once cannot mend
         """

@@ -167,7 +167,7 @@ class StalledCommitSensor(BaseSensorOperator):
         raise AirflowFailException(_log(context, event["reason"]))
 
     def _goes(self, context: Context, ruling: Ruling, target: _Target) -> bool:
-        """Is there nothing to hold for?
+        """Return True if nothing must be held.
 
         :raises AirflowFailException: it is time to fail, whatever ``on_stall`` says
         """
@@ -227,7 +227,7 @@ class StalledCommitSensor(BaseSensorOperator):
 
     @property
     def _has_more_to_do(self) -> bool:
-        """Does something follow the end of a wait that Airflow leaves out when the triggerer ends it?"""
+        """Return True if more follows the end of a wait that Airflow leaves out when the triggerer ends it."""
         skips = self.soft_fail and self.on_skipped_callback
         return bool(self.on_success_callback or skips or self.outlets)
 

@@ -48,7 +48,7 @@ _doubts: list[_Doubt] = []
 
 
 def note_given_up(job: WindowJob, error: Exception) -> None:
-    """A slice of the job was given up: are the brokers in doubt?"""
+    """Note that a slice of the job was given up, which may put the brokers in doubt."""
     doubted = isinstance(error, SourceUnavailableError | ControlTopicError | KafkaException)
     if doubted and not (_doubts and _doubts[0].job == job.job_id):
         _doubts[:] = [_Doubt(job=job.job_id)]

@@ -49,7 +49,7 @@ _known: list[_Known] = []
 
 
 class EndWatch:
-    """Asked between two chunks of records: are we to end here?
+    """Called between two chunks of records: whether this process must end here.
 
     :param control: of the task
     """

@@ -57,7 +57,7 @@ class Part:
 
 
 def passes(error: Exception) -> bool:
-    """May it be other next time without anybody's doing, whatever the records are?"""
+    """Return True if the next attempt can end differently without anybody's action, whatever the records are."""
     if isinstance(error, LakecommitError):
         return not isinstance(error, Terminal)
     return isinstance(error, OSError | KafkaException) or type(error).__module__.partition(".")[0] in _WORLD
@@ -86,7 +86,7 @@ def cut(spans: Spans, error: Exception) -> list[Part]:
 
 
 def _is_of_records(error: Exception) -> bool:
-    """Can a part of one range be well where the whole is not? Not if topic, table or plan are wrong."""
+    """Return True if a part of the range can succeed where the whole fails. Not if topic, table or plan are wrong."""
     return not isinstance(error, LakecommitError) or isinstance(error, RecordsError | AccountingError)
 
 

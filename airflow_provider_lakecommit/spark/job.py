@@ -52,17 +52,17 @@ class SliceStatus(StrEnum):
 
     @property
     def is_reported(self) -> bool:
-        """Are its files in the control log, by this attempt or an earlier one of the same cycle?"""
+        """Return True if its files are in the control log, by this attempt or an earlier one of the same cycle."""
         return self in (SliceStatus.DONE, SliceStatus.REPORTED)
 
     @property
     def is_final(self) -> bool:
-        """Would trying again in the same way change nothing?"""
+        """Return True if the same attempt again would change nothing."""
         return self is not SliceStatus.AGAIN
 
     @property
     def is_clean(self) -> bool:
-        """Has this attempt nothing left to do for it, without anything to be looked into?"""
+        """Return True if this attempt has nothing left to do for it and nothing needs to be examined."""
         return self not in (SliceStatus.AGAIN, SliceStatus.FAILED)
 
 

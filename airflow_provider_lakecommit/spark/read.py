@@ -261,7 +261,7 @@ class SliceReader:
     # -- what can be wrong --------------------------------------------------------------------------------------------
 
     def _check_damage(self, polled: Sequence[Message], open_: Mapping[Partition, PartitionReading]) -> None:
-        """Among what was polled, is there damage where a span is yet to be read?"""
+        """Raise if the polled messages report corruption where a span is still to be read."""
         for place, event in enumerate(polled):
             error, reading = event.error(), open_.get(partition_of(event))
             if error is None or reading is None or error.code() not in DAMAGE:

@@ -45,7 +45,7 @@ class ReplicaReported(LakecommitError):
 
 
 class ReplicaWatch:
-    """Asked between two chunks of records: is what we do still wanted?
+    """Called between two chunks of records: whether this work is still needed.
 
     :param control: of the task
     :param work: the slice that the task is at
@@ -76,7 +76,7 @@ class ReplicaWatch:
         return tuple(spans) if left == mine else tuple(Span(p, r) for p, r in left.items())
 
     def check(self, spans: Sequence[Span], *, at_once: bool = False) -> None:
-        """Go on with these ranges?
+        """Raise unless the work on these ranges must continue.
 
         :raises ReplicaReported: another replica has reported some of them
         """

@@ -215,7 +215,7 @@ class _Doing:
         )
 
     def _is_to_stop(self, spans: tuple[Span, ...]) -> bool:
-        """Is the end asked for behind the record in hand?
+        """Return True if the requested end is behind the current record.
 
         :raises ReplicaReported: nothing is to be kept, as another replica has reported these ranges
         :raises SliceStopped: nothing is to be kept, as the original keeps what it has
@@ -285,7 +285,7 @@ class _Doing:
         return replace(self._work, spans=spans, slice_id=own)
 
     def _send(self, part: Slice, attempt: UUID, records: list[Record], *, done: bool) -> bool:
-        """Is it this report that tells of the part? What another attempt told of it is kept.
+        """Send the report; return True if this report covers the part. What another attempt told of it is kept.
 
         :raises FencedError: nothing is wanted of the slice any more
         """

@@ -107,7 +107,7 @@ class SliceTotals:
         return None
 
     def hopeless(self) -> bool:
-        """Will the slice be blocked, whatever comes?"""
+        """Return True if the slice will be blocked in any case."""
         return bool(self.blocked()) or surely_over(self.rejected, len(self._slice), self._budget)
 
     def told(self, why: str) -> str:

@@ -66,7 +66,7 @@ def run_windows(spark: SparkSession, asked: Sequence[tuple[WindowJob, Secrets]])
 
 
 def workers_died(told: str) -> bool:
-    """Does Spark say that a job ended because processes died that worked at its tasks?"""
+    """Return True if Spark reports that a job ended because processes died while they worked at its tasks."""
     return _DEATHS.search(told) is not None
 
 

@@ -35,7 +35,7 @@ class Record(Protocol):
 
 
 def is_ours(record: Record) -> bool:
-    """Does it bear the header of a landing?"""
+    """Return True if it has the header of a landing."""
     return any(name == HEADER for name, _ in record.headers)
 
 
@@ -46,7 +46,7 @@ class Believed:
         self._told: dict[str, dict[int, None]] = {}
 
     def __call__(self, record: Record, group: str, kind: EventKind, *, landing: bool) -> bool:
-        """Is it believed?
+        """Return True if it is verified.
 
         :param landing: is the group known for a landing?
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guard makes of a verdict: may the work behind it go, is it held, or is it time to fail?
+"""What a guard makes of a verdict: the work behind it continues, is held, or fails.
 
 Contract: pure. A guard lets go while commits come through, and what it cannot judge as it is configured. It says why,
 and what would end the hold. Where an age is asked for, one that is not known holds, whatever else is configured: a
@@ -124,7 +124,7 @@ def _since(found: Diagnosis, state: State, rules: StallRules) -> float | None:
 
 
 def _aged(ruling: Ruling, state: State, now: float, guard: Guard, max_age: float) -> Ruling:
-    """Commits come through; is what they have brought new enough?"""
+    """Commits get through: decide whether their data is new enough."""
     through = state.valid_through
     if through is None:
         return Ruling(

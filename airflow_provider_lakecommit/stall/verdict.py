@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do commits come through? One judgement for landings and for the Iceberg sink of Kafka Connect, from the control topic
-alone.
+"""Whether commits get through. One judgement for landings and for the Iceberg sink of Kafka Connect, from the control
+topic alone.
 
 Contract: :func:`observe` and :func:`judge` are pure. The state grows with what is open or expected (tables, partitions,
 the answers of one cycle), never with the length of the log or of an outage. Time is a parameter: of the event while one

@@ -141,7 +141,7 @@ class _Fold:
         self.overlooked = 0
 
     def take(self, record: ControlRecord) -> bool:
-        """Is it worth telling at once?"""
+        """Return True if it must be reported at once."""
         found = told_of(
             record.value,
             key=record.key,

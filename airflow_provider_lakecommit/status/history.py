@@ -156,8 +156,8 @@ def _look_for_sinks(reading: _HistoryReading, metadata: TableMetadata, state: Le
 
 
 def _begins(first: LandingSnapshot) -> bool:
-    """Is this the first landing snapshot that the table ever had? A lane that was opened, and a person's word, are of
-    these kinds too, and come upon what is there.
+    """Return True if this is the first landing snapshot that the table ever had. A lane that was opened, and a person's
+    word, are of these kinds too, and come upon what is there.
     """
     began = first.record.kind in (SnapshotKind.ORIGIN, SnapshotKind.INIT)
     return began and first.sections.keys() == {first.key} and not any(s.covered for s in first.sections.values())
@@ -313,7 +313,7 @@ def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[Mani
 
 
 def _look_into(reading: _HistoryReading, io: FileIO, entry: ManifestEntry) -> None:
-    """Does the footer of a file say what was announced?"""
+    """Check that the footer of a file agrees with its announcement."""
     path, announced = entry.data_file.file_path, entry.data_file.record_count
     try:
         rows = rows_in_footer(io, path)

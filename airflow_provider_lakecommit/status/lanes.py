@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `verify` asks of lanes: is what a closed lane had still in the ledger, and who is left what was passed over?
+"""What `verify` checks of backfills: the rest of a closed one is in the ledger, and skipped offsets belong to a stream.
 
 Contract: pure, on the ledgers of a snapshot and of the one before it.
 """

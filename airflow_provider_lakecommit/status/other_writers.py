@@ -38,7 +38,7 @@ class RowChange:
 
     @property
     def wrong(self) -> bool:
-        """Are there other rows than there should be?"""
+        """Return True if there are other rows than expected."""
         return self.same and self.added != self.taken_out
 
     def __str__(self) -> str:

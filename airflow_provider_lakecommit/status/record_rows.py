@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is each record that was landed one row? By the rows themselves, whoever wrote them last: `verify --rows`.
+"""Check that each landed record is one row. By the rows themselves, whoever wrote them last: `verify --rows`.
 
 Contract: every data file of the head is read once, of it the columns that say which record and reading a row is of,
 less the rows that position deletes name; nothing is written. Each reading of a topic is counted for itself, so that a

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do the replays of dead letters in a table's history add up?
+"""Check that the replays of dead letters in a table's history add up.
 
 Contract: pure. A replay is a snapshot that says which offsets it is of. These must have been landed before, by any lane
 of the landing, and not been replayed before; they are in the ledger from then on, as long as their range is not landed
@@ -27,7 +27,7 @@ Step = tuple[SnapshotRecord, Lanes | None, Lanes | None]
 
 
 def is_replay(record: SnapshotRecord) -> bool:
-    """Are its rows dead letters? One that does not tell of which is none that can be believed."""
+    """Return True if its rows are dead letters. One that does not tell of which is none that can be believed."""
     try:
         return replay_of(record) is not None
     except WireError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is all well with a landing? What `lakecommit status` ends with, for scripts and alerts.
+"""Decide whether a landing is healthy. What `lakecommit status` ends with, for scripts and alerts.
 
 Contract: pure, and a table: the first row of :data:`TABLE` that applies decides. What is not known is not well: a
 landing that never ran, a topic that is not there, an age that cannot be told are *behind*.

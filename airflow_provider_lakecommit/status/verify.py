@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of `verify`: does the history of a landing's tables add up?
+"""The checks of `verify`: the history of a landing's tables adds up.
 
 Contract: pure. A :class:`TableHistory` holds what the table says of itself, oldest snapshot first, on the branch's
 ancestry only: what was rolled back is no part of it. Of the findings one that is ``wrong`` means that a promise is

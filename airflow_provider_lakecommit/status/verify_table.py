@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one table can be asked of its own history: is each step of it what its snapshot says?
+"""What `verify` checks of one table's own history: each step is what its snapshot states.
 
 Contract: pure, as :mod:`~airflow_provider_lakecommit.status.verify`, which tells what is checked. Steps are the
 landings' snapshots on the branch's ancestry, oldest first; where older ones were expired, the first that is left is

@@ -116,7 +116,7 @@ class _LastEvent:
         self._planned = 0
 
     def is_news(self, backlog: Backlog, reached: list[str], now: float) -> bool:
-        """Is it to be reported?"""
+        """Return True if it must be reported."""
         if not reached:
             self._at = None
             return False

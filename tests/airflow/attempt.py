@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_provider_lakecommit.landing import LandingSet
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.replay import ReplayOperator
@@ -51,17 +52,21 @@ class Asked:
 
     def operator(self) -> KafkaToIcebergOperator:
         options = {"spark_conn_id": "spark_connect_default", "retries": 2, **self.options}
-        return KINDS[self.kind](task_id=TASK, landing=landing_of(**self.landing), **options)
+        declared = LandingSet(**self.landing) if "{" in self.landing["table"] else landing_of(**self.landing)
+        return KINDS[self.kind](task_id=TASK, landing=declared, **options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How it ended, as Airflow would see it: ``event`` is the extra of the asset event that it sends."""
+    """How it ended, as Airflow would see it: ``event`` is the extra of the asset event that it sends; those of the
+    landings of a set are in ``events``, by asset.
+    """
 
     state: str
     reason: str
     event: dict[str, Any] | None
     log: list[str]
+    events: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def said(self, text: str) -> bool:
         return any(text in line for line in self.log)
@@ -75,6 +80,17 @@ class _Log:
         self.lines.append(text % values)
 
     warning = info
+
+
+@dataclass(slots=True)
+class _Events:
+    """What a task sends for one of its outlets."""
+
+    extra: dict[str, Any] | None = None
+    added: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def add(self, asset: Any, *, extra: dict[str, Any]) -> None:
+        self.added.setdefault(asset.name, []).append(extra)
 
 
 class _Ti:
@@ -101,8 +117,9 @@ def attempt(asked: Asked, started: Callable[[KafkaToIcebergOperator, list[str]],
     lines: list[str] = []
     operator, ti = asked.operator(), _Ti(asked)
     operator._cached_logger = _Log(lines)  # type: ignore[assignment]
-    accessor = SimpleNamespace(extra=None)
-    context: Any = {"ti": ti, "outlet_events": {operator.asset: accessor}}
+    accessor = _Events()
+    dag_run = SimpleNamespace(run_type="manual")
+    context: Any = {"ti": ti, "dag_run": dag_run, "outlet_events": {operator.asset: accessor}}
     started(operator, lines)
     try:
         operator.execute(context)
@@ -112,7 +129,7 @@ def attempt(asked: Asked, started: Callable[[KafkaToIcebergOperator, list[str]],
         return Ended(state="failed", reason=str(e), event=None, log=lines)
     except Exception as e:
         return Ended(state="up_for_retry", reason=f"{type(e).__name__}: {e}", event=None, log=lines)
-    return Ended(state="success", reason="", event=accessor.extra, log=lines)
+    return Ended(state="success", reason="", event=accessor.extra, log=lines, events=accessor.added)
 
 
 def begin(asked: Asked, environment: Mapping[str, str]) -> subprocess.Popen[str]:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large the package may be. A number here only goes down; raising one needs its reason in a decision, as 0086 and 0087."""
+"""How large the package may be. A number here only goes down; raising one needs its reason in a decision, as 0086 and
+0087.
+"""
 
 from __future__ import annotations
 

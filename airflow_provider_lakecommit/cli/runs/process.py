@@ -18,7 +18,7 @@ def identity(unique: UUID, number: int = 0) -> RunIdentity:
 
 
 def is_dead(cycle: Cycle) -> bool:
-    """Was a cycle opened by a command line that is certainly gone?"""
+    """Return True if a cycle was opened by a command-line process that has certainly ended."""
     if cycle.dag != CLI:
         return False
     kind, _, rest = cycle.run.partition("|")

@@ -40,7 +40,7 @@ class Signals:
                 signal.signal(number, self._stop)
 
     def check(self) -> None:
-        """Has a signal come whose exception was lost? May be asked in any thread.
+        """Raise the exception of a signal that arrived and was lost. May be asked in any thread.
 
         :raises Stopped: it has
         """

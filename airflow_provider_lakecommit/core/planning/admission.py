@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission: may a cycle plan a window now, and how large a one? Writers must not bury the committer.
+"""Admission: whether a cycle may plan a window now, and how large a one. Writers must not bury the committer.
 
 Contract: pure, and a table: the first row of :data:`TABLE` that applies refuses, with what clears it; where none does,
 the window is admitted up to what is left of the budgets. A refused cycle still opens, with an empty plan, and its

@@ -107,13 +107,13 @@ class Headroom:
         return self.expires_at or (None if self.high is None else self._end(self.high))
 
     def short_of(self, threshold: timedelta) -> bool:
-        """Can it be gone within that time? Only if that is known."""
+        """Return True if it can expire within that time. Only if that is known."""
         latest = None if self.high is None else self._end(self.high)
         return latest is not None and latest - self.at <= threshold
 
     @property
     def sharp(self) -> bool:
-        """Is there nothing left to ask?"""
+        """Return True if nothing is left to request."""
         if self.retention is None or self.retention.time is None:
             return True
         if self.low is None:

@@ -48,7 +48,7 @@ class Truncation:
     end: int | None
 
     def concerns(self, p: SourcePartition, at: ReadPosition) -> bool:
-        """Does another position of that partition not hold either?"""
+        """Return True if another position of that partition does not hold either."""
         older = at.leader_epoch <= self.position.leader_epoch
         return p == self.partition and older and (self.end is None or at.offset > self.end)
 

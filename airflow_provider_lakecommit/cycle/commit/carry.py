@@ -35,9 +35,9 @@ MOVE_AFTER = 10_000
 
 
 def is_behind(session: LandingSession, table: PreparedTable, folded: FoldedLog, ready: Sequence[AcceptedSlice]) -> bool:
-    """Has a table without rows been behind for so long that it is brought forward? Where a spec change voids, it never
-    is, nor while the rules change by which records are judged: what is behind then would be judged anew. Nor where the
-    log was cut, as a new epoch waits for it, nor where a lane is to replace some of it.
+    """Return True if the ledger of a table without rows is so old that it must be refreshed. Where a spec change voids,
+    it never is, nor while the rules change by which records are judged: what is behind then would be judged anew. Nor
+    where the log was cut, as a new epoch waits for it, nor where a lane is to replace some of it.
     """
     passed = Coverage.union(s.coverage for s in ready)
     if any(s.replaces and s.bounds.overlaps(passed) for s in table.state.sections):

@@ -100,7 +100,9 @@ class TableCommits:
 
     @property
     def others_go_on(self) -> bool:
-        """Where tables have failed: are these troubles of single tables, beside which one of rows goes on?"""
+        """Where tables have failed: return True if these are failures of single tables, and another table of rows
+        continues.
+        """
         whole = not self._others and self._blind is None
         alone = not any(isinstance(error, _NO_TABLES) for error in self.failures.values())
         return whole and alone and bool(self._done & set(self.session.landing.data_tables))
@@ -112,7 +114,7 @@ class TableCommits:
 
     @property
     def complete(self) -> bool:
-        """Was the cycle complete before?"""
+        """Return True if the cycle was complete before."""
         return self.state is not None and self.state.complete
 
     async def prepare(self, committer: Committer) -> tuple[PreparedTable, ...]:

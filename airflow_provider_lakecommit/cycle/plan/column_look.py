@@ -77,12 +77,12 @@ class ColumnLook:
 
     @property
     def changes(self) -> bool:
-        """Is anything to be changed?"""
+        """Return True if anything must be changed."""
         return any(one.found.changes for one in self.tables)
 
     @property
     def misfits(self) -> bool:
-        """Does anything not fit?"""
+        """Return True if anything does not fit."""
         return any(one.found.misfits for one in self.tables)
 
     @property

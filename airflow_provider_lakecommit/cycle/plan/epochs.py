@@ -190,7 +190,7 @@ def _log_lost(control: ControlPosition, log: ControlLog) -> str | None:
 
 
 def _is_cut(control: ControlPosition, log: ControlLog) -> bool:
-    """Is what is left of the log that of the ledger?"""
+    """Return True if the rest of the log belongs to the ledger."""
     return (control.cluster_id, control.topic_id) == (log.cluster_id, log.topic_id) and control.read_from <= log.end
 
 
@@ -256,7 +256,9 @@ def _to_tag(state: LedgerState) -> str:
 
 
 def _newest_by_the_log(session: LandingSession, name: str, state: LedgerState) -> bool:
-    """Was all that the log says was published in this table by its landings before, in this ledger?"""
+    """Return True if everything the log calls published was published in this table, in this ledger, by its former
+    landings.
+    """
     log = session.control.describe()
     for section in state.sections:
         if (section.control.cluster_id, section.control.topic_id) != (log.cluster_id, log.topic_id):

@@ -93,7 +93,7 @@ class ColumnStep:
 
     @property
     def due(self) -> bool:
-        """Is there something to change first? Then the plan looks at everything anew."""
+        """Return True if something must be changed first. Then the plan looks at everything anew."""
         return self._due
 
 

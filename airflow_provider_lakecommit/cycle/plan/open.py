@@ -142,8 +142,8 @@ def open_cycle(
 
 
 def _is_foreign(session: LandingSession, prepared: Prepared, found: FoundCycle) -> bool:
-    """Do the tables contradict the plan of an open cycle? Then somebody else sent it, or a table was made anew since.
-    Nothing is written by it, and the run goes on as a further cycle.
+    """Return True if the tables contradict the plan of an open cycle. Then somebody else sent it, or a table was made
+    anew since. Nothing is written by it, and the run goes on as a further cycle.
     """
     tables = {t.name: t.table for t in prepared.tables}
     if found.state.over or (what := contradiction(found.state.plan, tables, prepared.failures)) is None:
@@ -219,7 +219,7 @@ def _opened_without_tables(
 
 
 def _was_reached(session: LandingSession) -> bool:
-    """Has the landing ever read its tables, as far back as the control log goes?"""
+    """Return True if the landing ever reached its tables, as far back as the control log goes."""
     return any(c.complete or c.plan.ends for c in session.read_state(()).state.cycles.values())
 
 

@@ -47,7 +47,7 @@ class OpenLane:
 
     @property
     def replaces(self) -> bool:
-        """Does some table have it land anew what is there?"""
+        """Return True if some table replaces its rows of the range."""
         return any(s.replaces for s in self.sections.values())
 
     def lines(self) -> Iterator[str]:

@@ -169,7 +169,7 @@ class EarlierCycles:
         return next((c.cycle.number for c in self.cycles if not c.over), self.newest.cycle.number + 1)
 
     def finished(self, most: int | None) -> bool:
-        """Is there nothing left to do for a run of *most* cycles?"""
+        """Return True if nothing is left to do for a run of *most* cycles."""
         enough = not self.newest.plan.left or (most is not None and self.number >= most)
         # What an older cycle lacked when it ended is for one that was opened after that.
         lacking = any(c.unfinished for c in self.cycles if self.newest.offset <= _end_or_start(c))

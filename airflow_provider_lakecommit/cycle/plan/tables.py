@@ -233,7 +233,7 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
 
 
 def _does_without(session: LandingSession, name: str) -> bool:
-    """Is the table missing, and are its records dead letters as long as it is?
+    """Return True if the table is missing and its records are dead letters until it exists.
 
     :raises LedgerError: it was there
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before anything is planned or published: do the source's logs still hold what was read of them?
+"""Before planning or publishing: check that the source's logs still contain what was read from them.
 
 Contract: :func:`diverged_logs` asks only where a partition has another leader epoch than the one under which it was
 last read; what is asked is :mod:`~airflow_provider_lakecommit.core.planning.truncation`'s decision. A plan leaves such

@@ -110,7 +110,7 @@ class Follow:
 
     @property
     def under_way(self) -> bool:
-        """Is a cycle open?"""
+        """Return True if a cycle is open."""
         return self._runner.under_way
 
     def stop(self, reason: str = "the run was told to stop", grace: float = 0.0) -> None:
@@ -231,7 +231,7 @@ class Follow:
         self._rest(pause)
 
     def _over(self) -> bool:
-        """Is no further window to be opened?"""
+        """Return True if no further window may be opened."""
         now = time.monotonic()
         if now - self._asked_at >= ASK_SECONDS:
             self._asked_at = now

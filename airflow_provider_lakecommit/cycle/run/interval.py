@@ -55,7 +55,7 @@ class WindowLog:
 
 
 def had_trouble(outcome: CycleOutcome) -> bool:
-    """Is there something of a closed cycle that a person may want to read?"""
+    """Return True if an operator may want to read something about a closed cycle."""
     return not outcome.whole or outcome.deferred or bool(outcome.written.trouble or outcome.released)
 
 

@@ -101,12 +101,12 @@ class LandingRunner:
 
     @property
     def under_way(self) -> bool:
-        """Is a cycle open?"""
+        """Return True if a cycle is open."""
         return bool(self._windows)
 
     @property
     def stopping(self) -> bool:
-        """Was the run asked to stop?"""
+        """Return True if the run was asked to stop."""
         return self._writers.stopping
 
     def open_no_more(self) -> None:
@@ -191,7 +191,9 @@ class LandingRunner:
         return None, number
 
     def _leaves_more(self) -> bool:
-        """Is there room for one more window, and something for it? Not where its claim might end before its turn."""
+        """Return True if there is room for one more window, and something to read. Not where its claim might end before
+        its turn.
+        """
         newest = self._windows[-1]
         more = newest.writing is not None and newest.writing.has_jobs and newest.opened.plan.left > 0
         in_time = self._took * self._at_once < self._session.landing.window.completion_timeout.total_seconds() / 2

@@ -46,7 +46,9 @@ class PausePolicy:
 
     @property
     def over(self) -> bool:
-        """Was a window refused so often, or until a person acts, that the run ends as one that has nothing to do?"""
+        """Return True if a window was refused so often, or until an operator acts, that the run ends with nothing to
+        do.
+        """
         return self.standing or self.refused > len(REFUSED_PAUSES)
 
     def pause(self, outcome: CycleOutcome) -> float:

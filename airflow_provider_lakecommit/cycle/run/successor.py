@@ -65,11 +65,11 @@ class Successor:
 
     @property
     def is_due(self) -> bool:
-        """Is a cycle to be opened at once, so that the run before this one ends?"""
+        """Return True if a cycle must be opened at once, so that the previous run ends."""
         return self._lands and not self._told
 
     def closed(self, outcome: CycleOutcome) -> None:
-        """A cycle of the run was closed: does it show that the run can land?"""
+        """Note that a cycle of the run was closed, and whether it shows that the run can land."""
         if self._turns and not self._lands:
             self._lands = self._is_shown_by(outcome)
 
@@ -83,7 +83,7 @@ class Successor:
         return True
 
     def ask(self) -> bool:
-        """Has a later run begun?"""
+        """Return True if a later run has begun."""
         if self._run is None or self._place is None or self.found:
             return bool(self.found)
         try:

@@ -58,7 +58,7 @@ class Full:
         return self.records is not None or self.bytes is not None
 
     def by(self, records: int) -> bool:
-        """Is a window of so many full?"""
+        """Return True if a window of so many is full."""
         size = records * (self.record_bytes or UNKNOWN_BYTES)
         return (self.records is not None and records >= self.records) or (self.bytes is not None and size >= self.bytes)
 

@@ -156,7 +156,7 @@ class LandingSession:
 
     @property
     def signed(self) -> bool:
-        """Is no control record of this landing believed that is not signed?"""
+        """Return True if unsigned control records of this landing are ignored."""
         return SigningKeys.of(self.kafka) is not None
 
     def close(self) -> None:

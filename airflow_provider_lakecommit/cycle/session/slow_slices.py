@@ -53,7 +53,7 @@ class SlowSlices:
         self._left = job
 
     def all_reported(self) -> bool:
-        """Is nothing left of the job, as of now?"""
+        """Return True if nothing is left of the job at this moment."""
         self._look()
         return not self._left.plan.slices
 

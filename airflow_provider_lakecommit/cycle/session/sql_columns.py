@@ -19,7 +19,7 @@ __all__ = ["check_evolving", "evolves_by_sql", "wanted_by_sql"]
 
 
 def evolves_by_sql(landing: Landing, table: str) -> bool:
-    """Is it the SQL, and no record, that tells the columns which a table may get?"""
+    """Return True if the SQL, and no record, decides which columns a table may get."""
     return landing.evolve != "none" and landing.transform_of(table) is not None
 
 

@@ -115,7 +115,7 @@ def differences(landing: Landing, name: str, table: Table) -> tuple[str, ...]:
 
 
 def _evolved(landing: Landing, stated: NestedField, now: NestedField) -> bool:
-    """Can a column have become what it is by changes that the landing allows?"""
+    """Return True if changes that the landing allows can have produced this column."""
     if landing.evolve == "none" or stated.required != now.required:
         return False
     found = evolution(Schema(stated), StructType(now), widen=landing.evolve == "widen")

@@ -73,7 +73,7 @@ class Combined(Generic[A, R]):
             return True
 
     def _is_waiting(self, answer: Future[R]) -> bool:
-        """Has nobody asked for it yet?"""
+        """Return True if nothing has requested it yet."""
         return any(each is answer for _, each in self._waiting)
 
     def _request(self) -> None:

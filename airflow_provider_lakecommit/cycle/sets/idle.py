@@ -25,7 +25,7 @@ IDLE = timedelta(minutes=5)
 
 
 def is_idle(entries: Sequence[Entry], stable: Mapping[SourcePartition, int], spec_version: str, now: datetime) -> bool:
-    """Has it nothing to do?
+    """Return True if it has nothing to do.
 
     :param entries: of the landing's live lane, to the end of the log
     :param stable: how far its topics can be read; empty: nobody knows

@@ -105,7 +105,7 @@ def landing_ready(
 
 
 def has_no_record(landing: Landing, connections: SetConnections) -> bool:
-    """Did its topics never have one, as far as the brokers say?"""
+    """Return True if its topics never had a record, as far as the brokers know."""
     stable = connections.marks(landing)
     return bool(stable) and not any(stable.values())
 

@@ -180,7 +180,7 @@ class _PartitionLog:
         return tuple(sorted(found, key=offset_of) if self._nobodys else found)
 
     def holds(self, start: int) -> bool:
-        """Was it read from there on?"""
+        """Return True if it was read from that offset on."""
         return bool(self._topic) and self._first <= start <= self._next
 
     def names(self) -> list[str]:

@@ -102,7 +102,7 @@ class Releases:
         self.dead, self._seen = set(), set()
 
     def __call__(self, cycle: Cycle) -> bool:
-        """Is it to be ended?"""
+        """Return True if it must end."""
         if self.is_left(cycle):
             self._seen.add(cycle.commit_id)
             return True

@@ -71,7 +71,7 @@ class WriterType:
 
     @property
     def nullable(self) -> bool:
-        """May a value be null?"""
+        """Return True if a value may be null."""
         return self.kind == "null" or (self.kind == "union" and any(p.kind == "null" for p in self.parts))
 
     @property

@@ -281,7 +281,7 @@ def _size(kind: IcebergType) -> int:
 
 
 def holds(own: IcebergType, wanted: IcebergType) -> bool:
-    """Does a column take all values of a type as it is?"""
+    """Return True if a column accepts all values of a type unchanged."""
     match own, wanted:
         case _, UnknownType():
             return True

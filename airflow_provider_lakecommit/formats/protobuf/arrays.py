@@ -77,7 +77,7 @@ def map_reader(key: Read, value: Read, target: pa.DataType) -> Read:
 
 
 def entries_there_twice(array: pa.Array) -> bool:
-    """Has a map a key twice, or an entry without its message?"""
+    """Return True if a map has a key twice, or an entry without its message."""
     keys, content = filled(child(array.values, _KEY)), child(array.values, _VALUE)
     if pa.types.is_struct(content.type) and content.null_count:
         return True

@@ -121,7 +121,7 @@ class MessageColumns:
         return [_nulls(v, rows) if v.wire is None else v.read(child(rows, v.wire)) for v in self.values]
 
     def ambiguous(self, rows: pa.StructArray) -> bool:
-        """Are there rows that Protobuf's own parser may read otherwise?"""
+        """Return True if Protobuf's own parser may read some rows differently."""
         for members in self._oneofs:
             if (np.array([there(rows, name) for name in members]).sum(axis=0) > 1).any():
                 return True

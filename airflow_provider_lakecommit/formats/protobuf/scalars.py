@@ -57,7 +57,7 @@ def type_name(field: FieldDescriptor) -> str:
 
 
 def is_integer(field: FieldDescriptor) -> bool:
-    """Is it a whole number?"""
+    """Return True for a whole number."""
     return field.type in _INTEGERS
 
 

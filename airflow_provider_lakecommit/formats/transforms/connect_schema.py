@@ -98,7 +98,7 @@ class EnvelopeSchemas:
 
 
 def _can_differ(kind: IcebergType) -> bool:
-    """Are there values of this type, or within, of which a schema may say something else?"""
+    """Return True if values of this type, or within it, can differ from what a schema states."""
     if isinstance(kind, StructType):
         return any(_can_differ(field.field_type) for field in kind.fields)
     if isinstance(kind, ListType):

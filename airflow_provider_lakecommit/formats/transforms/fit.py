@@ -32,7 +32,7 @@ _WIDEST = 10**38 - 1
 
 
 def misfit(made: pa.DataType, wanted: pa.DataType) -> bool:
-    """Can values of a type never be taken over as those of another one without a guess?"""
+    """Return True if values of one type can never be converted to the other without a guess."""
     if made == wanted or kinds.is_null(made) or (made == _BYTE and kinds.is_boolean(wanted)):
         return False
     if kinds.is_struct(wanted):
@@ -171,7 +171,7 @@ def _is_wide(kind: pa.DataType) -> bool:
 
 
 def _has_times(kind: pa.DataType) -> bool:
-    """Are there dates or times in it?"""
+    """Return True if it contains dates or times."""
     if kinds.is_map(kind):
         return _has_times(kind.key_type) or _has_times(kind.item_type)
     if kinds.is_nested(kind):

@@ -84,7 +84,7 @@ def _answering(function: Callable[..., Any], stopped: list[BaseException]) -> Ca
 
 
 def _is(answer: Any, stated: Any) -> bool:
-    """Is it of an annotated type, with all that is in it?"""
+    """Return True if it has the annotated type, including everything in it."""
     origin, of = get_origin(stated), get_args(stated)
     if origin in (Union, UnionType):
         return any(_is(answer, each) for each in of if each is not NoneType)

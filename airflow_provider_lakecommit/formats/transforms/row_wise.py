@@ -207,7 +207,7 @@ class _Walk:
         return found
 
     def check(self, expression: Any, *, explodes: bool = False) -> None:
-        """:param explodes: may it have ``unnest``?"""
+        """:param explodes: True if it may contain ``unnest``"""
         for node, _ in _nodes(expression):
             kind = node.get("class")
             if kind is not None and (what := self._wrong(kind, node, explodes)) is not None:

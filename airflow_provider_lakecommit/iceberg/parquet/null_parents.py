@@ -28,7 +28,7 @@ def with_whole_fields(table: pa.Table) -> pa.Table:
 
 
 def _concerns(kind: pa.DataType) -> bool:
-    """Is there a struct with required fields in it?"""
+    """Return True if it contains a struct with required fields."""
     if not pa.types.is_nested(kind):
         return False
     inner = [kind.field(i) for i in range(kind.num_fields)]

@@ -62,7 +62,7 @@ class LanePreview:
 
     @property
     def done(self) -> bool:
-        """Is there nothing to be landed or closed?"""
+        """Return True if nothing is left to land or close."""
         return not self.opened and not self.missing
 
     def lines(self) -> Iterator[str]:

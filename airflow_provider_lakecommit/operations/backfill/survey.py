@@ -49,7 +49,7 @@ class FoundFile:
 
     @property
     def whole(self) -> bool:
-        """Has it no other rows?"""
+        """Return True if it has no other rows."""
         return self.rows == self.live
 
     @property

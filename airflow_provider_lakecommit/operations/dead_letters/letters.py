@@ -108,7 +108,7 @@ class Selection:
     limit: int | None = None
 
     def takes(self, letter: DeadLetter) -> bool:
-        """Is it meant, whatever the limit?"""
+        """Return True if it is selected, whatever the limit."""
         topic, partition, offset = letter.place
         if self.ranges and not self.ranges.get((topic, partition), RangeSet()).overlaps(
             OffsetRange(offset, offset + 1)

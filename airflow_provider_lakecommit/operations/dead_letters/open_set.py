@@ -118,7 +118,7 @@ class OpenSet:
         return self._readings(letter)[0]
 
     def _comes(self, letter: DeadLetter) -> bool:
-        """May the data table still get the reading that a letter is of?"""
+        """Return True if the data table may still get the reading that a dead letter belongs to."""
         place, generation = letter.place, letter.generation
         if generation is not None:
             if any(index.at(place) for index in _later(self._data, generation)):
@@ -155,7 +155,7 @@ class _Index:
         return [p for p, ranges in self._known.get((topic, partition), ()) if ranges.overlaps(_one(offset))]
 
     def knows(self, place: Place) -> bool:
-        """Has it anything of the partition?"""
+        """Return True if it has anything of the partition."""
         return place[:2] in self._known
 
 

@@ -164,7 +164,7 @@ def _offsets_of(connector: KnownConnector) -> Mapping[tuple[str, int], int]:
 
 
 def _has_moved_on(connector: KnownConnector, section: LedgerSection) -> bool:
-    """Does it read behind the ledger's ends already?"""
+    """Return True if it already reads behind the ledger's ends."""
     offsets, ends = _offsets_of(connector), _places(section)
     return all(offsets.get(place, -1) >= end for place, end in ends.items())
 

@@ -76,17 +76,17 @@ class ConnectorStatus:
 
     @property
     def is_running(self) -> bool:
-        """Does all of it run? A connector without tasks has only begun."""
+        """Return True if all of it runs. A connector without tasks has only begun."""
         return bool(self.tasks) and all(part.state == "RUNNING" for part in self.parts)
 
     @property
     def is_paused(self) -> bool:
-        """Is all of it paused that has not failed?"""
+        """Return True if everything that has not failed is paused."""
         return all(part.state == "PAUSED" or part.failed for part in self.parts)
 
     @property
     def is_stopped(self) -> bool:
-        """Are all of its tasks gone?"""
+        """Return True if it has no tasks any more."""
         return self.connector.state == "STOPPED" and not self.tasks
 
     def to_dict(self) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def notes_on(landing: Landing, config: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def reads_earliest(config: Mapping[str, str]) -> bool:
-    """Does it begin with the first record of a partition? So Connect does unless it is told otherwise."""
+    """Return True if it begins with the first record of a partition. So Connect does unless it is told otherwise."""
     return config.get("consumer.override.auto.offset.reset", "earliest") == "earliest"
 
 

@@ -147,7 +147,7 @@ class TableLanes:
         return file_mark(self._uuid, self._session.landing.name, lane)
 
     def is_own(self, mark: str) -> bool:
-        """Is it of any lane of the landing?"""
+        """Return True if it belongs to any stream of the landing."""
         return mark.startswith(self._own)
 
     def judged(self, mark: str, attempt: UUID) -> Why | Kept:

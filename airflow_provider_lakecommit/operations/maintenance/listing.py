@@ -74,7 +74,7 @@ class FileStore:
             raise self._trouble("cannot be listed", e) from None
 
     def delete(self, path: str) -> bool:
-        """Remove a file that was listed; was it still there?
+        """Remove a listed file; return True if it still existed.
 
         :raises StorageError: the storage refuses
         """

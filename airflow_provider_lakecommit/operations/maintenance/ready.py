@@ -68,7 +68,7 @@ def _ready(session: LandingSession, name: str) -> ReadyTable | None:
 
 
 def check_log(table: ReadyTable, folded: FoldedLog) -> None:
-    """Is all of the log there that tells what is pending?
+    """Check that the log still contains everything that is pending.
 
     :raises LedgerError: it was cut
     """

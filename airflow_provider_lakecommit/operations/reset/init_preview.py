@@ -341,7 +341,7 @@ def _in_order(session: LandingSession, states: Mapping[str, LedgerState | None])
 
 
 def _same_topic(session: LandingSession, section: LedgerSection | None) -> bool:
-    """Is what a ledger has pending in the control topic that the landing names?"""
+    """Return True if the ledger's pending work is in the control topic that the landing names."""
     return section is None or section.control.topic == session.control.name
 
 

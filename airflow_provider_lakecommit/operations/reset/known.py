@@ -89,7 +89,7 @@ class KnownTable:
 
 
 def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> None:
-    """Can the table hold what the log says?
+    """Raise unless the table can hold what the log reports.
 
     :raises LedgerError: a ledger that the metadata remember has less, snapshots that published it are not on the
         branch, or the table has fewer rows
@@ -122,7 +122,7 @@ def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> N
 
 
 def check_topics(name: str, starts: Mapping[SourcePartition, int], covered: Coverage, source: SourceState) -> None:
-    """Can it be true of the topics as they are?"""
+    """Raise unless it can be true for the topics as they are."""
     ids = source.topic_ids
     if strange := sorted({p.topic for p in starts.keys() | covered.parts.keys() if p.topic_id != ids.get(p.topic)}):
         raise SourceError(

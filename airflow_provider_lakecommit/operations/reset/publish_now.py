@@ -86,7 +86,7 @@ def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait:
 
 
 def _check_known(session: LandingSession) -> None:
-    """Is there nothing to be published, or does nobody know?"""
+    """Raise if nothing can be published, or if it is unknown."""
     prepared = prepare_for_commit(session, tell=False)
     for error in prepared.failures.values():
         raise error

@@ -141,7 +141,7 @@ _NAMES = {
 
 
 def is_stated(*values: object) -> bool:
-    """Are these values there when the DAG is parsed? A template and what another task returns are not."""
+    """Return True if these values are known when the DAG is parsed; templates and results of other tasks are not."""
     return all(_is_stated(value) for value in values)
 
 

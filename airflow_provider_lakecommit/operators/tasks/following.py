@@ -64,8 +64,8 @@ def following(
 
 
 def goes_on(session: LandingSession, run: RunIdentity, earlier: EarlierCycles) -> bool:
-    """Is a run that left no cycle open to follow again, when it is tried again or cleared? It is, unless another of its
-    DAG has taken over since: else nobody would follow until the next run.
+    """Return True if a run that left no cycle open must continue when it is retried or cleared. It is, unless another
+    of its DAG has taken over since: else nobody would follow until the next run.
 
     :raises ControlTopicError: the control topic cannot be read
     """
@@ -77,7 +77,7 @@ def goes_on(session: LandingSession, run: RunIdentity, earlier: EarlierCycles) -
 
 
 def is_paused(context: Context) -> bool:
-    """Is the task's DAG paused by now?"""
+    """Return True if the task's DAG is paused by now."""
     ti = context["ti"]
     try:
         return bool(ti.get_dag(ti.dag_id).is_paused)

@@ -92,12 +92,12 @@ class SparkSection:
 
     @property
     def is_local(self) -> bool:
-        """Do the tasks run on this machine, with its files and its Python?"""
+        """Return True if the tasks run on this machine, with its files and its Python."""
         return re.match(r"local\b", self.master) is not None
 
     @property
     def is_warm(self) -> bool:
-        """Does Spark run already, so that having it costs next to nothing?"""
+        """Return True if Spark runs already, so that using it costs next to nothing."""
         return self.remote is not None
 
 

@@ -58,7 +58,7 @@ class ProcessName:
 
 
 def lives(pid: int, start: str) -> bool:
-    """Is the process that began at *start* under this id still there? Where that is not certain, it is."""
+    """Return True if the process that began at *start* under this id still exists. Where that is not certain, it is."""
     found = started(pid)
     if found is None:
         return False

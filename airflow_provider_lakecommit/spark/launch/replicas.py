@@ -100,7 +100,7 @@ class _Race:
             self._ended.put((job.replica, e))
 
     def wait(self, seconds: float | None) -> bool:
-        """For the end of one; did one end?"""
+        """Wait for the end of one; return True if one ended."""
         try:
             number, end = self._ended.get(timeout=seconds)
         except Empty:
@@ -117,7 +117,9 @@ class _Race:
 
     @property
     def is_whole(self) -> bool:
-        """Is there nothing left to do? An engine that knows nothing of slices ends well only so, if it had them all."""
+        """Return True if nothing is left to do. An engine that knows nothing of slices ends well only so, if it had
+        them all.
+        """
         if any(not isinstance(end, BaseException) and not end for end in self.ends.values()):
             return True
         done = {r.slice for r in self.results() if r.status.is_reported}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the catalog check what a commit request requires, and may these credentials commit at all?
+"""Check what the catalog verifies in a commit request, and whether these credentials may commit at all.
 
 *Exactly once* rests on it: a catalog that applies a request whose requirements do not hold lets a late request
 overwrite what others have committed. pyiceberg's own catalogs compare in this process; what a REST catalog does is its

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do two Airflows have one deployment id? They give up each other's runs, which they do not know, and end each other's
-tasks; nothing is lost or doubled by it, and nothing gets done.
+"""Check that no two Airflows have one deployment id. They give up each other's runs, which they do not know, and end
+each other's tasks; nothing is lost or doubled by it, and nothing gets done.
 
 Contract: the newest records of the landing are read, nothing is written. What can be seen is a cycle that a run of the
 same deployment gave up for dead, and that went on all the same. A run that was cleared after it had ended does so too,

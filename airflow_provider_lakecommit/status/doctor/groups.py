@@ -41,7 +41,7 @@ class Record(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherGroup:
-    """Another group of the topic: a landing, or a connector; does its newest record bear a signature?"""
+    """Another group of the topic, a landing or a connector, and whether its newest record has a signature."""
 
     group: str
     landing: bool

@@ -150,7 +150,7 @@ def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckR
 
 
 def _renewed_last(session: LandingSession, table: Table) -> bool:
-    """Was the newest landing snapshot made because the tag was missing? It has set the tag anew."""
+    """Return True if the newest landing snapshot was made because the tag was missing. It has set the tag anew."""
     newest = next(landing_snapshots(table.metadata, session.landing.branch), None)
     return newest is not None and newest.kind in (SnapshotKind.EPOCH, SnapshotKind.ORIGIN)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the schema registry answer, and are the subjects of this landing of its format?
+"""Check that the schema registry answers, and that the subjects of this landing have its format.
 
 Contract: asked of the registry, from where the doctor runs; tasks ask it from where they run. Nothing is written.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are the landing's control records signed, and are there some that are not believed?
+"""Check that the landing's control records are signed, and report ignored ones.
 
 Contract: the landing's partition of the control topic is read, nothing is written. Where records of the time before the
 key are left, the setting is told by which they would be believed.

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plain English, as far as a program can judge it.
+
+The numbers are what is left of the former language. They only go down: whoever improves a text lowers its number.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "airflow_provider_lakecommit"
+PAGES = [p for p in sorted((ROOT / "docs").rglob("*.rst")) if "adr" not in p.parts and "_build" not in p.parts]
+
+AVOIDED = [
+    "told",
+    "tells",
+    "asked",
+    "who",
+    "whom",
+    "somebody",
+    "nobody",
+    "gone",
+    "mend",
+    "mended",
+    "mends",
+    "stands",
+    "rim",
+    "desk",
+    "errand",
+    "hasty",
+    "fate",
+    "fates",
+    "lane",
+    "lanes",
+    "entangled",
+    "attest",
+    "rebind",
+    "unbelieved",
+    "believed",
+    "letters",
+]
+"""Words for which there is one of the field: reported, user, missing, fix, is, stream, dead letters."""
+
+LEFT = {
+    "docstrings that ask": 0,
+    "errors with an avoided word": 0,
+    "help lines of more than twelve words": 0,
+    "words in a sentence of the docs": 0,
+}
+
+
+@cache
+def trees() -> tuple[ast.Module, ...]:
+    return tuple(ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py")))
+
+
+def docstrings() -> Iterator[str]:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return (text for tree in trees() for n in ast.walk(tree) if isinstance(n, kinds) if (text := ast.get_docstring(n)))
+
+
+def help_lines() -> list[str]:
+    """The help of every command and option."""
+    calls = (n for tree in trees() for n in ast.walk(tree) if isinstance(n, ast.Call))
+    stated = (k.value for call in calls for k in call.keywords if k.arg == "help")
+    return [
+        "".join(c.value for c in ast.walk(text) if isinstance(c, ast.Constant) and isinstance(c.value, str))
+        for text in stated
+    ]
+
+
+def messages() -> dict[str, str]:
+    spec = importlib.util.spec_from_file_location("lakecommit_errors", ROOT / "docs" / "_ext" / "lakecommit_errors.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {error.code: error.message for error in module.coded_errors()}
+
+
+def avoided_in(text: str) -> set[str]:
+    """The avoided words of a text, without what is literal in it."""
+    plain = re.sub(r"`[^`]*`|\{[^}]*\}|'[^']*'|--[\w-]+", " ", text)
+    return set(re.findall(r"[a-z]+", plain.lower())) & set(AVOIDED)
+
+
+def sentences(page: str) -> Iterator[str]:
+    """The sentences of the paragraphs of a page: no directive, code, table, list or heading."""
+    for block in re.split(r"\n\s*\n", page):
+        lines = block.splitlines()
+        if not block.strip() or block[0].isspace() or re.match(r"(\.\. |[-*=~+|]|:\w)", block):
+            continue
+        if len(lines) > 1 and re.fullmatch(r"([=~^-])\1{2,}", lines[1]):
+            continue
+        yield from re.split(r"(?<=[.?!:;])\s+", " ".join(lines))
+
+
+def count(what: str) -> float:
+    match what:
+        case "docstrings that ask":
+            firsts = (re.split(r"(?<=[.?!])\s", text.split("\n\n")[0])[0] for text in docstrings())
+            return sum(first.endswith("?") for first in firsts)
+        case "errors with an avoided word":
+            return sum(bool(avoided_in(message)) for message in messages().values())
+        case "help lines of more than twelve words":
+            return sum(len(line.split()) > 12 for line in help_lines())
+        case "words in a sentence of the docs":
+            found = [s for page in PAGES for s in sentences(page.read_text(encoding="utf-8"))]
+            return sum(len(s.split()) for s in found) / len(found)
+    raise ValueError(what)
+
+
+@pytest.mark.parametrize("what", LEFT)
+def test_no_text_goes_back(what: str) -> None:
+    assert count(what) <= LEFT[what]
+
+
+def test_what_is_judged_is_there() -> None:
+    assert len(list(docstrings())) > 3_000
+    assert len(messages()) > 600
+    assert len(help_lines()) > 80
+    assert len([s for page in PAGES for s in sentences(page.read_text(encoding="utf-8"))]) > 1_000
+
+
+def test_the_judge_sees_what_it_is_for() -> None:
+    assert avoided_in("the lane that is told; see `lakecommit told` and {lane}") == {"lane", "told"}
+    assert list(sentences("Title\n=====\n\nOne two. Three\nfour.\n\n.. note:: x\n\n- item\n")) == [
+        "One two.",
+        "Three four.",
+    ]
