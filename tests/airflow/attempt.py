@@ -52,7 +52,7 @@ class Asked:
 
     def operator(self) -> KafkaToIcebergOperator:
         options = {"spark_conn_id": "spark_connect_default", "retries": 2, **self.options}
-        declared = LandingSet(**self.landing) if "{" in self.landing["table"] else landing_of(**self.landing)
+        declared = LandingSet(**self.landing) if "rules" in self.landing else landing_of(**self.landing)
         return KINDS[self.kind](task_id=TASK, landing=declared, **options)
 
 
@@ -79,7 +79,7 @@ class _Log:
     def info(self, text: str, *values: object) -> None:
         self.lines.append(text % values)
 
-    warning = info
+    warning = error = info
 
 
 @dataclass(slots=True)

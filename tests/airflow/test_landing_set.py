@@ -185,7 +185,7 @@ def test_one_task_lands_all_topics_until_nothing_is_left_and_a_broken_table_stop
         produce(topic, [{"id": i} for i in range(n + 4)], 0)
     rules = [{"topics": topic, "table": f"one.t{n}"} for n, topic in enumerate(topics)]
     # Windows that are smaller than what there is: it takes several rounds.
-    defaults = {"create": CREATE, "max_records": 3}
+    defaults = {"create": CREATE, "window": {"max_records": 3}}
     declared = {"topics": topics, "rules": rules, "missing_table": "create", "defaults": defaults}
     state, tasks, events = run_set(declared, ONE_TASK)
     assert (state, tasks) == ("success", {"land": "success"})

@@ -41,7 +41,7 @@ class Shop:
 
     @property
     def tables(self) -> list[str]:
-        return [f"shop.{topic}" for topic in self.topics]
+        return [rule["table"] for rule in self.declared["rules"]]
 
     @property
     def ids(self) -> list[list[int]]:
@@ -67,7 +67,8 @@ def shop(
     declared = {
         "name": unique("set").replace("-", "_"),
         "topics": list(topics),
-        "table": "shop.{topic}",
+        "rules": [{"topics": topic, "table": f"shop.t{n}"} for n, topic in enumerate(topics)],
+        "missing_table": "create",
         "defaults": {"create": CREATE, "window": {"slice_records": 3}},
     }
     for topic in topics:
@@ -77,11 +78,12 @@ def shop(
 
 def test_a_retry_announces_what_the_failed_attempt_has_published(shop: Shop) -> None:
     """A failed task sends no events: without this, the readers of the table that was well would miss six rows."""
-    catalog = shop.lake.catalog
+    catalog = shop.lake.open()
     catalog.create_namespace("shop")
     catalog.create_table(shop.tables[1], Schema(NestedField(1, "id", BooleanType(), required=False)))
     failed = attempt(shop.asked())
-    assert (failed.state, failed.events) == ("up_for_retry", {})
+    print(failed.reason, "\n".join(failed.log), sep="\n")
+    assert (failed.state, failed.events) == ("up_for_retry", {}), failed
     assert shop.lake.ids(shop.tables[0]) == list(range(6))
 
     catalog.drop_table(shop.tables[1])
