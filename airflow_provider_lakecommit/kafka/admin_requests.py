@@ -38,6 +38,10 @@ LOOK_SECONDS = 0.1
 PAUSE_SECONDS = 0.05
 SILENT_SECONDS = 3.0
 """After which whoever waits is told what for."""
+LOST_SECONDS = 5.0
+"""Behind its own timeout, after which the client has lost a request."""
+_LOST: list[AdminClient] = []
+"""Clients that have lost a request. Nothing says that one can be closed without waiting for it for ever."""
 
 _AGAIN = frozenset(
     {
@@ -171,8 +175,15 @@ class AdminRequests:
             self._client.poll(0)
             if pending and self._trouble.denied:
                 raise unreachable(self._away, doing, self._config, self._trouble, self._timeout)
-            if pending and time.monotonic() - began >= SILENT_SECONDS:
+            waited = time.monotonic() - began
+            if pending and waited >= SILENT_SECONDS:
                 self._tell_silence(doing)
+            if pending and waited >= self._timeout + LOST_SECONDS:
+                # librdkafka answers each request within its timeout, if only by an error. Rarely one gets no answer.
+                _LOST.append(self._client)
+                self.close()
+                detail = "the client has lost the request"
+                raise unreachable(self._away, doing, self._config, self._trouble, waited, detail)
 
     def _tell_silence(self, doing: str) -> None:
         """Once, until the brokers answer again."""

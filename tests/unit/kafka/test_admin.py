@@ -7,6 +7,8 @@ import base64
 import logging
 import socket
 import uuid
+from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Uuid
@@ -39,3 +41,17 @@ def test_who_waits_for_brokers_is_told_once_what_for_long_before_the_end(
     assert said.startswith(f"asking for the cluster id: no answer from Kafka at {nobody} yet: ")
     assert said.endswith("; waiting for it")
     assert "onnect" in said
+
+
+def test_a_request_that_the_client_loses_ends_as_one_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen once in a day of tests: the future of a request is never done, long after the request's own timeout."""
+    monkeypatch.setattr(admin_requests, "LOST_SECONDS", 0.2)
+    admin = ClusterAdmin(
+        {"bootstrap.servers": "a:1"}, timeout=0.2, away=SourceUnavailableError, refused=SourceError, remedy=str
+    )
+    deaf = SimpleNamespace(describe_cluster=lambda **_: Future[object](), poll=lambda _: 0)
+    admin._made = deaf  # type: ignore[assignment]
+    with pytest.raises(SourceUnavailableError, match="LC2011"):
+        admin.cluster_id()
+    assert admin._made is None, "the next question is for another client"
+    assert admin_requests._LOST.pop() is deaf
