@@ -172,6 +172,7 @@ def test_a_hard_reset_begins_where_the_landing_says(landed: World, produce: Prod
     check(world, Counter(range(120)))
 
 
+@pytest.mark.heavy
 def test_a_replay_over_the_end_that_a_log_lost_leaves_the_rows_that_only_the_table_has(
     fragile: tuple[Log, World],
 ) -> None:
@@ -457,6 +458,7 @@ def test_a_log_that_loses_its_end_behind_a_reset_is_noticed(fragile: tuple[Log, 
     check(world, Counter([*range(30), *range(200, 220)]))
 
 
+@pytest.mark.heavy
 def test_a_hole_that_is_left_to_a_lane_has_what_the_log_has_by_now(fragile: tuple[Log, World]) -> None:
     log, world = fragile
     log.grow(0, 30)

@@ -95,7 +95,7 @@ def landed(
     return spec, control
 
 
-@pytest.mark.heavy(but=("our header",))
+@pytest.mark.heavy
 @pytest.mark.parametrize(("compression", "one"), FLOODS.values(), ids=FLOODS)
 def test_a_flood_takes_no_memory_and_hides_nothing(
     compression: str, one: Written, bootstrap: str, landed: tuple[Path, str]

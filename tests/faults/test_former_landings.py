@@ -161,6 +161,7 @@ def test_a_run_that_dies_while_it_publishes_a_former_landing_is_repeated(
     assert world.shop.run("status", **changed).code == 0
 
 
+@pytest.mark.heavy
 def test_two_processes_publish_a_former_landing_once(world: SetWorld) -> None:
     """One of them still has the rules of before, as while a deployment is rolled out."""
     changed = changes(world.shop)["rule"]

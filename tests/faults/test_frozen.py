@@ -83,6 +83,7 @@ def frozen(role: Role, world: World, opened: Opened) -> Iterator[BaseProcess]:
         process.join()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "released", [False, pytest.param(True, marks=pytest.mark.campaign)], ids=["claim ended by time", "released"]
 )

@@ -368,7 +368,7 @@ def test_a_catalog_that_goes_away_in_the_middle_ends_it_and_nothing_is_wrong(
             patch.setattr(Tables, "load", away)
 
         done = swept(world, progress=goes)
-    assert (done.error, seen) == ("the catalog is away", [1])
+    assert (done.error, seen) == ("the catalog is away [LC9999]", [1])
     assert swept(world).removed == len(left) - 1
     world.settle()
     world.check(Counter(range(140)))

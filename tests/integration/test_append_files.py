@@ -67,6 +67,7 @@ def wide_files(count: int) -> Iterator[DataFile]:
         )
 
 
+@pytest.mark.heavy
 def test_ten_thousand_files_with_statistics_are_one_commit(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.create(BY_BUCKET)

@@ -249,7 +249,7 @@ def test_topics_that_no_rule_names_are_set_aside_as_they_are_until_a_rule_does(s
     assert load_catalog(**shop.catalog).load_table("lake.set_aside").scan().count() == 7
 
 
-@pytest.mark.heavy(but=("fail",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("unmatched", ["fail", "ignore"])
 def test_a_topic_that_matches_no_rule_is_never_dropped_without_a_word(shop: Shop, unmatched: str) -> None:
     shop.topic("orders", range(3))

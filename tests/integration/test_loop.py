@@ -118,7 +118,7 @@ def test_a_job_that_dies_costs_what_it_had_in_hand_and_the_next_cycle_reads_that
     engine = Workers(acts=[die])
     first, second = run(world, engine)
     assert first.written.slices == {"done": 1}
-    assert first.written.died == ("java is gone",)
+    assert first.written.died == ("java is gone [LC9999]",)
     assert len(first.closed.missing) == 2
     assert second.caught_up
     assert [len(job.plan.slices) for job in engine.jobs] == [3, 2]
@@ -177,9 +177,9 @@ def test_earlier_work_that_did_all_leaves_no_job(world: World) -> None:
     "error", [SparkJobError("LC9999", "no java"), SpecError("LC9999", "no such server")], ids=["again", "for good"]
 )
 def test_an_engine_that_cannot_be_had_ends_the_run_with_its_cycle_closed(
-    world: World, error: Exception, early: bool
+    world: World, error: LakecommitError, early: bool
 ) -> None:
-    with pytest.raises(type(error), match=str(error)):
+    with pytest.raises(type(error), match=error.message):
         list(run(world, Workers(start_error=error), early=early))
     assert log_of(world) == ["CycleOpened", "CycleClosed"]
     assert len(list(run(world, Workers(), name="b"))) == 1

@@ -359,6 +359,7 @@ def test_changed_settings_reach_a_warm_session(make_window: Callable[..., Window
     window.check()
 
 
+@pytest.mark.heavy
 def test_a_small_landing_does_not_wait_for_a_big_one(
     make_window: Callable[..., Window], gate: Gate, connect_page: str
 ) -> None:
