@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.plan.resume import cycles_of
 from airflow_provider_lakecommit.cycle.run import pause_policy
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
-from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
+from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.launch.base import EarlierWorkError
 from airflow_provider_lakecommit.spark.task import run_task

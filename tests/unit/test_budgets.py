@@ -16,7 +16,7 @@ PACKAGE = "airflow_provider_lakecommit"
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
 
 BUDGETS = {
-    "lines": 85_640,
+    "lines": 85_690,
     "doors": 286,
     "pairs of rooms": 361,
     "dataclasses": 407,
