@@ -49,7 +49,7 @@ class _Set:
             "topics": list(topics),
             "rules": [{"topics": topic, "table": f"{name}.t{n}"} for n, topic in enumerate(topics)],
             "missing_table": "create",
-            "defaults": {"create": CREATE, "window": {"slice_records": 2}},
+            "defaults": {"create": CREATE, "slice_records": 2},
         }
         told = {"tasks": 1, "spark_conf": GATED, **options}
         made = (live.folder / f"{name}.py").with_suffix(".new")
