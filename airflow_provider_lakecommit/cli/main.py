@@ -35,8 +35,8 @@ examples:
   lakecommit land orders.yaml
   lakecommit status --dag land_orders
 
-What deletes, skips or goes backwards shows what would happen, and does it with --yes; all other commands that write
-do so at once, and have --dry-run. Output is text; --json makes it JSON.
+Commands that delete, skip or go backwards only show what would happen; with --yes they do it. All other commands that
+write act at once; with --dry-run they only show it. Output is text; --json makes it JSON.
 
 Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec, 3 needs --yes; of `status` also 4 blocked,
 5 stalled, 6 behind. --help behind a command shows its options and examples.
