@@ -11,10 +11,13 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
+
+from airflow_provider_lakecommit import exceptions
 
 PACKAGE = Path(__file__).resolve().parents[2] / "airflow_provider_lakecommit"
 CODE = re.compile(r"LC\d{4}")
@@ -58,14 +61,15 @@ class CodedError:
     module: str
 
 
-def coded_errors(root: Path = PACKAGE) -> list[CodedError]:
+@cache
+def coded_errors() -> tuple[CodedError, ...]:
     """Return every error of the package that has a code, by code."""
-    found = [error for path in root.rglob("*.py") for error in _in_module(path, root)]
-    return sorted(found, key=lambda error: (error.code, error.module, error.message))
+    found = (error for path in PACKAGE.rglob("*.py") for error in _in_module(path))
+    return tuple(sorted(found, key=lambda error: (error.code, error.module, error.message)))
 
 
-def _in_module(path: Path, root: Path) -> Iterator[CodedError]:
-    module = path.relative_to(root).with_suffix("").as_posix()
+def _in_module(path: Path) -> Iterator[CodedError]:
+    module = path.relative_to(PACKAGE).with_suffix("").as_posix()
     inner: set[ast.AST] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and node.args and _is_code(node.args[0]):
@@ -123,6 +127,7 @@ class ErrorCodesDirective(SphinxDirective):
         lines: list[str] = []
         area = ""
         seen: set[str] = set()
+        described = set(exceptions.__all__) - {"LakecommitError", "Terminal", "Transient"}
         for error in coded_errors():
             if error.code in seen or not error.message:
                 continue
@@ -130,15 +135,9 @@ class ErrorCodesDirective(SphinxDirective):
             if AREAS[error.code[2:4]] != area:
                 area = AREAS[error.code[2:4]]
                 lines += ["", area, "~" * len(area), ""]
-            kind = f" (:ref:`{error.kind} <{error.kind}>`)" if error.kind in _described() else ""
+            kind = f" (:ref:`{error.kind} <{error.kind}>`)" if error.kind in described else ""
             lines += [f".. _{error.code}:", "", f"``{error.code}``{kind}", f"    {_escaped(error.message)}", ""]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
-
-
-def _described() -> set[str]:
-    from airflow_provider_lakecommit import exceptions
-
-    return set(exceptions.__all__) - {"LakecommitError", "Terminal", "Transient"}
 
 
 def _escaped(message: str) -> str:

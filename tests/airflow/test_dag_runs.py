@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -88,14 +87,6 @@ class Runner:
         wanted = select(AssetEvent).where(AssetEvent.source_dag_id == self.name, AssetEvent.source_run_id == run_id)
         with create_session() as session:
             return [dict(event.extra) for event in session.scalars(wanted)]
-
-
-@pytest.fixture(autouse=True)
-def sigterm() -> Iterator[None]:
-    """`dag.test()` leaves its task's handler of SIGTERM in this process."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

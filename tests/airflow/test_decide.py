@@ -19,14 +19,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.cli.terminal.output import Exit
-from tests.airflow.test_dag_runs import sigterm
 from tests.fixtures.kafka import unique
 from tests.support.airflow_dags import Lake, bundles, connections
 from tests.support.cli import COMMAND
 from tests.support.declared import landing_of
 from tests.support.world import World, catalog_in
-
-__all__ = ["sigterm"]
 
 pytestmark = [
     pytest.mark.airflow,

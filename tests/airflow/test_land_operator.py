@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +17,9 @@ from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import CycleOpened, Entry, SliceReported
 from airflow_provider_lakecommit.core.model import LIVE
-from dev.servers.connect import ConnectServer
 from tests.airflow.attempt import Asked, attempt, begin, kill
 from tests.fixtures.kafka import unique
-from tests.support.airflow_dags import CREATE, Lake, connections
+from tests.support.airflow_dags import CREATE, Lake
 from tests.support.gate import Gate
 from tests.support.waiting import until
 
@@ -68,18 +66,7 @@ class World:
 
 
 @pytest.fixture
-def world(
-    bootstrap: str,
-    catalog_properties: dict[str, str],
-    connect_server: ConnectServer,
-    make_topic: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> World:
-    lake = Lake(properties={**catalog_properties, "name": "lake"})
-    found: dict[str, dict[str, Any]] = connections(bootstrap, lake)
-    found["spark_connect_default"] = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": connect_server.port}
-    for conn_id, fields in found.items():
-        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
+def world(bootstrap: str, warm_lake: Lake, make_topic: Callable[..., str]) -> World:
     topic = make_topic(2)
     landing = {
         "name": unique("landing"),
@@ -88,7 +75,7 @@ def world(
         "create": CREATE,
         "control_topic": f"{topic}-control",
     }
-    return World(topic=topic, landing=landing, bootstrap=bootstrap, lake=lake)
+    return World(topic=topic, landing=landing, bootstrap=bootstrap, lake=warm_lake)
 
 
 @pytest.mark.heavy

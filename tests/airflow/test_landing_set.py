@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +60,6 @@ pyarrow.json.read_json = reading
 """Of every Python that Spark starts: one record kills the process that reads it."""
 Tasks = dict[str, str]
 Events = dict[str, dict[str, Any]]
-
-
-@pytest.fixture(autouse=True)
-def sigterm() -> Iterator[None]:
-    """`dag.test()` leaves its task's handler of SIGTERM in this process."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

@@ -10,12 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.test_dag_runs import sigterm
 from tests.faults.test_sweep import age, files, killed_task
 from tests.support.airflow_dags import Lake, bundles, connections
 from tests.support.world import World, records
-
-__all__ = ["sigterm"]
 
 pytestmark = [
     pytest.mark.airflow,

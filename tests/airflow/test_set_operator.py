@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,10 +13,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, NestedField
 
-from dev.servers.connect import ConnectServer
 from tests.airflow.attempt import Asked, attempt, begin, kill
 from tests.fixtures.kafka import unique
-from tests.support.airflow_dags import CREATE, Lake, connections
+from tests.support.airflow_dags import CREATE, Lake
 from tests.support.gate import Gate
 from tests.support.waiting import until
 
@@ -49,19 +47,7 @@ class Shop:
 
 
 @pytest.fixture
-def shop(
-    bootstrap: str,
-    catalog_properties: dict[str, str],
-    connect_server: ConnectServer,
-    make_topic: Callable[..., str],
-    produce: Produce,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Shop:
-    lake = Lake(properties={**catalog_properties, "name": "lake"})
-    found: dict[str, dict[str, Any]] = connections(bootstrap, lake)
-    found["spark_connect_default"] = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": connect_server.port}
-    for conn_id, fields in found.items():
-        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
+def shop(warm_lake: Lake, make_topic: Callable[..., str], produce: Produce, monkeypatch: pytest.MonkeyPatch) -> Shop:
     topics = make_topic(1), make_topic(1)
     monkeypatch.setenv("AIRFLOW__LAKECOMMIT__CONTROL_TOPIC", f"{topics[0]}-control")
     declared = {
@@ -73,7 +59,7 @@ def shop(
     }
     for topic in topics:
         produce(topic, [{"id": n, "note": "x"} for n in range(6)], 0)
-    return Shop(topics=topics, declared=declared, lake=lake)
+    return Shop(topics=topics, declared=declared, lake=warm_lake)
 
 
 def test_a_retry_announces_what_the_failed_attempt_has_published(shop: Shop) -> None:

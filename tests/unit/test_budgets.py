@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = "airflow_provider_lakecommit"
-ROOT = Path(__file__).resolve().parents[2] / PACKAGE
+from tests.support.sources import PACKAGE, ROOT, sources
 
 BUDGETS = {
     "lines": 85_690,
@@ -22,17 +21,6 @@ BUDGETS = {
     "dataclasses": 407,
     "example DAGs": 10,
 }
-
-
-@cache
-def sources() -> dict[str, tuple[Path, ast.Module]]:
-    """Return each module's path and syntax tree, by its dotted name."""
-    found = {}
-    for path in ROOT.rglob("*.py"):
-        parts = (PACKAGE, *path.relative_to(ROOT).with_suffix("").parts)
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = path, ast.parse(path.read_text(encoding="utf-8"))
-    return found
 
 
 def room_of(path: Path) -> tuple[str, ...]:

@@ -3,50 +3,34 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pickle
 import re
-import sys
 from collections import defaultdict
-from pathlib import Path
-from types import ModuleType
 
 import pytest
+from lakecommit_errors import AREAS, coded_errors
 
 from airflow_provider_lakecommit import exceptions
 from airflow_provider_lakecommit.exceptions import LakecommitError, SourceError, SparkJobError, SpecError
 from airflow_provider_lakecommit.landing.mistakes import mistaken
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def reference() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("lakecommit_errors", ROOT / "docs" / "_ext" / "lakecommit_errors.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+from tests.support.sources import sources
 
 
-def test_a_code_is_of_one_mistake(reference: ModuleType) -> None:
+def test_a_code_is_of_one_mistake() -> None:
     """The same sentence may be raised at two places, two sentences never share a code."""
     messages = defaultdict(set)
-    for error in reference.coded_errors():
+    for error in coded_errors():
         messages[error.code].add(error.message)
     assert {code: found for code, found in messages.items() if len(found) > 1} == {}
 
 
-def test_every_code_is_of_an_area_that_the_reference_names(reference: ModuleType) -> None:
-    assert {error.code[2:4] for error in reference.coded_errors()} == reference.AREAS.keys()
+def test_every_code_is_of_an_area_that_the_reference_names() -> None:
+    assert {error.code[2:4] for error in coded_errors()} == AREAS.keys()
 
 
-def test_every_code_has_a_message_and_no_other_place_states_one(reference: ModuleType) -> None:
-    found = {error.code for error in reference.coded_errors() if error.message}
-    package = ROOT / "airflow_provider_lakecommit"
-    text = "".join(path.read_text() for path in package.rglob("*.py"))
+def test_every_code_has_a_message_and_no_other_place_states_one() -> None:
+    found = {error.code for error in coded_errors() if error.message}
+    text = "".join(path.read_text(encoding="utf-8") for path, _ in sources().values())
     examples = {"LC1042", "LC1117"} - found
     assert set(re.findall(r"LC\d{4}", text)) - examples == found
 

@@ -7,18 +7,16 @@ The numbers are what is left of the former language. They only go down: whoever 
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
-import sys
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
 import pytest
+from lakecommit_errors import coded_errors
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "airflow_provider_lakecommit"
-PAGES = [p for p in sorted((ROOT / "docs").rglob("*.rst")) if "adr" not in p.parts and "_build" not in p.parts]
+from tests.support.doc_texts import pages
+from tests.support.sources import sources
+
+PAGES = [page for page in pages() if page.suffix == ".rst" and "adr" not in page.parts]
 
 AVOIDED = [
     "told",
@@ -58,19 +56,20 @@ LEFT = {
 }
 
 
-@cache
-def trees() -> tuple[ast.Module, ...]:
-    return tuple(ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py")))
-
-
 def docstrings() -> Iterator[str]:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return (text for tree in trees() for n in ast.walk(tree) if isinstance(n, kinds) if (text := ast.get_docstring(n)))
+    return (
+        text
+        for _, tree in sources().values()
+        for n in ast.walk(tree)
+        if isinstance(n, kinds)
+        if (text := ast.get_docstring(n))
+    )
 
 
 def help_lines() -> list[str]:
     """The help of every command and option."""
-    calls = (n for tree in trees() for n in ast.walk(tree) if isinstance(n, ast.Call))
+    calls = (n for _, tree in sources().values() for n in ast.walk(tree) if isinstance(n, ast.Call))
     stated = (k.value for call in calls for k in call.keywords if k.arg == "help")
     return [
         "".join(c.value for c in ast.walk(text) if isinstance(c, ast.Constant) and isinstance(c.value, str))
@@ -79,12 +78,7 @@ def help_lines() -> list[str]:
 
 
 def messages() -> dict[str, str]:
-    spec = importlib.util.spec_from_file_location("lakecommit_errors", ROOT / "docs" / "_ext" / "lakecommit_errors.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return {error.code: error.message for error in module.coded_errors()}
+    return {error.code: error.message for error in coded_errors()}
 
 
 def avoided_in(text: str) -> set[str]:
