@@ -151,10 +151,10 @@ def killed_in_its_second_slice(asked: Asked, folder: Path, environment: Mapping[
     gate.let_pass(0)
     process = begin(replace(asked, gate=str(gate.base)), environment)
     try:
-        gate.await_begun(1, 1)
+        gate.await_begun(1, by=process)
     finally:
         kill(process)
-    gate.let_pass()
+        gate.let_pass()
     return replace(asked, number=asked.number + 1)
 
 

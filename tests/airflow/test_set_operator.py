@@ -17,7 +17,6 @@ from tests.airflow.attempt import Asked, attempt, begin, kill
 from tests.fixtures.kafka import unique
 from tests.support.airflow_dags import CREATE, Lake
 from tests.support.gate import Gate
-from tests.support.waiting import until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration]
 
@@ -92,11 +91,11 @@ def test_a_retry_after_a_kill_reads_no_reported_slice_again(shop: Shop, tmp_path
     process = begin(shop.asked(gate=str(tmp_path / "gate")), {"PYTHONPATH": str(CHECKOUT)})
     try:
         for gate in gates:
-            gate.await_begun(0, 1)
+            gate.await_begun(0, 1, by=process)
     finally:
         kill(process)
-    for gate in gates:
-        gate.let_pass()
+        for gate in gates:
+            gate.let_pass()
     ended = attempt(shop.asked(2))
     assert ended.state == "success", ended
     assert shop.ids == [list(range(6))] * 2
@@ -114,17 +113,21 @@ def test_a_task_that_is_stopped_keeps_what_is_reported_and_its_retry_does_the_re
 
     def stop(operator: Any, _: list[str]) -> None:
         def wait_and_stop() -> None:
-            gates[1].await_begun(1)
-            until(lambda: sum(gates[0].begun.values()) == 2)
-            operator.on_kill()
+            try:
+                gates[1].await_begun(1)
+                gates[0].await_begun(0, 1)
+            finally:
+                operator.on_kill()
 
         threading.Thread(target=wait_and_stop, daemon=True).start()
 
-    with monkeypatch.context() as patch:
-        gates[0].put(patch)
-        first = attempt(shop.asked(), stop)
+    try:
+        with monkeypatch.context() as patch:
+            gates[0].put(patch)
+            first = attempt(shop.asked(), stop)
+    finally:
+        gates[1].let_pass()
     assert first.state in {"up_for_retry", "success"}, first
-    gates[1].let_pass()
     ended = attempt(replace(shop.asked(), number=2))
     assert ended.state == "success", ended
     assert shop.ids == [list(range(6))] * 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,8 +67,18 @@ class Gate:
         pids = [note.name.split("-")[2] for note in self.folder.glob(f"begun-{place}-*")]
         until(lambda: not any(Path("/proc", pid).exists() for pid in pids))
 
-    def await_begun(self, *places: int) -> None:
-        until(lambda: set(places) <= set(self.begun))
+    def await_begun(self, *places: int, by: subprocess.Popen[str] | None = None) -> None:
+        """Wait until some slices were begun.
+
+        :param by: the process that begins them; one that has ended begins no more
+        """
+
+        def begun() -> bool:
+            found = set(places) <= set(self.begun)
+            assert found or by is None or by.poll() is None, by.communicate()[0] if by is not None else ""
+            return found
+
+        until(begun, what=f"slices {places} of {self.landing}")
 
 
 class _Gated:
