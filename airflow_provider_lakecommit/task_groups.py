@@ -22,12 +22,17 @@ from airflow.sdk import TaskGroup, TriggerRule
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing, LandingSet
-from airflow_provider_lakecommit.operators.base import declared_of, task_doc
-from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
-from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
-from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
-from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of, refuse_unknown
-from airflow_provider_lakecommit.operators.write import MAP_INDEX_TEMPLATE, WriteWindowOperator
+from airflow_provider_lakecommit.operators import (
+    MAP_INDEX_TEMPLATE,
+    LakeCommitOperator,
+    OutcomeOperator,
+    PlanWindowOperator,
+    WriteWindowOperator,
+    declared_of,
+    mapping_of,
+    refuse_unknown,
+    task_doc,
+)
 
 __all__ = ["KafkaToIcebergTaskGroup"]
 

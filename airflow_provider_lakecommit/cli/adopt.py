@@ -15,15 +15,18 @@ from airflow_provider_lakecommit.cli.from_airflow import connect_connection, loa
 from airflow_provider_lakecommit.cli.rescue import connect_of
 from airflow_provider_lakecommit.cli.terminal.confirm import decision_of, ends_with_preview
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT, spoken
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.core import CONNECT_ADOPT, spoken
+from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.operations.kafka_connect.connector import known_connector
-from airflow_provider_lakecommit.operations.kafka_connect.hand_back import hand_back, hand_back_preview
-from airflow_provider_lakecommit.operations.kafka_connect.look import adoption_preview
-from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
-from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By
-from airflow_provider_lakecommit.operations.kafka_connect.take_over import adopt as take_over
+from airflow_provider_lakecommit.operations import (
+    By,
+    ConnectRest,
+    adoption_preview,
+    hand_back,
+    hand_back_preview,
+    known_connector,
+)
+from airflow_provider_lakecommit.operations import adopt as take_over
 
 __all__ = ["adopt"]
 

@@ -22,9 +22,8 @@ from typing import Any
 
 from airflow_provider_lakecommit.cli.from_airflow import add_airflow, load
 from airflow_provider_lakecommit.cli.terminal.output import Output, results_only
-from airflow_provider_lakecommit.core.budgets import parse_budget
-from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.landing.times import EXAMPLES, duration_of
+from airflow_provider_lakecommit.core import parse_budget
+from airflow_provider_lakecommit.landing import EXAMPLES, LandingSpec, duration_of
 
 __all__ = [
     "Command",
@@ -130,7 +129,7 @@ def on_session(function: str) -> Run:
 
     def run(options: Namespace, output: Output) -> int:
         spec = load(options, output)
-        from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+        from airflow_provider_lakecommit.cycle import LandingSession
 
         call = _function(function)
         with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:

@@ -22,19 +22,26 @@ from airflow_provider_lakecommit.cli.runs.land import land
 from airflow_provider_lakecommit.cli.runs.process import identity
 from airflow_provider_lakecommit.cli.terminal.confirm import decision_of, ends_with_preview
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core.commands import BACKFILL, spoken
-from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane, open_lanes
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.core import BACKFILL, spoken
+from airflow_provider_lakecommit.cycle import LandingSession, OpenLane, open_lanes
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked, lane_asked
-from airflow_provider_lakecommit.operations.backfill.closing import close_lane, lane_rest
-from airflow_provider_lakecommit.operations.backfill.live_first import LiveFirst
-from airflow_provider_lakecommit.operations.backfill.opening import joined_session, lane_session
-from airflow_provider_lakecommit.operations.backfill.preview import LanePreview, lane_preview
-from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview
-from airflow_provider_lakecommit.operations.backfill.replaying import replace_lane, replaying_session, rows_to_replace
-from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
+from airflow_provider_lakecommit.operations import (
+    LaneAsked,
+    LanePreview,
+    LiveFirst,
+    ReplacePreview,
+    close_lane,
+    joined_session,
+    lane_asked,
+    lane_preview,
+    lane_rest,
+    lane_session,
+    parse_ranges,
+    replace_lane,
+    replaying_session,
+    rows_to_replace,
+)
 
 __all__ = ["backfill"]
 

@@ -11,9 +11,8 @@ from dataclasses import replace
 
 from airflow_provider_lakecommit.cli.terminal.confirm import decision_of
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core.commands import MAINTAIN_COLUMNS, spoken
-from airflow_provider_lakecommit.cycle.plan.evolve_now import evolve_now
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.core import MAINTAIN_COLUMNS, spoken
+from airflow_provider_lakecommit.cycle import LandingSession, evolve_now
 from airflow_provider_lakecommit.landing import LandingSpec
 
 __all__ = ["columns"]

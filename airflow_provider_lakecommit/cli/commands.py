@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from airflow_provider_lakecommit.cli import everyday, ranges, upkeep
 from airflow_provider_lakecommit.cli.arguments import Command
 from airflow_provider_lakecommit.core import commands as spelled
-from airflow_provider_lakecommit.core.commands import spoken
+from airflow_provider_lakecommit.core import spoken
 
 __all__ = ["COMMANDS", "GROUPS", "HEADINGS"]
 

@@ -16,11 +16,11 @@ from uuid import uuid4
 from airflow_provider_lakecommit.cli.runs.process import identity
 from airflow_provider_lakecommit.cli.terminal.confirm import decision_of, ends_with_preview
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core.commands import PAUSE, PUBLISH_NOW, RESUME, spoken
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.core import PAUSE, PUBLISH_NOW, RESUME, spoken
+from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.operations import PublishedNow, publish_now
 from airflow_provider_lakecommit.operations.reset import suspend as words
-from airflow_provider_lakecommit.operations.reset.publish_now import PublishedNow, publish_now
-from airflow_provider_lakecommit.status.status import Status, read_status
+from airflow_provider_lakecommit.status import Status, read_status
 
 __all__ = ["pause", "publish", "resume"]
 

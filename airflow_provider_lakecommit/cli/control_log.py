@@ -21,19 +21,11 @@ from typing import Any
 import yaml
 
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output, plain
+from airflow_provider_lakecommit.control import ControlEventError, ControlRecord, ControlTopic, decode, entry_of, head
 from airflow_provider_lakecommit.control import headers as our_headers
-from airflow_provider_lakecommit.control.control_log import ControlRecord
-from airflow_provider_lakecommit.control.control_topic import ControlTopic
-from airflow_provider_lakecommit.control.events import ControlEventError, decode, head
-from airflow_provider_lakecommit.control.quarantine import entry_of
-from airflow_provider_lakecommit.core.accounting import report_problem
-from airflow_provider_lakecommit.core.identity import group_id
-from airflow_provider_lakecommit.core.log import SliceReported, Unreadable
-from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.core import LIVE, SliceReported, Unreadable, group_id, report_problem
 from airflow_provider_lakecommit.exceptions import SpecError, WireError
-from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec
-from airflow_provider_lakecommit.landing.spec_file import yaml_values
-from airflow_provider_lakecommit.landing.variables import from_environment
+from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec, from_environment, yaml_values
 from airflow_provider_lakecommit.redaction import yaml_trouble
 
 __all__ = ["control_log", "source_of", "to_dict", "yaml_of"]

@@ -11,14 +11,22 @@ from collections.abc import Iterator
 
 from airflow_provider_lakecommit.cli.terminal.confirm import decision_of
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core.commands import DEAD_LETTERS, spoken
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.operations.backfill.asked import moment_of
-from airflow_provider_lakecommit.operations.dead_letters.counts import KindCount, counted, open_letters, where
-from airflow_provider_lakecommit.operations.dead_letters.letters import DeadLetter, Selection, table_name
-from airflow_provider_lakecommit.operations.dead_letters.open_set import State
-from airflow_provider_lakecommit.operations.dead_letters.replay import Replayed, replay
-from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
+from airflow_provider_lakecommit.core import DEAD_LETTERS, spoken
+from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.operations import (
+    DeadLetter,
+    KindCount,
+    Replayed,
+    Selection,
+    State,
+    counted,
+    moment_of,
+    open_letters,
+    parse_ranges,
+    replay,
+    table_name,
+    where,
+)
 
 __all__ = ["dead_letters"]
 

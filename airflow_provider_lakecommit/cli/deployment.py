@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.hooks.settings import Settings
+from airflow_provider_lakecommit.hooks import Settings
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def complete(landing: Landing) -> Landing:
 def kafka_of(conn_id: str) -> dict[str, Any]:
     """librdkafka settings of a connection."""
     _open()
-    from airflow_provider_lakecommit.hooks.connections import kafka_settings
+    from airflow_provider_lakecommit.hooks import kafka_settings
 
     return kafka_settings(conn_id)
 
@@ -117,7 +117,7 @@ def kafka_of(conn_id: str) -> dict[str, Any]:
 def registry_of(conn_id: str) -> dict[str, Any]:
     """Settings of a registry's client by a connection."""
     _open()
-    from airflow_provider_lakecommit.hooks.connections import registry_connection
+    from airflow_provider_lakecommit.hooks import registry_connection
 
     return registry_connection(conn_id)
 
@@ -125,7 +125,7 @@ def registry_of(conn_id: str) -> dict[str, Any]:
 def catalog_of(conn_id: str) -> dict[str, str]:
     """pyiceberg's properties of a connection."""
     _open()
-    from airflow_provider_lakecommit.hooks.connections import catalog_properties
+    from airflow_provider_lakecommit.hooks import catalog_properties
 
     return catalog_properties(conn_id)
 
@@ -133,8 +133,7 @@ def catalog_of(conn_id: str) -> dict[str, str]:
 def rest_of(conn_id: str) -> dict[str, Any]:
     """How Kafka Connect is reached, by a connection of type `http`."""
     _open()
-    from airflow_provider_lakecommit.hooks.connections import connection
-    from airflow_provider_lakecommit.hooks.kafka_connect import rest_settings
+    from airflow_provider_lakecommit.hooks import connection, rest_settings
 
     return rest_settings(connection(conn_id, "http", "the address of a Kafka Connect worker"))
 
@@ -146,8 +145,7 @@ def spark_of(conn_id: str, conf: Mapping[str, Any] | None = None) -> dict[str, A
     :raises SpecError: it is of a cluster that takes jobs by spark-submit
     """
     _open()
-    from airflow_provider_lakecommit.hooks.connections import connection, master_url
-    from airflow_provider_lakecommit.hooks.engines import CONNECT, connect_url
+    from airflow_provider_lakecommit.hooks import CONNECT, connect_url, connection, master_url
 
     found = connection(conn_id, "spark", "the master as host (local[2], …), or of type `spark_connect`")
     if found.conn_type == CONNECT:
@@ -198,7 +196,7 @@ def _declared(dag: DAG) -> Iterator[DeclaredLanding]:
 
 def _stated(dag: DAG) -> Iterator[tuple[Any, Mapping[str, Any], Landing | LandingSet]]:
     """Yield the tasks of landings and sets, what is stated of them, and what they land."""
-    from airflow_provider_lakecommit.operators.base import LandingTask, declared_of
+    from airflow_provider_lakecommit.operators import LandingTask, declared_of
 
     for task, stated in _tasks_of(dag, LandingTask):
         yield task, stated, declared_of(stated.get("landing_set") or stated["landing"])

@@ -11,9 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.status.doctor.examine import examine
-from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level
-from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, Role
+from airflow_provider_lakecommit.status import LANDING_ROLES, CheckResult, Level, Role, examine
 
 __all__ = ["doctor"]
 

@@ -29,10 +29,9 @@ from airflow_provider_lakecommit.cli.from_airflow import (
     load_set_file,
 )
 from airflow_provider_lakecommit.cli.terminal.output import Output, results_only
-from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
+from airflow_provider_lakecommit.core import WITH_REGISTRY
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import LandingSpec, load_spec
-from airflow_provider_lakecommit.landing.registry import with_registry
+from airflow_provider_lakecommit.landing import LandingSpec, load_spec, with_registry
 
 __all__ = ["DOCTOR", "HISTORY", "INFER_SCHEMA", "LAND", "PLAN", "STATUS", "VERIFY"]
 
@@ -106,7 +105,7 @@ def _status_arguments(parser: ArgumentParser) -> None:
 
 
 def _status(options: Namespace, output: Output) -> int:
-    from airflow_provider_lakecommit.status.status_rules import StatusLimits
+    from airflow_provider_lakecommit.status import StatusLimits
 
     allowed = StatusLimits(lag=options.max_lag, age=options.max_age)
     if (declared := load_set_file(options, output)) is not None:

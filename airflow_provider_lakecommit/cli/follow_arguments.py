@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow_provider_lakecommit.cli.arguments import duration
-from airflow_provider_lakecommit.cycle.run.options import FollowOptions
+from airflow_provider_lakecommit.cycle import FollowOptions
 
 __all__ = ["add_follow", "follow_of"]
 

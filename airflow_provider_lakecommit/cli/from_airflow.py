@@ -17,8 +17,16 @@ from typing import Any
 
 from airflow_provider_lakecommit.cli.terminal.output import Output, results_only, start_logging
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import Landing, LandingSetSpec, LandingSpec, declares_set, load_set, load_spec
-from airflow_provider_lakecommit.landing.registry import registry_settings, with_registry
+from airflow_provider_lakecommit.landing import (
+    Landing,
+    LandingSetSpec,
+    LandingSpec,
+    declares_set,
+    load_set,
+    load_spec,
+    registry_settings,
+    with_registry,
+)
 
 __all__ = [
     "add_airflow",

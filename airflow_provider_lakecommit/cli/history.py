@@ -14,15 +14,13 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.log import CycleOpened
-from airflow_provider_lakecommit.core.model import Cycle, LedgerSection
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.committer import LedgerState, read_ledger
+from airflow_provider_lakecommit.core import Cycle, CycleOpened, Decision, LedgerSection
+from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.spark.launch.process import CLI
+from airflow_provider_lakecommit.spark import CLI
 from airflow_provider_lakecommit.status.landing_history import table_history
 
 __all__ = ["history", "ledgers"]

@@ -16,12 +16,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_lakecommit.core.routing import Route
-from airflow_provider_lakecommit.formats.infer import InferredColumn
-from airflow_provider_lakecommit.formats.sampled import Node, SampledValues
-from airflow_provider_lakecommit.formats.wrapped import is_wrapper
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.landing.unwrap import ENVELOPE_ROOTS, PAYLOAD
+from airflow_provider_lakecommit.core import Route
+from airflow_provider_lakecommit.formats import InferredColumn, Node, SampledValues, is_wrapper
+from airflow_provider_lakecommit.landing import ENVELOPE_ROOTS, PAYLOAD, Landing
 
 __all__ = ["parts_of", "row_columns", "row_values", "told_by_envelope", "told_of_wrapping"]
 

@@ -13,13 +13,21 @@ from confluent_kafka import Message
 from airflow_provider_lakecommit.cli.infer_parts import row_columns
 from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, infer_schema, output_of, rejected, unread
 from airflow_provider_lakecommit.cli.terminal.output import Output
-from airflow_provider_lakecommit.core.formats import WITH_REGISTRY, FormatOptions
+from airflow_provider_lakecommit.core import WITH_REGISTRY, FormatOptions
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.formats.evolution.columns import newest, registered_columns, subjects_of
-from airflow_provider_lakecommit.formats.evolution.records import framed_value
-from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry, needed, registry_of
-from airflow_provider_lakecommit.formats.registry.framing import framed
-from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema, told
+from airflow_provider_lakecommit.formats import (
+    JSON,
+    RegisteredSchema,
+    SchemaRegistry,
+    framed,
+    framed_value,
+    needed,
+    newest,
+    registered_columns,
+    registry_of,
+    subjects_of,
+    told,
+)
 from airflow_provider_lakecommit.kafka.sample import sample
 
 __all__ = ["infer_registered"]

@@ -22,17 +22,22 @@ from airflow_provider_lakecommit.cli.infer_parts import parts_of, row_values, to
 from airflow_provider_lakecommit.cli.infer_sql import SqlColumns, given_by_sql
 from airflow_provider_lakecommit.cli.infer_texts import csv_as_json, raw_columns
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core.formats import FormatOptions
-from airflow_provider_lakecommit.core.routing import NOT_ROUTED, Route
-from airflow_provider_lakecommit.formats.decoder import Decoder, decoder_for
-from airflow_provider_lakecommit.formats.infer import InferredColumn, infer, schema_of
-from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry
-from airflow_provider_lakecommit.formats.sampled import MAX_PLACES, Node, SampledValues, sample_values
-from airflow_provider_lakecommit.formats.transforms.unwrap import UnwrapDecoder
+from airflow_provider_lakecommit.core import NOT_ROUTED, FormatOptions, Route
+from airflow_provider_lakecommit.formats import (
+    MAX_PLACES,
+    Decoder,
+    InferredColumn,
+    Node,
+    SampledValues,
+    SchemaRegistry,
+    UnwrapDecoder,
+    decoder_for,
+    sample_values,
+    schema_of,
+)
+from airflow_provider_lakecommit.formats.infer import infer
 from airflow_provider_lakecommit.kafka.sample import sample
-from airflow_provider_lakecommit.landing import Landing, Transform
-from airflow_provider_lakecommit.landing.registry import PREFIX, registry_settings
-from airflow_provider_lakecommit.landing.unwrap import columns_of_unwrap
+from airflow_provider_lakecommit.landing import PREFIX, Landing, Transform, columns_of_unwrap, registry_settings
 from airflow_provider_lakecommit.redaction import secrets_in
 
 __all__ = ["Inferred", "Question", "infer_schema", "output_of", "rejected", "sections_yaml", "to_yaml", "unread"]

@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.evolution.paths import plain
-from airflow_provider_lakecommit.formats.evolution.sql_types import wanted_of_sql
-from airflow_provider_lakecommit.formats.infer import InferredColumn
+from airflow_provider_lakecommit.formats import InferredColumn, plain, wanted_of_sql
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.decoders import given_columns
+from airflow_provider_lakecommit.spark import given_columns
 
 __all__ = ["SqlColumns", "given_by_sql"]
 

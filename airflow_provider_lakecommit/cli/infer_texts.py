@@ -16,10 +16,8 @@ from collections.abc import Sequence
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
-from airflow_provider_lakecommit.core.formats import FormatOptions
-from airflow_provider_lakecommit.formats.decoder import decoder_for
-from airflow_provider_lakecommit.formats.infer import InferredColumn
-from airflow_provider_lakecommit.formats.text_columns import bad_texts
+from airflow_provider_lakecommit.core import FormatOptions
+from airflow_provider_lakecommit.formats import InferredColumn, bad_texts, decoder_for
 
 __all__ = ["csv_as_json", "raw_columns"]
 

@@ -23,9 +23,9 @@ from airflow_provider_lakecommit import __version__
 from airflow_provider_lakecommit.cli.arguments import Command
 from airflow_provider_lakecommit.cli.commands import COMMANDS, GROUPS, HEADINGS
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output, start_logging
-from airflow_provider_lakecommit.core.commands import PROGRAM, spoken
+from airflow_provider_lakecommit.core import PROGRAM, spoken
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
-from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing import meant
 
 __all__ = ["main"]
 

@@ -14,11 +14,10 @@ from typing import Any
 from airflow_provider_lakecommit.cli.control_log import source_of
 from airflow_provider_lakecommit.cli.terminal.confirm import decision_of, ends_with_preview
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core.commands import RESET_MIGRATE, spoken
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.core import RESET_MIGRATE, spoken
+from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.operations.reset.rebind import SAME, Word, rebind, rebind_preview
-from airflow_provider_lakecommit.operations.reset.stated import parse_start
+from airflow_provider_lakecommit.operations import SAME, Word, parse_start, rebind, rebind_preview
 
 __all__ = ["migrate"]
 

@@ -19,8 +19,8 @@ from airflow_provider_lakecommit.cli.arguments import (
     on_spec,
     positive,
 )
-from airflow_provider_lakecommit.core.commands import RESET_ASSERT, RESET_BLOCKED, RESET_HARD, RESET_OFFSETS, spoken
-from airflow_provider_lakecommit.core.commands import RESET_MIGRATE as MIGRATE
+from airflow_provider_lakecommit.core import RESET_ASSERT, RESET_BLOCKED, RESET_HARD, RESET_OFFSETS, spoken
+from airflow_provider_lakecommit.core import RESET_MIGRATE as MIGRATE
 
 __all__ = ["BACKFILL", "DEAD_LETTERS", "RESET"]
 

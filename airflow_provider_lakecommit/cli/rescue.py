@@ -18,16 +18,12 @@ from airflow_provider_lakecommit.cli.control_log import yaml_of
 from airflow_provider_lakecommit.cli.from_airflow import catalog_connection, connect_connection
 from airflow_provider_lakecommit.cli.terminal.confirm import decision_of
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core.commands import CONNECT_RESCUE, spoken
+from airflow_provider_lakecommit.core import CONNECT_RESCUE, spoken
 from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
-from airflow_provider_lakecommit.iceberg.settings import as_text
-from airflow_provider_lakecommit.landing.variables import from_environment
-from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
-from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport
-from airflow_provider_lakecommit.operations.kafka_connect.rescue import rescue as of_tables
-from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
-from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC
-from airflow_provider_lakecommit.operations.kafka_connect.stopped import check_stopped
+from airflow_provider_lakecommit.iceberg import as_text
+from airflow_provider_lakecommit.landing import from_environment
+from airflow_provider_lakecommit.operations import CONTROL_TOPIC, ConnectRest, Fate, RescueReport, check_stopped
+from airflow_provider_lakecommit.operations import rescue as of_tables
 
 __all__ = ["catalog_of", "connect_of", "rescue"]
 

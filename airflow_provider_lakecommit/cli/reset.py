@@ -11,22 +11,31 @@ from argparse import Namespace
 
 from airflow_provider_lakecommit.cli.terminal.confirm import decision_of, ends_with_preview
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
-from airflow_provider_lakecommit.core.commands import RESET_ASSERT, RESET_BLOCKED, RESET_HARD, RESET_OFFSETS, spoken
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import Budget
-from airflow_provider_lakecommit.core.retry import own_budget
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.committer import OtherSections
+from airflow_provider_lakecommit.core import (
+    RESET_ASSERT,
+    RESET_BLOCKED,
+    RESET_HARD,
+    RESET_OFFSETS,
+    Budget,
+    Decision,
+    own_budget,
+    spoken,
+)
+from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.operations.backfill.asked import lane_asked
-from airflow_provider_lakecommit.operations.reset.stated import (
+from airflow_provider_lakecommit.operations import (
+    BlockedPart,
+    attest_text,
+    attest_to_dict,
+    init_text,
+    init_to_dict,
+    lane_asked,
     parse_offsets,
     parse_partition,
     parse_ranges,
     parse_start,
 )
-from airflow_provider_lakecommit.operations.reset.unblock import BlockedPart
-from airflow_provider_lakecommit.operations.reset.wording import attest_text, attest_to_dict, init_text, init_to_dict
 
 __all__ = ["reset_assert", "reset_blocked", "reset_hard", "reset_offsets"]
 
@@ -37,9 +46,8 @@ def reset_offsets(session: LandingSession, options: Namespace, output: Output) -
     :raises SpecError: it is none of these
     :raises LakecommitError: a part that is needed is away, or refuses
     """
+    from airflow_provider_lakecommit.operations import Way, init_preview
     from airflow_provider_lakecommit.operations.reset import ledger_init as word
-    from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
-    from airflow_provider_lakecommit.operations.reset.word import Way
 
     if options.delete:
         return _delete_back(session, options, output, f"{spoken(RESET_OFFSETS)} --from {options.start} --delete")
@@ -74,8 +82,8 @@ def reset_hard(session: LandingSession, options: Namespace, output: Output) -> i
 
 def _delete_back(session: LandingSession, options: Namespace, output: Output, command: str) -> int:
     """Go back over what is landed, with its rows."""
+    from airflow_provider_lakecommit.operations import Way
     from airflow_provider_lakecommit.operations.reset import delete_back as word
-    from airflow_provider_lakecommit.operations.reset.word import Way
 
     start, partitions = getattr(options, "start", None), getattr(options, "partition", None) or ()
     places = None if start is None else parse_start(start)
@@ -124,7 +132,7 @@ def reset_blocked(session: LandingSession, options: Namespace, output: Output) -
 
     :raises LakecommitError: a part that is needed is away, or nothing is blocked there
     """
-    from airflow_provider_lakecommit.operations.reset.unblock import blocked_parts, unblock
+    from airflow_provider_lakecommit.operations import blocked_parts, unblock
 
     landing, skip, whole = session.landing, options.skip, options.whole
     if whole and not skip:

@@ -12,14 +12,19 @@ from datetime import datetime, timedelta
 
 from airflow_provider_lakecommit.cli.runs.process import is_dead
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core.commands import BACKFILL, DOCTOR, LAND, RESET_BLOCKED
-from airflow_provider_lakecommit.core.planning.admission import resumed_by
-from airflow_provider_lakecommit.core.state import CycleState
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.core import BACKFILL, DOCTOR, LAND, RESET_BLOCKED, CycleState, resumed_by
+from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.status.partition_status import PartitionStatus
-from airflow_provider_lakecommit.status.status import Status, TableStatus, read_status, to_dict
-from airflow_provider_lakecommit.status.status_rules import StatusLimits, StatusVerdict, status_verdict
+from airflow_provider_lakecommit.status import (
+    PartitionStatus,
+    Status,
+    StatusLimits,
+    StatusVerdict,
+    TableStatus,
+    read_status,
+    status_verdict,
+    to_dict,
+)
 
 __all__ = ["status"]
 

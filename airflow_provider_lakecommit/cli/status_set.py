@@ -18,15 +18,18 @@ from datetime import timedelta
 from airflow_provider_lakecommit.cli.runs.opened_set import opened_set
 from airflow_provider_lakecommit.cli.status import CODES
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
-from airflow_provider_lakecommit.cycle.sets.former import format_former
-from airflow_provider_lakecommit.cycle.sets.former_look import Formers, former_landings
-from airflow_provider_lakecommit.cycle.sets.plans import has_no_record, without_records
-from airflow_provider_lakecommit.cycle.sets.steps import for_all
+from airflow_provider_lakecommit.cycle import (
+    Expansion,
+    Formers,
+    LandingSession,
+    for_all,
+    format_former,
+    former_landings,
+    has_no_record,
+    without_records,
+)
 from airflow_provider_lakecommit.landing import LandingSetSpec
-from airflow_provider_lakecommit.status.status import Status, read_status, to_dict
-from airflow_provider_lakecommit.status.status_rules import StatusLimits, StatusVerdict, status_verdict
+from airflow_provider_lakecommit.status import Status, StatusLimits, StatusVerdict, read_status, status_verdict, to_dict
 
 __all__ = ["status_set"]
 

@@ -16,11 +16,19 @@ from datetime import timedelta
 
 from airflow_provider_lakecommit.cli.terminal.confirm import decision_of, preview_end
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core.commands import MAINTAIN_SWEEP, VERIFY, spoken
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.operations.maintenance.expire import ExpiredSnapshots, expire
-from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage, SweptTable, least_age, sweep
-from airflow_provider_lakecommit.operations.reset.prune import Prunable, look, prune
+from airflow_provider_lakecommit.core import MAINTAIN_SWEEP, VERIFY, spoken
+from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.operations import (
+    ExpiredSnapshots,
+    Garbage,
+    Prunable,
+    SweptTable,
+    expire,
+    least_age,
+    look,
+    prune,
+    sweep,
+)
 
 __all__ = ["clean"]
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 from argparse import Namespace
 
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.status.history import read_history
-from airflow_provider_lakecommit.status.verify import Severity, check_landing
-from airflow_provider_lakecommit.status.wording import verified_text, verified_to_dict
+from airflow_provider_lakecommit.status import Severity, check_landing, read_history, verified_text, verified_to_dict
 
 __all__ = ["verify"]
 
@@ -30,7 +28,7 @@ def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
     ]
     findings = check_landing(landing, histories)
     if options.rows:
-        from airflow_provider_lakecommit.status.record_rows import check_rows
+        from airflow_provider_lakecommit.status import check_rows
 
         findings += check_rows(landing, histories, tables, output.log)
     wrong = [f for f in findings if f.level is Severity.WRONG]

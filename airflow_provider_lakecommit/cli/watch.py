@@ -27,22 +27,24 @@ from uuid import UUID
 from airflow_provider_lakecommit.cli.arguments import duration, factor, positive, source
 from airflow_provider_lakecommit.cli.from_airflow import landing_or_none
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.control.control_watch import ControlRecord, ControlWatch
+from airflow_provider_lakecommit.control import ControlRecord, ControlWatch
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing.names import nearest
-from airflow_provider_lakecommit.stall.believed import Believed, is_ours
-from airflow_provider_lakecommit.stall.events import group_of, seen_of
-from airflow_provider_lakecommit.stall.verdict import (
+from airflow_provider_lakecommit.landing import nearest
+from airflow_provider_lakecommit.stall import (
+    MOST_OTHERS,
+    Believed,
     Diagnosis,
     EventKind,
     Seen,
     StallRules,
     State,
     Verdict,
+    group_of,
+    is_ours,
     judge,
-    observe,
+    seen_of,
 )
-from airflow_provider_lakecommit.stall.watch import MOST_OTHERS
+from airflow_provider_lakecommit.stall.verdict import observe
 
 __all__ = ["GroupVerdicts", "StallOptions", "rules_of", "stall", "watch"]
 

@@ -1,2 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """The committer: what is in a table, read from the table, and the one compare-and-swap that adds to it."""
+
+from airflow_provider_lakecommit.core.named import named
+
+__getattr__ = named(
+    __name__,
+    {
+        "adopted": (
+            "ADOPTED_FROM SinkTurn check_adopted check_turn sink_commits sink_commits_text sink_turn turn_is_over"
+        ),
+        "alone": "check_no_other",
+        "append": "AppendRequest PublishOutcome publish",
+        "blocking_pool": "BlockingPool",
+        "brought_back": "check_not_brought_back",
+        "calls": "ExitError",
+        "checks": "Grounds StagedSlice",
+        "executor": "Committer CommitterThread",
+        "ledger": (
+            "Condition LedgerState ancestry expiry_age_ms landing_snapshots read_ledger require_ledger "
+            "should_carry tag_name unannounced"
+        ),
+        "ledger_by_hand": "OtherSections attest_section prune_sections set_section",
+        "ledger_updates": "carry_forward change_section join_table renew_epochs restore_tag swap_sections",
+        "outcome_lookup": "RetryPolicy",
+        "replace": "Removal ReplaceOutcome ReplaceRequest epochs_of is_due replace_ranges require_ranges",
+        "replaced": "REPLACED Replaced ends_epoch replaced_of",
+        "stage": "Attempt stage_untagged",
+        "summary": "LogPoint SnapshotKind SnapshotRecord has_ledger record_of sections_of",
+        "summary_extras": (
+            "EVOLVED MOVED REPLAYED SPEC had_before merged_sections moved_lanes pruned_sections replay_of "
+            "replay_to_text"
+        ),
+        "swap": "Change compare_and_swap ledger_change",
+        "tags": "check_tags",
+        "trim": "expire_older old_snapshots trim_snapshots",
+    },
+)

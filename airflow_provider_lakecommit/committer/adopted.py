@@ -19,9 +19,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState, ancestry
-from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT
-from airflow_provider_lakecommit.core.model import AdoptedSink, LedgerSection
-from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core import CONNECT_ADOPT, AdoptedSink, LedgerSection, SourcePartition
 from airflow_provider_lakecommit.exceptions import LedgerError
 
 __all__ = [

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core import LedgerSection, SourcePartition
 from airflow_provider_lakecommit.exceptions import TableError
 
 __all__ = ["check_alone", "check_no_other"]

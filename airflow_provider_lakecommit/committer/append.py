@@ -27,17 +27,24 @@ from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledge
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
-from airflow_provider_lakecommit.core.accounting import Account
-from airflow_provider_lakecommit.core.commands import RESET_ASSERT, RESET_OFFSETS
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.identity import token
-from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, ReadPosition
-from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning.truncation import newest_positions
-from airflow_provider_lakecommit.core.provenance import added
-from airflow_provider_lakecommit.core.rules import merged
+from airflow_provider_lakecommit.core import (
+    LIVE,
+    RESET_ASSERT,
+    RESET_OFFSETS,
+    Account,
+    ControlPosition,
+    Coverage,
+    Decision,
+    LedgerSection,
+    ReadPosition,
+    SourcePartition,
+    added,
+    merged,
+    newest_positions,
+    token,
+)
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg import Tables
 
 __all__ = ["AppendRequest", "PublishOutcome", "publish"]
 

@@ -23,9 +23,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState, ancestry
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord, record_of
-from airflow_provider_lakecommit.core.commands import RESET_ASSERT
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.places import attempt_of
+from airflow_provider_lakecommit.core import RESET_ASSERT, Coverage, attempt_of
 from airflow_provider_lakecommit.exceptions import LedgerError
 
 __all__ = ["check_not_brought_back"]

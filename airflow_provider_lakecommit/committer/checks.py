@@ -25,11 +25,19 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
-from airflow_provider_lakecommit.core.accounting import rows_problem, spans_problem
-from airflow_provider_lakecommit.core.model import LedgerSection, SliceReport, SpanReport
-from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.provenance import Provenance
-from airflow_provider_lakecommit.core.settle import holes
+from airflow_provider_lakecommit.core import (
+    NOTHING,
+    Coverage,
+    LedgerSection,
+    Provenance,
+    RangeSet,
+    SliceReport,
+    SourcePartition,
+    SpanReport,
+    holes,
+    rows_problem,
+    spans_problem,
+)
 
 __all__ = ["AppendDecision", "Grounds", "Refused", "StagedSlice", "judge"]
 

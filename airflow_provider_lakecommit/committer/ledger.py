@@ -35,10 +35,15 @@ from airflow_provider_lakecommit.committer.summary import (
     record_of,
     sections_of,
 )
-from airflow_provider_lakecommit.core.commands import MAINTAIN_SWEEP, RESET_ASSERT, RESET_OFFSETS
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import LedgerSection, is_filled
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core import (
+    MAINTAIN_SWEEP,
+    RESET_ASSERT,
+    RESET_OFFSETS,
+    Coverage,
+    Decision,
+    LedgerSection,
+    is_filled,
+)
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 
 __all__ = [

@@ -22,12 +22,9 @@ from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.summary_extras import HAD, PRUNED, had_to_text
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
-from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import LedgerSection, is_filled
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core import RESET_OFFSETS, Coverage, Decision, LedgerSection, is_filled
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg import Tables
 
 __all__ = ["OtherSections", "attest_section", "prune_sections", "set_section"]
 

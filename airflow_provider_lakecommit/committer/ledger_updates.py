@@ -21,11 +21,9 @@ from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState,
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
-from airflow_provider_lakecommit.core.commands import RESET_ASSERT, RESET_OFFSETS
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
+from airflow_provider_lakecommit.core import RESET_ASSERT, RESET_OFFSETS, ControlPosition, Decision, LedgerSection
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg import Tables
 
 __all__ = ["carry_forward", "change_section", "join_table", "renew_epochs", "restore_tag", "swap_sections"]
 

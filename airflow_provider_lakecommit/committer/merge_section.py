@@ -24,12 +24,18 @@ from airflow_provider_lakecommit.committer.ledger import LedgerState, require_le
 from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.summary_extras import HAD, MERGED, had_to_text
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import FILLED, LedgerSection, filled_from, is_filled
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.provenance import Provenance, added
-from airflow_provider_lakecommit.core.rules import merged
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.core import (
+    FILLED,
+    Coverage,
+    Decision,
+    LedgerSection,
+    Provenance,
+    added,
+    filled_from,
+    is_filled,
+    merged,
+)
+from airflow_provider_lakecommit.iceberg import Tables
 
 __all__ = ["merge_section"]
 

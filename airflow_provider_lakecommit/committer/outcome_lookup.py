@@ -22,7 +22,7 @@ from pyiceberg.exceptions import BadRequestError, ForbiddenError, RESTError, Una
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitRefusedError, CommitUnknownError
-from airflow_provider_lakecommit.iceberg.catalog import Tables, is_no_room
+from airflow_provider_lakecommit.iceberg import Tables, is_no_room
 
 __all__ = ["OutcomeLookup", "RetryPolicy"]
 

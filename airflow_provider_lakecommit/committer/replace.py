@@ -43,15 +43,22 @@ from airflow_provider_lakecommit.committer.replaced import (
 from airflow_provider_lakecommit.committer.stage import Attempt, stage
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
-from airflow_provider_lakecommit.core.accounting import Account
-from airflow_provider_lakecommit.core.commands import BACKFILL, HISTORY, LAND, RESET_OFFSETS
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.identity import token
-from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.provenance import Provenance, shares_of, unmarked
+from airflow_provider_lakecommit.core import (
+    BACKFILL,
+    HISTORY,
+    LAND,
+    LIVE,
+    RESET_OFFSETS,
+    Account,
+    Coverage,
+    Decision,
+    Provenance,
+    shares_of,
+    token,
+    unmarked,
+)
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg import Tables
 
 __all__ = ["Removal", "ReplaceOutcome", "ReplaceRequest", "epochs_of", "is_due", "replace_ranges", "require_ranges"]
 

@@ -19,14 +19,25 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid5
 
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.control.coverage import coverage_from_json, coverage_to_json
-from airflow_provider_lakecommit.control.envelope import DAMAGE, count, pack, unpack
-from airflow_provider_lakecommit.control.ledger import LEDGER_LIMIT
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning.truncation import positions_up_to
-from airflow_provider_lakecommit.core.provenance import Provenance, added
-from airflow_provider_lakecommit.core.rules import judged_in, merged
+from airflow_provider_lakecommit.control import (
+    DAMAGE,
+    LEDGER_LIMIT,
+    count,
+    coverage_from_json,
+    coverage_to_json,
+    pack,
+    unpack,
+)
+from airflow_provider_lakecommit.core import (
+    Coverage,
+    LedgerSection,
+    Provenance,
+    SourcePartition,
+    added,
+    judged_in,
+    merged,
+    positions_up_to,
+)
 from airflow_provider_lakecommit.exceptions import WireError
 
 __all__ = [

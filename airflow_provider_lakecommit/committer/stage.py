@@ -39,10 +39,9 @@ from pyiceberg.table.update import (
 from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.committer.merge_manifests import MergingAppend
 from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles
-from airflow_provider_lakecommit.core.identity import attempt_id
+from airflow_provider_lakecommit.core import attempt_id
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
-from airflow_provider_lakecommit.iceberg.guarded_catalog import own_locations
-from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.iceberg import own_locations, trouble_of
 
 __all__ = ["KEEP_FOR_EVER_MS", "Attempt", "Staging", "remove_leftovers", "stage", "stage_untagged"]
 

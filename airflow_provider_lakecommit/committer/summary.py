@@ -21,20 +21,30 @@ from uuid import UUID
 
 from pyiceberg.table.snapshots import Snapshot
 
-from airflow_provider_lakecommit.control.coverage import (
+from airflow_provider_lakecommit.control import (
+    DAMAGE,
+    LEDGER_LIMIT,
+    bounded_json,
+    count,
     coverage_from_json,
     coverage_to_json,
+    decode_ledger,
+    encode_ledger,
     offsets_from_json,
     offsets_to_json,
+    pack,
+    text,
+    unpack,
 )
-from airflow_provider_lakecommit.control.envelope import DAMAGE, count, pack, text, unpack
-from airflow_provider_lakecommit.control.json_bounds import bounded_json
-from airflow_provider_lakecommit.control.ledger import LEDGER_LIMIT, decode_ledger, encode_ledger
-from airflow_provider_lakecommit.core.accounting import Account
-from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
-from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
-from airflow_provider_lakecommit.core.model import Counts, LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core import (
+    MOST_TEXT,
+    RESET_OFFSETS,
+    Account,
+    Counts,
+    Coverage,
+    Decision,
+    LedgerSection,
+)
 from airflow_provider_lakecommit.exceptions import WireError
 
 __all__ = [

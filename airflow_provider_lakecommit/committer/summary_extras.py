@@ -13,10 +13,16 @@ from __future__ import annotations
 import json
 
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord
-from airflow_provider_lakecommit.control.coverage import coverage_from_json, coverage_to_json
-from airflow_provider_lakecommit.control.envelope import DAMAGE, count, pack, unpack
-from airflow_provider_lakecommit.control.ledger import LEDGER_LIMIT
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.control import (
+    DAMAGE,
+    LEDGER_LIMIT,
+    count,
+    coverage_from_json,
+    coverage_to_json,
+    pack,
+    unpack,
+)
+from airflow_provider_lakecommit.core import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 
 __all__ = [

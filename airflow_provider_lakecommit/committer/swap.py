@@ -33,10 +33,9 @@ from airflow_provider_lakecommit.committer.outcome_lookup import OutcomeLookup, 
 from airflow_provider_lakecommit.committer.stage import Attempt, Staging, remove_leftovers, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord, to_summary
 from airflow_provider_lakecommit.committer.tags import no_tags
-from airflow_provider_lakecommit.core.decisions import kept_decisions
-from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core import LedgerSection, kept_decisions
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg import Tables
 
 __all__ = ["Change", "Swapped", "compare_and_swap", "ledger_change"]
 

@@ -18,7 +18,7 @@ from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotRefUpdate, Set
 from airflow_provider_lakecommit.committer.ledger import LedgerState, landing_snapshots, tag_name
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg import Tables
 
 __all__ = ["check_tags", "no_tags"]
 

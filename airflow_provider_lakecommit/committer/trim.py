@@ -28,7 +28,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveS
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.committer.summary import has_ledger, record_of
-from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS, Tables
+from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
 
 __all__ = ["expire_older", "old_snapshots", "trim_snapshots"]
 

@@ -1,2 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control topic: the bytes of its records, their signatures, reading and writing them."""
+
+from airflow_provider_lakecommit.core.named import named
+
+__getattr__ = named(
+    __name__,
+    {
+        "backlog": "BacklogWatch",
+        "control_log": "BEYOND ControlLog ControlRecord ControlTopicInfo LogReader read_decided",
+        "control_partitions": "ControlPartitions",
+        "control_topic": "ControlTopic",
+        "control_topic_settings": "NOT_EVERYWHERE PARTITIONS TOPIC_SETTINGS partition_of",
+        "control_watch": "ControlWatch",
+        "control_writer": "ControlWriter",
+        "coverage": "coverage_from_json coverage_to_json offsets_from_json offsets_to_json spans_from_json",
+        "data_file": "DataFile",
+        "envelope": "DAMAGE count pack text unpack",
+        "errors": "ControlEventError",
+        "events": "decode glance head",
+        "headers": "DAMAGED_BATCH HEADER",
+        "json_bounds": "bounded_json check_text",
+        "ledger": "LEDGER_LIMIT decode_ledger encode_ledger",
+        "partition": "PartitionField PartitionValue",
+        "payloads": "CommitComplete CommitToTable DataComplete DataWritten PayloadType StartCommit TableReference",
+        "plan": (
+            "MAX_SLICES YEARS plan_digest plan_from_json plan_to_json refusal_from_json time_from_json time_to_json"
+        ),
+        "quarantine": "entry_of read_entries",
+        "recent": "RECENT Recent group_of landing_of",
+        "records": "Outgoing Sender entry_told table_reference",
+        "seen_records": "offset_of",
+        "transaction": "Record",
+    },
+)

@@ -19,12 +19,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.control_watch import ControlWatch
 from airflow_provider_lakecommit.control.quarantine import entry_of
-from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.backlog import Backlog, planned_after, unplanned
-from airflow_provider_lakecommit.kafka.config import LastError, made
-from airflow_provider_lakecommit.kafka.record import time_of
-from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
+from airflow_provider_lakecommit.core import LIVE, Backlog, SourcePartition, planned_after, unplanned
+from airflow_provider_lakecommit.kafka import LastError, SourceTopics, made, time_of
 
 __all__ = ["BacklogWatch"]
 

@@ -21,8 +21,7 @@ from confluent_kafka import Message
 
 from airflow_provider_lakecommit.control.headers import DAMAGED_BATCH, DAMAGED_HEADERS, HEADER
 from airflow_provider_lakecommit.exceptions import ControlTopicError
-from airflow_provider_lakecommit.kafka.partition_tail import DamagedBatch
-from airflow_provider_lakecommit.kafka.record import UNREADABLE_NAME, bounded_time, headers_of
+from airflow_provider_lakecommit.kafka import UNREADABLE_NAME, DamagedBatch, bounded_time, headers_of
 from airflow_provider_lakecommit.signing import Place, SigningKeys
 
 __all__ = [

@@ -47,13 +47,16 @@ from airflow_provider_lakecommit.control.control_topic_settings import (
 from airflow_provider_lakecommit.control.control_writer import ControlWriter
 from airflow_provider_lakecommit.control.recent import Recent, recent_records
 from airflow_provider_lakecommit.control.seen_records import SeenRecords, offset_of
-from airflow_provider_lakecommit.core.planning.headroom import Retention
-from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.core import Retention, Watermark
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError
-from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
-from airflow_provider_lakecommit.kafka.admin_requests import StaleTopicError
-from airflow_provider_lakecommit.kafka.config import bootstrap_servers
-from airflow_provider_lakecommit.kafka.partition_tail import DamagedBatch, PartitionTail
+from airflow_provider_lakecommit.kafka import (
+    ClusterAdmin,
+    DamagedBatch,
+    PartitionTail,
+    StaleTopicError,
+    TopicFacts,
+    bootstrap_servers,
+)
 from airflow_provider_lakecommit.signing import SigningKeys
 
 __all__ = ["ControlTopic"]

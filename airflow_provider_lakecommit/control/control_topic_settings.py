@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_lakecommit.kafka.config import servers_of
+from airflow_provider_lakecommit.kafka import servers_of
 
 __all__ = ["NOT_EVERYWHERE", "PARTITIONS", "TOPIC_SETTINGS", "create_command", "no_partition", "partition_of", "tool"]
 

@@ -23,9 +23,7 @@ from airflow_provider_lakecommit.control.bounded_records import FETCH, size_of, 
 from airflow_provider_lakecommit.control.control_log import ControlRecord, checked, control_record
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
-from airflow_provider_lakecommit.kafka.config import LastError, made, unreachable
-from airflow_provider_lakecommit.kafka.damage import DAMAGE
-from airflow_provider_lakecommit.kafka.partition_tail import STAYS_SECONDS
+from airflow_provider_lakecommit.kafka import DAMAGE, STAYS_SECONDS, LastError, made, unreachable
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import SigningKeys
 

@@ -24,7 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from airflow_provider_lakecommit.control.transaction import DEFAULT_MAX_BYTES, Deliveries, Record, check_sizes
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, LakecommitError, WireError
-from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
+from airflow_provider_lakecommit.kafka import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.signing import Place, SigningKeys
 
 __all__ = ["ControlWriter"]

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_provider_lakecommit.control.envelope import DAMAGE, count, text
-from airflow_provider_lakecommit.core.model import ReadPosition, Span
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core import Coverage, OffsetRange, RangeSet, ReadPosition, SourcePartition, Span
 from airflow_provider_lakecommit.exceptions import WireError
 
 __all__ = [

@@ -22,12 +22,15 @@ from airflow_provider_lakecommit.control.coverage import (
 )
 from airflow_provider_lakecommit.control.envelope import DAMAGE, count, pack, text, unpack
 from airflow_provider_lakecommit.control.plan import budget_from_json, budget_to_json
-from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
-from airflow_provider_lakecommit.core.log import Directives, Raised
-from airflow_provider_lakecommit.core.model import (
+from airflow_provider_lakecommit.core import (
+    MARKS,
+    MOST_TEXT,
     Budget,
     Counts,
     Cycle,
+    Decision,
+    Directives,
+    Raised,
     ReadPosition,
     SliceCost,
     SliceReport,
@@ -35,7 +38,6 @@ from airflow_provider_lakecommit.core.model import (
     SpanReport,
     TableReport,
 )
-from airflow_provider_lakecommit.core.provenance import MARKS
 from airflow_provider_lakecommit.exceptions import WireError
 
 __all__ = [

@@ -27,11 +27,21 @@ from airflow_provider_lakecommit.control.coverage import (
     offsets_to_json,
 )
 from airflow_provider_lakecommit.control.envelope import DAMAGE, count, pack, text, unpack
-from airflow_provider_lakecommit.core.commands import MAINTAIN_SWEEP
-from airflow_provider_lakecommit.core.model import AdoptedSink, ControlPosition, LedgerSection, ReadPosition
-from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.provenance import MARKS, Provenance, RowsPerOffset
-from airflow_provider_lakecommit.core.rules import UNKNOWN, judged_in, unjudged
+from airflow_provider_lakecommit.core import (
+    MAINTAIN_SWEEP,
+    MARKS,
+    UNKNOWN,
+    AdoptedSink,
+    ControlPosition,
+    Coverage,
+    LedgerSection,
+    Provenance,
+    ReadPosition,
+    RowsPerOffset,
+    SourcePartition,
+    judged_in,
+    unjudged,
+)
 from airflow_provider_lakecommit.exceptions import WireError
 
 __all__ = ["LEDGER_LIMIT", "decode_ledger", "encode_ledger"]

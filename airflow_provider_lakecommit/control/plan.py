@@ -24,9 +24,7 @@ from airflow_provider_lakecommit.control.coverage import (
     spans_to_json,
 )
 from airflow_provider_lakecommit.control.envelope import DAMAGE, count, text
-from airflow_provider_lakecommit.core.identity import slice_id
-from airflow_provider_lakecommit.core.model import Budget, Plan, Slice, TableTarget
-from airflow_provider_lakecommit.core.refusal import RefusalState
+from airflow_provider_lakecommit.core import Budget, Plan, RefusalState, Slice, TableTarget, slice_id
 from airflow_provider_lakecommit.exceptions import WireError
 
 __all__ = [

@@ -17,8 +17,7 @@ from uuid import UUID
 from airflow_provider_lakecommit.control.events import head
 from airflow_provider_lakecommit.control.headers import DAMAGED_BATCH, DAMAGED_HEADERS
 from airflow_provider_lakecommit.control.records import LogRecord, read_entry
-from airflow_provider_lakecommit.core.identity import group_id
-from airflow_provider_lakecommit.core.log import Entry, Unreadable
+from airflow_provider_lakecommit.core import Entry, Unreadable, group_id
 from airflow_provider_lakecommit.exceptions import WireError
 
 __all__ = ["entry_of", "read_entries"]

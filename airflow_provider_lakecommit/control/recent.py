@@ -16,7 +16,7 @@ from typing import Protocol
 from airflow_provider_lakecommit.control.control_log import BEYOND, ControlRecord, ControlTopicInfo, LogReader
 from airflow_provider_lakecommit.control.events import head
 from airflow_provider_lakecommit.control.headers import DAMAGED_BATCH
-from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.core import group_id
 from airflow_provider_lakecommit.exceptions import WireError
 
 __all__ = ["RECENT", "Recent", "group_of", "landing_of", "recent_records"]

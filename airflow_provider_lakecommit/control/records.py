@@ -39,21 +39,23 @@ from airflow_provider_lakecommit.control.events import (
     head,
 )
 from airflow_provider_lakecommit.control.plan import plan_from_json, plan_to_json, time_from_json, time_to_json
-from airflow_provider_lakecommit.core.identity import group_id
-from airflow_provider_lakecommit.core.log import (
+from airflow_provider_lakecommit.core import (
     AttemptsVoided,
     CommitFailed,
+    Coverage,
+    Cycle,
     CycleClosed,
     CycleOpened,
     Directives,
     EndAsked,
     Entry,
+    Plan,
     SliceFiles,
+    SliceReport,
     SliceReported,
     TablePublished,
+    group_id,
 )
-from airflow_provider_lakecommit.core.model import Cycle, Plan, SliceReport
-from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 
 __all__ = ["LogRecord", "Outgoing", "Sender", "entry_told", "read_entry", "table_reference"]

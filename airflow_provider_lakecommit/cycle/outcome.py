@@ -12,12 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_lakecommit.core.accounting import summed
-from airflow_provider_lakecommit.core.commands import RESET_BLOCKED
-from airflow_provider_lakecommit.core.model import Counts
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core import RESET_BLOCKED, Counts, Coverage, summed
 from airflow_provider_lakecommit.cycle.results import Closed, Opened, PublishedSnapshot
-from airflow_provider_lakecommit.spark.job import SliceStatus
+from airflow_provider_lakecommit.spark import SliceStatus
 
 __all__ = ["CycleOutcome", "RunOutcome", "Written", "first_of"]
 

@@ -13,12 +13,17 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.control.plan import time_to_json
-from airflow_provider_lakecommit.core.accounting import ODD_TIME
-from airflow_provider_lakecommit.core.model import Counts, Plan, Slice
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.shown import partitions_text, short_number
-from airflow_provider_lakecommit.core.state import CycleState
+from airflow_provider_lakecommit.control import time_to_json
+from airflow_provider_lakecommit.core import (
+    ODD_TIME,
+    Counts,
+    Coverage,
+    CycleState,
+    Plan,
+    Slice,
+    partitions_text,
+    short_number,
+)
 
 __all__ = ["Closed", "CycleTicket", "GroupResult", "GroupTicket", "Opened", "PublishedSnapshot", "merged_snapshots"]
 

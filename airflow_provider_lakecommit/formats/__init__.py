@@ -1,2 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes of records to rows: one decoder per format, and what may be inferred from a sample."""
+
+from airflow_provider_lakecommit.core.named import named
+
+__getattr__ = named(
+    __name__,
+    {
+        "decode_json": "JsonDecoder",
+        "decode_raw": "RawDecoder TextDecoder",
+        "decoder": "Decoded Decoder Refusal Reject decoder_for put_back",
+        "evolution.changes": "Change Evolution",
+        "evolution.columns": "asked_subjects check_registry create_of newest registered_columns subjects_of",
+        "evolution.commit": "EvolveRequest evolve_table",
+        "evolution.paths": "dotted paths_in plain",
+        "evolution.records": "framed_value",
+        "evolution.schema": "evolved_schema side_of",
+        "evolution.seen": "registry_lines",
+        "evolution.sql_types": "wanted_of_sql",
+        "evolution.wanted": "RecordSample Wanted source_for",
+        "infer": "InferredColumn schema_of",
+        "registry.client": "SchemaRegistry needed registry_of",
+        "registry.framing": "KEY_HEADER framed with_header",
+        "registry.schemas": "JSON RegisteredSchema SchemaSource UnknownSchemaError told",
+        "sampled": "MAX_PLACES Node SampledValues sample_values",
+        "schema_names": "COLUMN schema_names_for",
+        "text_columns": "bad_texts",
+        "times": "odd_times",
+        "transforms.block": "Block BlockDecoder OneTable",
+        "transforms.engine": "given_by",
+        "transforms.router": "Router field_schema",
+        "transforms.transform": "TransformDecoder",
+        "transforms.unwrap": "UnwrapDecoder",
+        "wrapped": "is_wrapper",
+    },
+)

@@ -43,15 +43,15 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_reading, unscaled_reading
 from airflow_provider_lakecommit.formats.reading import Convert, Reading
 from airflow_provider_lakecommit.formats.rules import OCTETS, ColumnRules
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
-from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
-from airflow_provider_lakecommit.landing.checks import ENCODINGS
+from airflow_provider_lakecommit.iceberg import arrow_field
+from airflow_provider_lakecommit.landing import ENCODINGS
 
 __all__ = ["Column", "columns_of", "missing_rows"]
 

@@ -21,12 +21,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.csv_text import CsvRows
 from airflow_provider_lakecommit.formats.decoder import BlockDecoder, Decoded, Refusal, Reject
 from airflow_provider_lakecommit.formats.text_columns import bad_texts, text_columns
-from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
+from airflow_provider_lakecommit.iceberg import arrow_field
 
 __all__ = ["CsvDecoder"]
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence, Set
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.decoder import Decoded, put_back
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder

@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.formats import DEFAULTS, UNCOUNTED, FormatOptions
+from airflow_provider_lakecommit.core import DEFAULTS, UNCOUNTED, FormatOptions
 from airflow_provider_lakecommit.formats.alike import fail_alike, known_form, other_kind, struct_paths
 from airflow_provider_lakecommit.formats.columns import Column, columns_of, missing_rows
 from airflow_provider_lakecommit.formats.decoder import Decoded, NothingHeld, Refusal, Reject, halved, put_back
@@ -42,7 +42,7 @@ from airflow_provider_lakecommit.formats.guards import ROW, block_text
 from airflow_provider_lakecommit.formats.map_text import MapRewriter, rewriter_for
 from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, count_parsed, inferable, paths_of, varied
 from airflow_provider_lakecommit.formats.wrapped import TOLD, is_wrapper, wrapped_places
-from airflow_provider_lakecommit.landing.names import nearest
+from airflow_provider_lakecommit.landing import nearest
 
 __all__ = ["JsonDecoder"]
 

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, FixedType, StringType
 
-from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import BlockDecoder, Decoded, NothingHeld, Refusal, Reject, put_back
 from airflow_provider_lakecommit.formats.text_columns import bad_texts, text_columns
-from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
+from airflow_provider_lakecommit.iceberg import arrow_field
 
 __all__ = ["RawDecoder", "TextDecoder"]
 

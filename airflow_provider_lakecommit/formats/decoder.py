@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar, cast
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.formats import FORMATS, WITH_REGISTRY, FormatOptions
+from airflow_provider_lakecommit.core import FORMATS, WITH_REGISTRY, FormatOptions
 from airflow_provider_lakecommit.formats.registry.schemas import SchemaSource
 
 __all__ = [

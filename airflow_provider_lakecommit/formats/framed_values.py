@@ -18,7 +18,7 @@ from typing import ClassVar, Generic, TypeVar
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats.decoder import NothingHeld, Refusal, Reject
 from airflow_provider_lakecommit.formats.registry.framing import framed
 from airflow_provider_lakecommit.formats.registry.many import Learned, learned

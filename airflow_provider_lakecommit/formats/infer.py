@@ -25,7 +25,7 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.sampled import Node, SampledValues
-from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+from airflow_provider_lakecommit.iceberg import create_from_spec
 
 __all__ = ["InferredColumn", "infer", "is_map_in_disguise", "schema_of"]
 

@@ -15,9 +15,9 @@ from functools import partial
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DecimalType, FixedType, IcebergType
 
-from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats.times import rule_problem
-from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing import meant
 
 __all__ = ["OCTETS", "UNSCALED", "ColumnRules"]
 

@@ -19,7 +19,7 @@ from typing import ClassVar, Generic, TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_lakecommit.core.formats import SCHEMA_NAMES
+from airflow_provider_lakecommit.core import SCHEMA_NAMES
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, NothingHeld, Reject, put_back
 from airflow_provider_lakecommit.formats.framed_values import FramedPart, FramedReader
 from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema, SchemaSource

@@ -1,2 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What knows Airflow's connections: brokers, catalogs and engines by connection id, spark-submit, Kafka Connect."""
+
+from airflow_provider_lakecommit.core.named import named
+
+__getattr__ = named(
+    __name__,
+    {
+        "connections": "catalog_properties connection kafka_settings master_url registry_connection source_settings",
+        "engines": "CONNECT connect_url engine_of",
+        "kafka_connect": "KafkaConnectHook rest_settings",
+        "run_note": "note_run",
+        "secrets": "hide told",
+        "settings": "Settings",
+        "spark": "SparkSubmit",
+    },
+)

@@ -22,10 +22,8 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow_provider_lakecommit.core.connection_names import named
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.secrets import hide
-from airflow_provider_lakecommit.iceberg.settings import as_text
-from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.landing.registry import LOGIN, with_registry
+from airflow_provider_lakecommit.iceberg import as_text, catalog_name
+from airflow_provider_lakecommit.landing import LOGIN, Landing, with_registry
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import KEY, OTHER_KEY, UNSIGNED_BELOW, resolved
 

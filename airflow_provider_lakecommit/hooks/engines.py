@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.hooks.connections import connection
 from airflow_provider_lakecommit.hooks.secrets import hide
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.spark.launch.base import Engine
+    from airflow_provider_lakecommit.spark import Engine
 
 __all__ = ["connect_url", "engine_of"]
 
@@ -54,7 +54,7 @@ def engine_of(
             f"the Spark connection {conn_id!r} is of type `{CONNECT}`: its server has its settings already, give "
             f"{', '.join(sorted(conf))} to the server, or leave spark_conf out",
         )
-    from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine
+    from airflow_provider_lakecommit.spark import ConnectEngine
 
     return ConnectEngine(connect_url(conn_id), deployment=deployment, landing=landing, lane=lane)
 

@@ -21,7 +21,7 @@ from airflow.sdk import BaseHook, Connection
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.connections import connection
 from airflow_provider_lakecommit.hooks.secrets import hide
-from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectorStatus, ConnectRest
+from airflow_provider_lakecommit.operations import ConnectorStatus, ConnectRest
 
 __all__ = ["KafkaConnectHook", "rest_of", "rest_settings"]
 

@@ -37,13 +37,18 @@ from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.connections import connection, master_url
 from airflow_provider_lakecommit.hooks.secrets import hide
 from airflow_provider_lakecommit.redaction import redacted, secrets_in, without
-from airflow_provider_lakecommit.spark.launch.base import WORKERS_DIED
-from airflow_provider_lakecommit.spark.launch.package import PACKAGE, package_zip
-from airflow_provider_lakecommit.spark.launch.scratch import scratch_folder
-from airflow_provider_lakecommit.spark.launch.secret_settings import LOAD_DEFAULTS, REDACTION, save_properties
+from airflow_provider_lakecommit.spark import (
+    LOAD_DEFAULTS,
+    PACKAGE,
+    REDACTION,
+    WORKERS_DIED,
+    package_zip,
+    save_properties,
+    scratch_folder,
+)
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+    from airflow_provider_lakecommit.spark import Secrets, SliceResult, WindowJob
 
 __all__ = ["SparkMaster", "SparkSubmit", "spark_master"]
 

@@ -1,2 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Catalog, table specs and types, data files and their storage."""
+
+from airflow_provider_lakecommit.core.named import named
+
+__getattr__ = named(
+    __name__,
+    {
+        "catalog": "KEEP_SNAPSHOTS Tables is_no_room",
+        "data_files": "partition_fields rows_in_footer to_pyiceberg to_wire",
+        "file_io": "GuardedFileIO",
+        "guarded_catalog": "own_locations",
+        "locations": "location_problem",
+        "parquet.arrow_types": "arrow_field arrow_schema",
+        "parquet.deletes": "DeletePositions Deletes deletes_of",
+        "parquet.layout": "check_target",
+        "parquet.parquet": "FileFormat OpenFile",
+        "parquet.parquet_rows": "Numbers ParquetRows opened",
+        "parquet.statistics": "Metrics",
+        "parquet.write": "FanoutWriter",
+        "schemas": "DEAD_LETTER_SCHEMA METADATA_TYPES OPTIONAL_DEAD_LETTER_COLUMNS mark_columns record_column_ids",
+        "settings": "as_text",
+        "sql_catalog": "catalog_name",
+        "storage": "TableStorage clock data_folder trouble_of",
+        "table_spec": "create_from_spec sort_order_from_spec",
+    },
+)

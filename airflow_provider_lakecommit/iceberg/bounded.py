@@ -23,7 +23,7 @@ from typing import Any
 from pyiceberg.io import InputFile
 from pyiceberg.serializers import Compressor, GzipCompressor
 
-from airflow_provider_lakecommit.control.json_bounds import check_text
+from airflow_provider_lakecommit.control import check_text
 from airflow_provider_lakecommit.exceptions import TableError
 
 __all__ = ["MEMORY_LIMIT", "BoundedInput", "bounded_body", "check_json"]

@@ -40,7 +40,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from airflow_provider_lakecommit.core.connection_names import CONNECTION_ID, whose
+from airflow_provider_lakecommit.core import CONNECTION_ID, whose
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, StorageError, TableError
 from airflow_provider_lakecommit.iceberg.clients import MANY, CatalogClients
 from airflow_provider_lakecommit.iceberg.deadline import within

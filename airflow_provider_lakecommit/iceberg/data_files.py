@@ -24,8 +24,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 
-from airflow_provider_lakecommit.control.data_file import DataFile
-from airflow_provider_lakecommit.control.partition import PartitionField, PartitionValue
+from airflow_provider_lakecommit.control import DataFile, PartitionField, PartitionValue
 from airflow_provider_lakecommit.exceptions import TableError
 
 __all__ = ["partition_fields", "rows_in_footer", "to_pyiceberg", "to_wire"]

@@ -20,7 +20,7 @@ from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.typedef import EMPTY_DICT, Properties
 from pyiceberg.utils.config import Config, merge_config
 
-from airflow_provider_lakecommit.core.places import PROVIDER
+from airflow_provider_lakecommit.core import PROVIDER
 from airflow_provider_lakecommit.iceberg.allowed_settings import storage_settings
 from airflow_provider_lakecommit.iceberg.file_io import with_light_io
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlparse
 
-from airflow_provider_lakecommit.core.places import place_problem
+from airflow_provider_lakecommit.core import place_problem
 
 __all__ = ["LOCAL", "location_problem", "scheme_of"]
 

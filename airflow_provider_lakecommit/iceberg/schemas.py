@@ -20,7 +20,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from airflow_provider_lakecommit.core.routing import Role
+from airflow_provider_lakecommit.core import Role
 
 __all__ = ["DEAD_LETTER_SCHEMA", "METADATA_TYPES", "OPTIONAL_DEAD_LETTER_COLUMNS", "mark_columns", "record_column_ids"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyiceberg.catalog import CatalogType
 from pyiceberg.exceptions import NotInstalledError
 
-from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing import meant
 
 __all__ = ["missing_folder", "mistake_in", "wrong_warehouse"]
 

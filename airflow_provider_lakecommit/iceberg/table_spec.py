@@ -37,8 +37,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.type_text import primitive_of
-from airflow_provider_lakecommit.landing.table import CREATE_KEYS
-from airflow_provider_lakecommit.landing.type_text import PRIMITIVES, TypeText, parse_type
+from airflow_provider_lakecommit.landing import CREATE_KEYS, PRIMITIVES, TypeText, parse_type
 
 __all__ = ["create_from_spec", "sort_order_from_spec"]
 

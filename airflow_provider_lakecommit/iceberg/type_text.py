@@ -23,7 +23,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_lakecommit.landing.type_text import sizes_of
+from airflow_provider_lakecommit.landing import sizes_of
 
 __all__ = ["primitive_of"]
 

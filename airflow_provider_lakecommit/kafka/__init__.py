@@ -1,2 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Brokers, source topics and the control topic."""
+
+from airflow_provider_lakecommit.core.named import named
+
+__getattr__ = named(
+    __name__,
+    {
+        "admin": "ClusterAdmin TopicFacts topic_id_text",
+        "admin_requests": "DENIED StaleTopicError",
+        "config": "LastError bootstrap_servers made servers_of unreachable",
+        "copied": "CopyPlace PartitionLog place_in_copy",
+        "damage": "DAMAGE first_readable",
+        "partition_tail": "DamagedBatch PartitionTail STAYS_SECONDS",
+        "record": "Headers NO_TIME UNREADABLE_NAME bounded_time headers_of time_of",
+        "sample": "ValueOf records_at sample_of sizes",
+        "source_topic": "First SourceState SourceTopics",
+        "truncation": "is_truncation",
+    },
+)

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and
     TopicDescription,
 )
 
-from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.core import Watermark
 from airflow_provider_lakecommit.kafka.admin_requests import DENIED, AdminRequests, PendingAnswers, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import unreachable
 

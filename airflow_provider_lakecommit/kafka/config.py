@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from airflow_provider_lakecommit.core.connection_names import whose
+from airflow_provider_lakecommit.core import whose
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.redaction import redacted, without
 from airflow_provider_lakecommit.signing import PREFIX

@@ -21,8 +21,7 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.core import SourcePartition, Watermark
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 from airflow_provider_lakecommit.kafka.partition_tail import DamagedBatch, PartitionTail
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics

@@ -19,11 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from airflow_provider_lakecommit.core.model import ReadPosition, Span
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.headroom import Retention
-from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.core.planning.truncation import Truncation
+from airflow_provider_lakecommit.core import ReadPosition, Retention, SourcePartition, Span, Truncation, Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
 from airflow_provider_lakecommit.kafka.admin_requests import PendingAnswers, StaleTopicError
@@ -31,7 +27,7 @@ from airflow_provider_lakecommit.kafka.config import bootstrap_servers
 from airflow_provider_lakecommit.kafka.partition_tail import DamagedBatch, PartitionTail
 from airflow_provider_lakecommit.kafka.record import bounded_time
 from airflow_provider_lakecommit.kafka.truncation import diverged
-from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing import meant
 
 __all__ = ["SourceState", "SourceTopics"]
 

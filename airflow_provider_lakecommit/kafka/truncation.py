@@ -20,9 +20,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from airflow_provider_lakecommit.core.model import ReadPosition
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.truncation import Truncation
+from airflow_provider_lakecommit.core import ReadPosition, SourcePartition, Truncation
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.config import LastError, made, unreachable
 

@@ -4,6 +4,7 @@
 Pure, and without a heavy library, so that an Airflow process can afford it.
 """
 
+from airflow_provider_lakecommit.core.named import named
 from airflow_provider_lakecommit.landing.landing import (
     DEFAULT_CONTROL_TOPIC,
     MARK_COLUMNS,
@@ -44,3 +45,25 @@ __all__ = [
     "load_spec",
     "sections_of",
 ]
+
+__getattr__ = named(
+    __name__,
+    {
+        "checks": "CHECKS ENCODINGS",
+        "names": "meant nearest",
+        "registry": (
+            "LOGIN PREFIX UNKNOWN_WAIT addresses_in registry_settings shown_address unknown_wait "
+            "with_login_apart with_numbers with_registry"
+        ),
+        "sections": "merged",
+        "spark_section": "SPARK_KEYS wrong_with_spark",
+        "spec_file": "yaml_values",
+        "table": "CREATE_KEYS RESERVED",
+        "table_names": "TOPIC fields_of filled_template",
+        "times": "EXAMPLES duration_of seconds_of span_of",
+        "type_text": "PRIMITIVES TypeText parse_type sizes_of",
+        "unwrap": "DELETED ENVELOPE_ROOTS IMAGES PAYLOAD columns_of_unwrap",
+        "value_sections": "columns_of_key",
+        "variables": "from_environment",
+    },
+)

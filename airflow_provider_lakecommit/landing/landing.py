@@ -20,11 +20,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.core.budgets import PendingBudget
-from airflow_provider_lakecommit.core.formats import FormatOptions
-from airflow_provider_lakecommit.core.identity import group_id
-from airflow_provider_lakecommit.core.model import Budget
-from airflow_provider_lakecommit.core.routing import Destination, Role, Route, row_tables
+from airflow_provider_lakecommit.core import (
+    Budget,
+    Destination,
+    FormatOptions,
+    PendingBudget,
+    Role,
+    Route,
+    group_id,
+    row_tables,
+)
 from airflow_provider_lakecommit.landing.checks import (
     CHECKS,
     METADATA_TYPES,

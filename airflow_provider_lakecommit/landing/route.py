@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow_provider_lakecommit.core.formats import SCHEMA_NAMES
-from airflow_provider_lakecommit.core.routing import BY_FIELD, BY_SCHEMA, DEAD_LETTER, FAIL, Route
+from airflow_provider_lakecommit.core import BY_FIELD, BY_SCHEMA, DEAD_LETTER, FAIL, SCHEMA_NAMES, Route
 from airflow_provider_lakecommit.landing.names import meant
 from airflow_provider_lakecommit.landing.table import wrong_with_table
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_lakecommit.core.formats import FORMATS
+from airflow_provider_lakecommit.core import FORMATS
 from airflow_provider_lakecommit.landing.names import meant
 
 __all__ = ["KEY_FORMATS", "columns_of_key", "csv_section", "headers_section", "key_section", "wrong_together"]

@@ -1,2 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a person starts beside the cycles: each operation shows what it would do, and does it as one commit or cycle."""
+
+from airflow_provider_lakecommit.core.named import named
+
+__getattr__ = named(
+    __name__,
+    {
+        "backfill.asked": "LaneAsked lane_asked moment_of",
+        "backfill.closing": "close_lane lane_rest",
+        "backfill.live_first": "LiveFirst",
+        "backfill.opening": "closed_lane joined_session lane_session",
+        "backfill.preview": "LanePreview lane_preview",
+        "backfill.replace": "ReplacePreview check_rows",
+        "backfill.replayed": "replaced_before",
+        "backfill.replaying": "replace_lane replaying_session rows_to_replace",
+        "dead_letters.counts": "KindCount counted open_letters where",
+        "dead_letters.letters": "DeadLetter Selection table_name",
+        "dead_letters.open_set": "State",
+        "dead_letters.replay": "Replayed replay",
+        "kafka_connect.connector": "KnownConnector known_connector",
+        "kafka_connect.hand_back": "hand_back hand_back_preview",
+        "kafka_connect.judge": "Fate",
+        "kafka_connect.look": "adoption_preview",
+        "kafka_connect.rescue": "RescueReport rescue",
+        "kafka_connect.rest": "ConnectRest ConnectorStatus",
+        "kafka_connect.sink": "CONTROL_TOPIC Sink",
+        "kafka_connect.sink_offsets": "By",
+        "kafka_connect.stopped": "check_stopped",
+        "kafka_connect.take_over": "adopt",
+        "maintenance.expire": "ExpiredSnapshots expire",
+        "maintenance.sweep": "Garbage SweptTable least_age sweep",
+        "reset.attest": "Attested attest",
+        "reset.delete_back": "DeleteBack delete_back delete_preview",
+        "reset.init_preview": "InitPreview init_preview",
+        "reset.ledger_init": "ledger_init",
+        "reset.prune": "Prunable look prune",
+        "reset.publish_now": "PublishedNow publish_now",
+        "reset.rebind": "SAME Word rebind rebind_preview",
+        "reset.stated": "parse_offsets parse_partition parse_ranges parse_start ranges_of",
+        "reset.unblock": "BlockedPart blocked_parts unblock",
+        "reset.word": "PLAIN Start Way",
+        "reset.wording": "attest_text attest_to_dict init_text init_to_dict",
+    },
+)

@@ -3,3 +3,17 @@
 
 Import them from their modules; this package itself imports nothing, so that parsing a DAG costs only what it uses.
 """
+
+from airflow_provider_lakecommit.core.named import named
+
+__getattr__ = named(
+    __name__,
+    {
+        "base": "LandingTask declared_of landing_of no_retry_in_vain task_doc",
+        "commit": "LakeCommitOperator",
+        "outcome": "OutcomeOperator",
+        "plan": "PlanWindowOperator",
+        "tasks.arguments": "mapping_of refuse_unknown",
+        "write": "MAP_INDEX_TEMPLATE WriteWindowOperator",
+    },
+)

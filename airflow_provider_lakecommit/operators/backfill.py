@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing.times import span_of
-from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked, lane_asked
+from airflow_provider_lakecommit.landing import span_of
+from airflow_provider_lakecommit.operations import LaneAsked, lane_asked
 from airflow_provider_lakecommit.operators.base import WARNING, landing_of
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
@@ -29,12 +29,10 @@ from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, tex
 if TYPE_CHECKING:
     from airflow.sdk import Asset, Context
 
-    from airflow_provider_lakecommit.cycle.plan.resume import EarlierCycles
-    from airflow_provider_lakecommit.cycle.results import Closed
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.cycle import Closed, EarlierCycles, LandingSession, RunIdentity
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.operations.backfill.preview import LanePreview
-    from airflow_provider_lakecommit.spark.launch.base import Engine
+    from airflow_provider_lakecommit.operations import LanePreview
+    from airflow_provider_lakecommit.spark import Engine
 
 __all__ = ["BackfillOperator"]
 
@@ -119,7 +117,7 @@ class BackfillOperator(KafkaToIcebergOperator):
 
         :raises SpecError: it is none
         """
-        from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
+        from airflow_provider_lakecommit.operations import parse_ranges
 
         since, until = (_text(value) for value in (self.since, self.until))
         if since is not None and since == until:
@@ -134,8 +132,7 @@ class BackfillOperator(KafkaToIcebergOperator):
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
         """The lane's session; where nothing of it is missing, the landing's."""
-        from airflow_provider_lakecommit.operations.backfill.live_first import LiveFirst
-        from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
+        from airflow_provider_lakecommit.operations import LiveFirst, lane_preview
 
         asked = self.asked()
         with super().session() as session:
@@ -159,12 +156,12 @@ class BackfillOperator(KafkaToIcebergOperator):
         return found.done
 
     def _lane(self, session: LandingSession, found: LanePreview) -> AbstractContextManager[LandingSession]:
-        from airflow_provider_lakecommit.operations.backfill.opening import lane_session
+        from airflow_provider_lakecommit.operations import lane_session
 
         return lane_session(session, found)
 
     def _run(self, session: LandingSession, engine: Engine, context: Context) -> Closed:
-        from airflow_provider_lakecommit.core.model import LIVE
+        from airflow_provider_lakecommit.core import LIVE
 
         if session.lane == LIVE:
             return self._landed_before(session, context)
@@ -172,15 +169,14 @@ class BackfillOperator(KafkaToIcebergOperator):
 
     def _goes_on(self, session: LandingSession, identity: RunIdentity, earlier: EarlierCycles) -> bool:
         """A lane that lacks something was opened anew since, or was left open."""
-        from airflow_provider_lakecommit.operations.backfill.closing import lane_rest
+        from airflow_provider_lakecommit.operations import lane_rest
 
         return bool(lane_rest(session))
 
     def _landed_before(self, session: LandingSession, context: Context) -> Closed:
         """Nothing is missing: what an attempt of this run has landed that died before it could say so, or nothing."""
-        from airflow_provider_lakecommit.cycle.plan.resume import cycles_of, published_by
-        from airflow_provider_lakecommit.cycle.results import Closed
-        from airflow_provider_lakecommit.operations.backfill.opening import closed_lane
+        from airflow_provider_lakecommit.cycle import Closed, cycles_of, published_by
+        from airflow_provider_lakecommit.operations import closed_lane
 
         if self.retells(context):
             lane = closed_lane(session, self.asked().name)
@@ -192,7 +188,7 @@ class BackfillOperator(KafkaToIcebergOperator):
 
     def _ended(self, session: LandingSession, whole: Closed, context: Context) -> Closed:
         """Close the lane, if it is whole."""
-        from airflow_provider_lakecommit.operations.backfill.closing import close_lane, lane_rest
+        from airflow_provider_lakecommit.operations import close_lane, lane_rest
 
         if rest := lane_rest(session):
             session.log(f"lane {session.lane} stays open, it lacks {rest}")

@@ -23,21 +23,19 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_lakecommit.assets import table_assets_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError, Terminal
-from airflow_provider_lakecommit.hooks.secrets import told
-from airflow_provider_lakecommit.hooks.settings import Settings
+from airflow_provider_lakecommit.hooks import Settings, told
 from airflow_provider_lakecommit.landing import Landing, LandingSet, declares_set
 from airflow_provider_lakecommit.operators.links import ErrorLink
 from airflow_provider_lakecommit.operators.tasks.arguments import refuse_unknown
 from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, tell_hours
-from airflow_provider_lakecommit.telemetry.lineage import Commit, catalog_namespace, kafka_namespace, lineage_of
+from airflow_provider_lakecommit.telemetry import Commit, catalog_namespace, kafka_namespace, lineage_of
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Asset, BaseOperatorLink, Context
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
-    from airflow_provider_lakecommit.cycle.results import Closed
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.cycle import Closed, LandingSession, RunIdentity
 
 __all__ = [
     "CLOSED",
@@ -201,8 +199,8 @@ class LandingTask(BaseOperator):
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
         """The landing's connections, open until the end of the block."""
-        from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-        from airflow_provider_lakecommit.hooks.connections import catalog_properties, source_settings
+        from airflow_provider_lakecommit.cycle import LandingSession
+        from airflow_provider_lakecommit.hooks import catalog_properties, source_settings
 
         landing = Settings.read().complete(self.landing)
         kafka, catalog = source_settings(landing), catalog_properties(landing.connections.iceberg)
@@ -243,7 +241,7 @@ class LandingTask(BaseOperator):
     @staticmethod
     def identity(context: Context) -> RunIdentity:
         """Whose cycle it is."""
-        from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
+        from airflow_provider_lakecommit.cycle import RunIdentity
 
         ti = context["ti"]
         return RunIdentity(
@@ -304,7 +302,7 @@ def log_troubles(log: Any, closed: Closed, whose: str = "") -> None:
 
     :param whose: said before it
     """
-    from airflow_provider_lakecommit.cycle.outcome import first_of
+    from airflow_provider_lakecommit.cycle import first_of
 
     for item in closed.voided:
         log.warning("%svoided: %s", whose, item)

@@ -22,14 +22,11 @@ from airflow_provider_lakecommit.operators.places import SetPlaces, log_set_line
 from airflow_provider_lakecommit.operators.tasks.write_jobs import left_undone
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.cycle.results import GroupResult
-    from airflow_provider_lakecommit.cycle.sets.bundles import BundledGroup
-    from airflow_provider_lakecommit.cycle.sets.connections import SetConnections
-    from airflow_provider_lakecommit.cycle.write.write import JobOutcome
-    from airflow_provider_lakecommit.hooks.spark import SparkSubmit
+    from airflow_provider_lakecommit.cycle import BundledGroup, GroupResult, JobOutcome, SetConnections
+    from airflow_provider_lakecommit.hooks import SparkSubmit
     from airflow_provider_lakecommit.landing import Landing
     from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
-    from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
+    from airflow_provider_lakecommit.spark import SliceResult, WindowJob
 
 __all__ = ["Bundle", "landings_in"]
 
@@ -77,8 +74,8 @@ class Bundle:
 
     def _run(self, groups: Sequence[_Group], jobs: WriteJobs) -> Mapping[str, SparkJobError]:
         """What ended the jobs of groups early, by their names."""
-        from airflow_provider_lakecommit.cycle.write.write import run_groups
-        from airflow_provider_lakecommit.hooks.spark import SparkSubmit
+        from airflow_provider_lakecommit.cycle import run_groups
+        from airflow_provider_lakecommit.hooks import SparkSubmit
 
         engine = jobs.engine
         if isinstance(engine, SparkSubmit):
@@ -110,21 +107,20 @@ class _Group:
 
     def left(self) -> WindowJob | None:
         """Its job for what nobody has reported."""
-        from airflow_provider_lakecommit.cycle.write.write import group_job
+        from airflow_provider_lakecommit.cycle import group_job
 
         return group_job(self.landing, self.control, self.ticket, self._tables.name, self._tables.load)
 
     def result(self) -> GroupResult:
         """What of it is reported."""
-        from airflow_provider_lakecommit.cycle.write.write import group_result
+        from airflow_provider_lakecommit.cycle import group_result
 
         return group_result(self.landing, self.control, self.ticket)
 
     def run(self, jobs: WriteJobs, log: Callable[[str], None]) -> JobOutcome:
         """All of its jobs on a warm server."""
-        from airflow_provider_lakecommit.cycle.session.slow_slices import slow_slices_of
-        from airflow_provider_lakecommit.cycle.write.write import run_group
-        from airflow_provider_lakecommit.spark.launch.replicas import run_replicas
+        from airflow_provider_lakecommit.cycle import run_group, slow_slices_of
+        from airflow_provider_lakecommit.spark import run_replicas
 
         def run(job: WindowJob) -> Sequence[SliceResult]:
             one = partial(jobs.run, control=self.control)

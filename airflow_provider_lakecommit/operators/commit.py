@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.exceptions import (
     StorageError,
     Terminal,
 )
-from airflow_provider_lakecommit.hooks.secrets import told
+from airflow_provider_lakecommit.hooks import told
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
@@ -53,8 +53,8 @@ from airflow_provider_lakecommit.operators.outcome import ENDS, outcome_of
 from airflow_provider_lakecommit.operators.places import log_set_line, named_failures, outlets_of, set_places
 from airflow_provider_lakecommit.operators.plan import CYCLES
 from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, landed_line
-from airflow_provider_lakecommit.telemetry.lineage import Commit as LandingCommit
-from airflow_provider_lakecommit.telemetry.metrics import COMMIT_FAILURES, Sample, closed_samples
+from airflow_provider_lakecommit.telemetry import COMMIT_FAILURES, Sample, closed_samples
+from airflow_provider_lakecommit.telemetry import Commit as LandingCommit
 from airflow_provider_lakecommit.telemetry.send import send
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.cycle import Closed, CycleTicket, LandingSession, RunIdentity
 
 __all__ = ["LakeCommitOperator", "close_set", "end_of", "set_ends"]
 
@@ -154,7 +153,7 @@ class LakeCommitOperator(LandingTask):
 
     def _execute_set(self, declared: LandingSet, context: Context) -> dict[str, Any]:
         """Publish and close; what was landed, by landing."""
-        from airflow_provider_lakecommit.cycle.results import CycleTicket
+        from airflow_provider_lakecommit.cycle import CycleTicket
 
         found = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=CYCLES, map_indexes=-1) or []
         landings = {each["landing"]["name"]: Landing.from_flat(each["landing"]) for each in found}
@@ -186,7 +185,7 @@ class LakeCommitOperator(LandingTask):
         return {name: landed_line(closed[name]) for name in published}
 
     def _close(self, context: Context) -> Closed:
-        from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+        from airflow_provider_lakecommit.cycle import close_cycle
 
         ticket, retry, retell = self._ticket(context), self.is_retry(context), self.retells(context)
         with no_retry_in_vain(self):
@@ -210,7 +209,7 @@ class LakeCommitOperator(LandingTask):
         return str(left).startswith(f"{type(error).__name__}:")
 
     def _ticket(self, context: Context) -> CycleTicket | None:
-        from airflow_provider_lakecommit.cycle.results import CycleTicket
+        from airflow_provider_lakecommit.cycle import CycleTicket
 
         found = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=CYCLE, map_indexes=-1)
         return CycleTicket.from_dict(found) if found else None
@@ -224,7 +223,7 @@ def _end_without_snapshot(why: str, red: str) -> NoReturn:
 
 
 def _why_nothing(closed: Closed) -> str:
-    from airflow_provider_lakecommit.cycle.outcome import first_of
+    from airflow_provider_lakecommit.cycle import first_of
 
     if closed.finished:
         return closed.note or "this run was finished before"
@@ -269,10 +268,7 @@ def close_set(
 
     :return: how each ended, and the commits, for lineage
     """
-    from airflow_provider_lakecommit.cycle.commit.close import close_cycle
-    from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings
-    from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
-    from airflow_provider_lakecommit.cycle.sets.steps import for_all
+    from airflow_provider_lakecommit.cycle import ConcurrentLandings, Expansion, close_cycle, for_all
 
     with (
         set_places(declared) as at,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.core.outcome import FAILED
+from airflow_provider_lakecommit.core import FAILED
 from airflow_provider_lakecommit.operators.base import FAILURE
 from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
 from airflow_provider_lakecommit.operators.write import WriteWindowOperator
@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.operators.write import WriteWindowOperator
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
-    from airflow_provider_lakecommit.cycle.results import Closed
+    from airflow_provider_lakecommit.cycle import Closed
 
 __all__ = ["ADVICE", "is_judged", "why_red"]
 
@@ -65,7 +65,7 @@ def _class_of(task: Any) -> type:
 
 def _lacking(closed: Closed) -> list[str]:
     """Return what the cycle lacks; the cause already names a range that was blocked in this run."""
-    from airflow_provider_lakecommit.cycle.outcome import first_of
+    from airflow_provider_lakecommit.cycle import first_of
 
     lacks = [
         f"{len(closed.missing)} slices are read again, the first {closed.missing[0]}" if closed.missing else "",

@@ -32,12 +32,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_lakecommit.core.commands import CONNECT_RESCUE, PAUSE, RESUME, spoken
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core import CONNECT_RESCUE, PAUSE, RESUME, Decision, spoken
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError, SpecError, TableError
-from airflow_provider_lakecommit.landing.times import span_of
-from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
-from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC
+from airflow_provider_lakecommit.landing import span_of
+from airflow_provider_lakecommit.operations import CONTROL_TOPIC, Fate
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
 from airflow_provider_lakecommit.operators.tasks.arguments import (
     check_arguments,
@@ -51,8 +49,7 @@ from airflow_provider_lakecommit.operators.tasks.arguments import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport
-    from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectorStatus, ConnectRest
+    from airflow_provider_lakecommit.operations import ConnectorStatus, ConnectRest, RescueReport
 
 __all__ = ["ACTIONS", "KafkaConnectOperator"]
 
@@ -123,7 +120,7 @@ class KafkaConnectOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Do it, and wait until it is done."""
-        from airflow_provider_lakecommit.hooks.kafka_connect import KafkaConnectHook
+        from airflow_provider_lakecommit.hooks import KafkaConnectHook
 
         with no_retry_in_vain():
             action = filled(ACTIONS[self.action], {} if self.arguments is None else self.arguments, self._name)
@@ -280,9 +277,8 @@ class Rescue(_Action):
         return [report.to_dict() for report in reports]
 
     def _reports(self, connector: str, rest: ConnectRest | None, decision: Decision) -> Sequence[RescueReport]:
-        from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
-        from airflow_provider_lakecommit.operations.kafka_connect.rescue import rescue
-        from airflow_provider_lakecommit.operations.kafka_connect.stopped import check_stopped
+        from airflow_provider_lakecommit.hooks import catalog_properties, kafka_settings
+        from airflow_provider_lakecommit.operations import check_stopped, rescue
 
         kafka = kafka_settings(self.kafka_config_id)
         if self.commit:

@@ -34,12 +34,9 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.assets import asset_of
-from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.core.outcome import Outcome
+from airflow_provider_lakecommit.core import LIVE, Outcome
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
-from airflow_provider_lakecommit.hooks.run_note import note_run
-from airflow_provider_lakecommit.hooks.secrets import hide, told
-from airflow_provider_lakecommit.hooks.settings import Settings
+from airflow_provider_lakecommit.hooks import Settings, hide, note_run, told
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
@@ -59,7 +56,7 @@ from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of
 from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.operators.tasks.deadline import KILL_GRACE, before_deadline
 from airflow_provider_lakecommit.operators.tasks.following import began, following, goes_on, is_paused
-from airflow_provider_lakecommit.telemetry.metrics import RUNS, Sample, closed_samples, opened_samples
+from airflow_provider_lakecommit.telemetry import RUNS, Sample, closed_samples, opened_samples
 from airflow_provider_lakecommit.telemetry.send import send
 
 if TYPE_CHECKING:
@@ -67,14 +64,17 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.core.model import Cycle
-    from airflow_provider_lakecommit.cycle.plan.resume import EarlierCycles
-    from airflow_provider_lakecommit.cycle.results import Closed
-    from airflow_provider_lakecommit.cycle.run.follow import Follow
-    from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.core import Cycle
+    from airflow_provider_lakecommit.cycle import (
+        Closed,
+        EarlierCycles,
+        Follow,
+        LandingRunner,
+        LandingSession,
+        RunIdentity,
+    )
     from airflow_provider_lakecommit.operators.set_run import SetRun
-    from airflow_provider_lakecommit.spark.launch.base import Engine
+    from airflow_provider_lakecommit.spark import Engine
 
 __all__ = ["KafkaToIcebergOperator", "is_cleared", "is_over"]
 
@@ -197,11 +197,7 @@ class KafkaToIcebergOperator(LandingTask):
     # -- the run ------------------------------------------------------------------------------------------------------
 
     def _run(self, session: LandingSession, engine: Engine, context: Context) -> Closed:
-        from airflow_provider_lakecommit.cycle.outcome import RunOutcome
-        from airflow_provider_lakecommit.cycle.plan.resume import cycles_of, published_by
-        from airflow_provider_lakecommit.cycle.run.follow import runner_of
-        from airflow_provider_lakecommit.cycle.run.interval import WindowLog
-        from airflow_provider_lakecommit.cycle.run.total import Total
+        from airflow_provider_lakecommit.cycle import RunOutcome, Total, WindowLog, cycles_of, published_by, runner_of
 
         identity = self.identity(context)
         since = None if self.follow is None else began(context)
@@ -257,7 +253,7 @@ class KafkaToIcebergOperator(LandingTask):
         return self._engine_of(LIVE)
 
     def _engine_of(self, lane: str) -> Engine:
-        from airflow_provider_lakecommit.hooks.engines import engine_of
+        from airflow_provider_lakecommit.hooks import engine_of
 
         settings = Settings.read()
         return engine_of(
@@ -317,7 +313,7 @@ def is_over(cycle: Cycle, identity: RunIdentity, session: LandingSession, ti: An
     """Return True if a cycle belongs to another run of this DAG in this Airflow whose task has ended for good. Then
     nobody works for it any more, and its claims would only hold this run off.
     """
-    from airflow_provider_lakecommit.cycle.session.landing_session import cycle_id_of
+    from airflow_provider_lakecommit.cycle import cycle_id_of
 
     theirs = replace(identity, run_id=cycle.run, number=cycle.number)
     if cycle.run == identity.run_id or cycle.commit_id != cycle_id_of(session, theirs):

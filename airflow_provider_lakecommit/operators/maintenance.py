@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.landing.times import span_of
+from airflow_provider_lakecommit.landing import Landing, span_of
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.cycle import LandingSession
 
 __all__ = ["MaintainTableOperator"]
 
@@ -84,7 +83,7 @@ class MaintainTableOperator(LandingTask):
         return result
 
     def _expire(self, session: LandingSession, older_than: timedelta, wrong: list[str]) -> dict[str, Any]:
-        from airflow_provider_lakecommit.operations.maintenance.expire import expire
+        from airflow_provider_lakecommit.operations import expire
 
         found = list(expire(session, older_than=older_than, keep=self.keep_snapshots, remove=not self.only_looks))
         for f in found:
@@ -95,7 +94,7 @@ class MaintainTableOperator(LandingTask):
         return {"tables": tables, "written": not self.only_looks}
 
     def _sweep(self, session: LandingSession, older_than: timedelta, wrong: list[str]) -> dict[str, Any]:
-        from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage, least_age, sweep
+        from airflow_provider_lakecommit.operations import Garbage, least_age, sweep
 
         def told(table: str, garbage: Garbage) -> None:
             if self.only_looks:

@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_lakecommit.core.outcome import Commit, Ended, Outcome, decide
-from airflow_provider_lakecommit.hooks.run_note import note_run
-from airflow_provider_lakecommit.landing import Landing, LandingSet
-from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.core import Commit, Ended, Outcome, decide
+from airflow_provider_lakecommit.hooks import note_run
+from airflow_provider_lakecommit.landing import Landing, LandingSet, meant
 from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE, LANDED, LandingTask
 from airflow_provider_lakecommit.operators.places import named_failures
 from airflow_provider_lakecommit.operators.plan import FAILED
-from airflow_provider_lakecommit.telemetry.metrics import RUNS, Sample
+from airflow_provider_lakecommit.telemetry import RUNS, Sample
 from airflow_provider_lakecommit.telemetry.send import send
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle.results import Closed
+    from airflow_provider_lakecommit.cycle import Closed
 
 __all__ = ["ENDS", "OutcomeOperator", "end_set", "outcome_of"]
 

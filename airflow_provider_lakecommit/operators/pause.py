@@ -12,9 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.core.commands import PAUSE, RESUME, spoken
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.landing.times import span_of
+from airflow_provider_lakecommit.core import PAUSE, RESUME, spoken
+from airflow_provider_lakecommit.landing import Landing, span_of
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
 from airflow_provider_lakecommit.operators.decisions.operation import decision_of
 from airflow_provider_lakecommit.operators.tasks.arguments import one_of
@@ -76,7 +75,7 @@ class PauseLandingOperator(LandingTask):
             result = {"landing": self.landing.name, **state.to_dict()}
             if self.action != DRAIN:
                 return result
-            from airflow_provider_lakecommit.operations.reset.publish_now import publish_now
+            from airflow_provider_lakecommit.operations import publish_now
 
             why = f"the landing is drained by {decision.actor}"
             done = publish_now(session, self.identity(context), why, wait=self.wait.total_seconds())

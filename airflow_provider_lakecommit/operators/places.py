@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, AssetAlias
 
 from airflow_provider_lakecommit.assets import asset_of, hourly_asset_of, table_assets_of
-from airflow_provider_lakecommit.hooks.settings import Settings
+from airflow_provider_lakecommit.hooks import Settings
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import log_session_line
-from airflow_provider_lakecommit.telemetry.lineage import catalog_namespace, kafka_namespace
+from airflow_provider_lakecommit.telemetry import catalog_namespace, kafka_namespace
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.cycle.sets.connections import SetConnections
-    from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
-    from airflow_provider_lakecommit.iceberg.catalog import Tables
+    from airflow_provider_lakecommit.cycle import Expansion, SetConnections
+    from airflow_provider_lakecommit.iceberg import Tables
 
 __all__ = ["SetPlaces", "log_set_line", "named_failures", "outlets_of", "set_places"]
 
@@ -64,7 +63,7 @@ class SetPlaces:
 
     def connect(self, expansion: Expansion) -> SetConnections:
         """Connections that all landings share; whoever asks closes them."""
-        from airflow_provider_lakecommit.cycle.sets.connections import SetConnections
+        from airflow_provider_lakecommit.cycle import SetConnections
 
         deployment = self.settings.deployment_id
         return SetConnections(
@@ -78,9 +77,9 @@ def set_places(declared: LandingSet, *, reach: bool = True) -> Iterator[SetPlace
 
     :param reach: may the catalog be requested? A writer must do without it
     """
-    from airflow_provider_lakecommit.cycle.sets.steps import CLIENTS
-    from airflow_provider_lakecommit.hooks.connections import catalog_properties, source_settings
-    from airflow_provider_lakecommit.iceberg.catalog import Tables
+    from airflow_provider_lakecommit.cycle import CLIENTS
+    from airflow_provider_lakecommit.hooks import catalog_properties, source_settings
+    from airflow_provider_lakecommit.iceberg import Tables
 
     settings = Settings.read()
     complete = declared.completed_by(settings.complete)

@@ -22,24 +22,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core import Coverage
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
-from airflow_provider_lakecommit.hooks.secrets import told
+from airflow_provider_lakecommit.hooks import told
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import CYCLE, WINDOW, LandingTask, leave_failure, no_retry_in_vain
 from airflow_provider_lakecommit.operators.places import log_set_line, named_failures, set_places
 from airflow_provider_lakecommit.operators.tasks.ended_runs import EndedRuns
-from airflow_provider_lakecommit.telemetry.metrics import opened_samples
+from airflow_provider_lakecommit.telemetry import opened_samples
 from airflow_provider_lakecommit.telemetry.send import send
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle.results import GroupTicket, Opened
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
-    from airflow_provider_lakecommit.cycle.sets.bundles import BundledGroup
-    from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
-    from airflow_provider_lakecommit.cycle.sets.plans import SetPlans
+    from airflow_provider_lakecommit.cycle import (
+        BundledGroup,
+        Expansion,
+        GroupTicket,
+        LandingSession,
+        Opened,
+        RunIdentity,
+        SetPlans,
+    )
 
 __all__ = ["CYCLES", "FAILED", "PlanWindowOperator", "bundled_groups", "is_scheduled", "plan_set"]
 
@@ -83,7 +87,7 @@ class PlanWindowOperator(LandingTask):
         """Open or continue the cycle, of a set that of each landing."""
         if self.landing_set is not None:
             return self._plan_set(self.landing_set, context)
-        from airflow_provider_lakecommit.cycle.plan.open import open_cycle
+        from airflow_provider_lakecommit.cycle import open_cycle
 
         run, again = self.identity(context), self.is_retry(context)
         try:
@@ -106,8 +110,7 @@ class PlanWindowOperator(LandingTask):
         return [] if opened.finished else [group.to_dict() for group in opened.groups]
 
     def _plan_set(self, declared: LandingSet, context: Context) -> list[dict[str, Any]]:
-        from airflow_provider_lakecommit.cycle.plan.open import open_cycle
-        from airflow_provider_lakecommit.cycle.sets.bundles import dealt, label_of
+        from airflow_provider_lakecommit.cycle import dealt, label_of, open_cycle
 
         run, retry = self.identity(context), self.is_retry(context)
         ended_runs = EndedRuns(context["ti"], self.log)
@@ -190,9 +193,7 @@ def plan_set(
     :param skip_idle: make no plan for a landing that has nothing to do
     :return: the plans, and what failed, by landing or topics
     """
-    from airflow_provider_lakecommit.cycle.sets.connections import found_landings
-    from airflow_provider_lakecommit.cycle.sets.former_look import start_former
-    from airflow_provider_lakecommit.cycle.sets.plans import plans_of
+    from airflow_provider_lakecommit.cycle import found_landings, plans_of, start_former
 
     def publish(session: LandingSession) -> Opened:
         return start_former(session, run, release=ended_runs.of(session))
@@ -219,7 +220,7 @@ def plan_set(
 
 def bundled_groups(plans: SetPlans) -> list[BundledGroup]:
     """Return the groups of all landings that were planned."""
-    from airflow_provider_lakecommit.cycle.sets.bundles import BundledGroup
+    from airflow_provider_lakecommit.cycle import BundledGroup
 
     return [BundledGroup(landing=plans.landings[n], ticket=t) for n, o in plans.opened.items() for t in _groups(o)]
 

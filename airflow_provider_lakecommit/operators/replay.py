@@ -26,9 +26,8 @@ from airflow_provider_lakecommit.operators.decisions.operation import decision_o
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle.results import Closed
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
-    from airflow_provider_lakecommit.operations.backfill.preview import LanePreview
+    from airflow_provider_lakecommit.cycle import Closed, LandingSession, RunIdentity
+    from airflow_provider_lakecommit.operations import LanePreview
 
 __all__ = ["ReplayOperator"]
 
@@ -71,8 +70,7 @@ class ReplayOperator(BackfillOperator):
 
         :param own: also what this one has
         """
-        from airflow_provider_lakecommit.operations.backfill.opening import closed_lane
-        from airflow_provider_lakecommit.operations.backfill.replayed import replaced_before
+        from airflow_provider_lakecommit.operations import closed_lane, replaced_before
 
         ti = context["ti"]
         attempts = range(ti.max_tries - (self.retries or 0) + 1, ti.try_number + own)
@@ -88,7 +86,7 @@ class ReplayOperator(BackfillOperator):
 
     @contextmanager
     def _lane(self, session: LandingSession, found: LanePreview) -> Iterator[LandingSession]:
-        from airflow_provider_lakecommit.operations.backfill.replaying import replaying_session, rows_to_replace
+        from airflow_provider_lakecommit.operations import replaying_session, rows_to_replace
 
         if (context := self._context) is None:
             raise SpecError("LC8347", "ReplayOperator opens its lane in a task only")
@@ -100,8 +98,7 @@ class ReplayOperator(BackfillOperator):
 
     def _ended(self, session: LandingSession, whole: Closed, context: Context) -> Closed:
         """Replace what the tables have, and close the lane, if all of it is read."""
-        from airflow_provider_lakecommit.operations.backfill.closing import close_lane
-        from airflow_provider_lakecommit.operations.backfill.replaying import replace_lane
+        from airflow_provider_lakecommit.operations import close_lane, replace_lane
 
         closed = replace_lane(session, self._apart(context, "replace"))
         if closed is None:

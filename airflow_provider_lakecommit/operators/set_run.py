@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.hooks.secrets import told
+from airflow_provider_lakecommit.hooks import told
 from airflow_provider_lakecommit.operators.base import LandingTask
 from airflow_provider_lakecommit.operators.bundle import Bundle, landings_in
 from airflow_provider_lakecommit.operators.commit import close_set, end_of, set_ends
@@ -31,13 +31,10 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle.results import Closed, Opened
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-    from airflow_provider_lakecommit.cycle.sets.bundles import BundledGroup
-    from airflow_provider_lakecommit.cycle.sets.plans import SetPlans
+    from airflow_provider_lakecommit.cycle import BundledGroup, Closed, LandingSession, Opened, SetPlans
     from airflow_provider_lakecommit.landing import Landing, LandingSet
-    from airflow_provider_lakecommit.spark.launch.base import Engine
-    from airflow_provider_lakecommit.telemetry.lineage import Commit
+    from airflow_provider_lakecommit.spark import Engine
+    from airflow_provider_lakecommit.telemetry import Commit
 
 __all__ = ["SetRun"]
 
@@ -92,7 +89,7 @@ class SetRun:
                 self.ends[name] = end_of(closed)
 
     def _plan(self, number: int) -> tuple[SetPlans, dict[str, str]]:
-        from airflow_provider_lakecommit.cycle.plan.open import open_cycle
+        from airflow_provider_lakecommit.cycle import open_cycle
 
         run = replace(self._identity, number=number)
 
@@ -112,7 +109,7 @@ class SetRun:
 
     def _recall(self, session: LandingSession) -> None:
         """Note what an earlier attempt has published without an event."""
-        from airflow_provider_lakecommit.cycle.plan.resume import cycles_of, published_by
+        from airflow_provider_lakecommit.cycle import cycles_of, published_by
 
         earlier = cycles_of(session, self._identity)
         if earlier and (before := published_by(session, earlier)):
@@ -120,7 +117,7 @@ class SetRun:
 
     def _write(self, groups: Sequence[BundledGroup]) -> int:
         """Return the number of records that are reported by now."""
-        from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
+        from airflow_provider_lakecommit.cycle import Expansion
 
         log: Any = self._task.log
         with set_places(self._declared, reach=False) as at:

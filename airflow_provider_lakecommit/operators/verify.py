@@ -50,12 +50,16 @@ class VerifyOperator(LandingTask):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Check."""
-        from airflow_provider_lakecommit.hooks.connections import catalog_properties
-        from airflow_provider_lakecommit.iceberg.catalog import Tables
-        from airflow_provider_lakecommit.status.history import read_history
-        from airflow_provider_lakecommit.status.record_rows import check_rows
-        from airflow_provider_lakecommit.status.verify import Severity, check_landing
-        from airflow_provider_lakecommit.status.wording import verified_text, verified_to_dict
+        from airflow_provider_lakecommit.hooks import catalog_properties
+        from airflow_provider_lakecommit.iceberg import Tables
+        from airflow_provider_lakecommit.status import (
+            Severity,
+            check_landing,
+            check_rows,
+            read_history,
+            verified_text,
+            verified_to_dict,
+        )
 
         landing = self.landing
         with no_retry_in_vain(self):

@@ -27,8 +27,7 @@ from airflow.sdk import XComArg
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
-from airflow_provider_lakecommit.hooks.secrets import hide
-from airflow_provider_lakecommit.hooks.settings import Settings
+from airflow_provider_lakecommit.hooks import Settings, hide
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import LandingTask, check_planned, leave_failure, no_retry_in_vain
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
@@ -42,13 +41,11 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.control.control_topic import ControlTopic
-    from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket
-    from airflow_provider_lakecommit.cycle.session.progress import Progress
-    from airflow_provider_lakecommit.iceberg.catalog import Tables
+    from airflow_provider_lakecommit.control import ControlTopic
+    from airflow_provider_lakecommit.cycle import GroupResult, GroupTicket, Progress
+    from airflow_provider_lakecommit.iceberg import Tables
     from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
-    from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
-    from airflow_provider_lakecommit.spark.launch.base import Engine
+    from airflow_provider_lakecommit.spark import Engine, SliceResult, WindowJob
 
 __all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
 
@@ -112,11 +109,10 @@ class WriteWindowOperator(LandingTask):
             raise
 
     def _execute(self) -> dict[str, Any]:
-        from airflow_provider_lakecommit.control.control_topic import ControlTopic
-        from airflow_provider_lakecommit.cycle.results import GroupTicket
-        from airflow_provider_lakecommit.hooks.connections import catalog_properties, source_settings
-        from airflow_provider_lakecommit.hooks.engines import engine_of
-        from airflow_provider_lakecommit.iceberg.catalog import Tables
+        from airflow_provider_lakecommit.control import ControlTopic
+        from airflow_provider_lakecommit.cycle import GroupTicket
+        from airflow_provider_lakecommit.hooks import catalog_properties, engine_of, source_settings
+        from airflow_provider_lakecommit.iceberg import Tables
         from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
 
         settings = Settings.read()
@@ -151,9 +147,8 @@ class WriteWindowOperator(LandingTask):
                     tables.close()
 
     def _execute_bundle(self, declared: LandingSet) -> dict[str, Any]:
-        from airflow_provider_lakecommit.cycle.sets.bundles import BundledGroup
-        from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
-        from airflow_provider_lakecommit.hooks.engines import engine_of
+        from airflow_provider_lakecommit.cycle import BundledGroup, Expansion
+        from airflow_provider_lakecommit.hooks import engine_of
         from airflow_provider_lakecommit.operators.bundle import Bundle, landings_in
         from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
 
@@ -181,7 +176,7 @@ class WriteWindowOperator(LandingTask):
 
     def _left(self, landing: Landing, control: ControlTopic, ticket: GroupTicket, tables: Tables) -> WindowJob | None:
         """This replica's job for what nobody has reported."""
-        from airflow_provider_lakecommit.cycle.write.write import group_job
+        from airflow_provider_lakecommit.cycle import group_job
 
         job = group_job(landing, control, ticket, tables.name, tables.load)
         # One beside an original that knows of no replicas still has to look for it, and to shut nobody out.
@@ -205,12 +200,9 @@ class WriteWindowOperator(LandingTask):
         run: Callable[[WindowJob], list[SliceResult]],
         tables: Tables,
     ) -> GroupResult:
-        from airflow_provider_lakecommit.cycle.session.progress import progress_told
-        from airflow_provider_lakecommit.cycle.session.slow_slices import slow_slices_of
-        from airflow_provider_lakecommit.cycle.write.write import group_result, run_group
+        from airflow_provider_lakecommit.cycle import group_result, progress_told, run_group, slow_slices_of
         from airflow_provider_lakecommit.operators.tasks.write_jobs import left_undone
-        from airflow_provider_lakecommit.spark.job import SliceStatus
-        from airflow_provider_lakecommit.spark.launch.replicas import run_replicas
+        from airflow_provider_lakecommit.spark import SliceStatus, run_replicas
 
         def both(job: WindowJob) -> Sequence[SliceResult]:
             return run_replicas(job, run, self.log.info, slow_slices_of(job, control))
@@ -243,7 +235,7 @@ class WriteWindowOperator(LandingTask):
     @contextmanager
     def _interruption_logged(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> Iterator[None]:
         """A timeout or a kill passes through here and not through the ordinary end."""
-        from airflow_provider_lakecommit.cycle.write.write import group_result
+        from airflow_provider_lakecommit.cycle import group_result
 
         try:
             yield
@@ -255,7 +247,7 @@ class WriteWindowOperator(LandingTask):
             raise
 
     def _nothing_to_do(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> GroupResult:
-        from airflow_provider_lakecommit.cycle.write.write import group_result
+        from airflow_provider_lakecommit.cycle import group_result
 
         result = group_result(landing, control, ticket)
         if result.left and not result.ended_early:

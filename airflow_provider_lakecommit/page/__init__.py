@@ -1,2 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page "Lake commits" of the Airflow UI, and the status API that it is drawn from."""
+
+from airflow_provider_lakecommit.core.named import named
+
+__getattr__ = named(
+    __name__,
+    {
+        "app": "create_app",
+        "reader": "PageReader",
+        "watched": "page_topics",
+    },
+)

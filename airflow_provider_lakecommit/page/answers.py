@@ -15,13 +15,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from airflow_provider_lakecommit.core.budgets import PendingBudget
-from airflow_provider_lakecommit.core.status_fields import lag_fields, pending_fields
+from airflow_provider_lakecommit.core import PendingBudget, lag_fields, pending_fields
 from airflow_provider_lakecommit.page.cycle_answers import CycleMark, mark_of, time_or_none
 from airflow_provider_lakecommit.page.landings import DAY, LandingRow, TopicReading
 from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, SeenCycle
 from airflow_provider_lakecommit.page.sensors import HeldSensor
-from airflow_provider_lakecommit.stall.state import waiting
+from airflow_provider_lakecommit.stall import waiting
 
 __all__ = [
     "Change",

@@ -32,7 +32,7 @@ from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import StreamingResponse
 
-from airflow_provider_lakecommit.core.budgets import PendingBudget
+from airflow_provider_lakecommit.core import PendingBudget
 from airflow_provider_lakecommit.page.access import GRANT_SECONDS, Viewer, ViewerDep, same_site, viewer, viewer_now
 from airflow_provider_lakecommit.page.action_answers import ActionsAnswer, actions_answer
 from airflow_provider_lakecommit.page.actions import Rights, actions

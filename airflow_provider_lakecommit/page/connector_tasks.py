@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from airflow_provider_lakecommit.stall.verdict import Seen
+from airflow_provider_lakecommit.stall import Seen
 
 __all__ = ["ConnectorTask", "tasks_after"]
 

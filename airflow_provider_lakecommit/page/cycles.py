@@ -17,22 +17,24 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.log import (
+from airflow_provider_lakecommit.core import (
     CommitFailed,
+    Cycle,
     CycleClosed,
     CycleOpened,
     EndAsked,
     Entry,
+    Plan,
     SliceReported,
+    Span,
     TablePublished,
 )
-from airflow_provider_lakecommit.core.model import Cycle, Plan, Span
 from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask, tasks_after
 from airflow_provider_lakecommit.page.notes import LandingNotes, after_committed, after_decisions, after_rejects
 from airflow_provider_lakecommit.page.partitions import Ends, PagePartition, shown_partitions
 from airflow_provider_lakecommit.page.seen_cycle import SeenCycle, SliceWork, with_report
 from airflow_provider_lakecommit.page.uncommitted import Uncommitted, after_commit, after_report
-from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
+from airflow_provider_lakecommit.stall import EventKind, Seen
 
 __all__ = ["MOST_CYCLES", "MOST_OPEN", "LandingCycles", "Totals", "connector_cycles_after", "cycles_after"]
 

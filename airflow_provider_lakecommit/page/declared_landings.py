@@ -22,14 +22,13 @@ from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from sqlalchemy import select
 
-from airflow_provider_lakecommit.core.budgets import PendingBudget
-from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.core import PendingBudget, group_id
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.page.cycles import LandingCycles
 from airflow_provider_lakecommit.page.landings import Board, LandingRow, PageTopic, key_of, ranked
 from airflow_provider_lakecommit.page.stored_dags import OTHER_FORM, StoredDags, tasks_in
-from airflow_provider_lakecommit.stall.verdict import Diagnosis, State, Verdict
+from airflow_provider_lakecommit.stall import Diagnosis, State, Verdict
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -11,8 +11,7 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from airflow_provider_lakecommit.core.budgets import PendingBudget
-from airflow_provider_lakecommit.core.status_fields import partition_fields
+from airflow_provider_lakecommit.core import PendingBudget, partition_fields
 from airflow_provider_lakecommit.page.answers import LandingAnswer, in_common
 from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask
 from airflow_provider_lakecommit.page.cycle_answers import CycleAnswer, WindowAnswer, cycle_of, moment, windows_of
@@ -21,7 +20,7 @@ from airflow_provider_lakecommit.page.notes import RejectSeen
 from airflow_provider_lakecommit.page.partitions import hot
 from airflow_provider_lakecommit.page.remedies import Remedy, remedies
 from airflow_provider_lakecommit.page.sensors import HeldSensor
-from airflow_provider_lakecommit.stall.state import State, waiting
+from airflow_provider_lakecommit.stall import State, waiting
 
 __all__ = ["LandingDetail", "detail_of"]
 

@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.core import group_id
 from airflow_provider_lakecommit.page.cycles import LandingCycles
 from airflow_provider_lakecommit.page.partitions import PagePartition
 from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, outcomes
 from airflow_provider_lakecommit.page.trend import Trend
-from airflow_provider_lakecommit.stall.verdict import Diagnosis, State, Verdict
+from airflow_provider_lakecommit.stall import Diagnosis, State, Verdict
 
 __all__ = [
     "WORST_FIRST",

@@ -9,17 +9,13 @@ from __future__ import annotations
 import time
 from uuid import UUID
 
-from airflow_provider_lakecommit.control.control_log import ControlRecord
-from airflow_provider_lakecommit.control.events import PayloadType
-from airflow_provider_lakecommit.control.records import entry_told
-from airflow_provider_lakecommit.core.log import CycleOpened
-from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.control import ControlRecord, PayloadType, entry_told
+from airflow_provider_lakecommit.core import LIVE, CycleOpened
 from airflow_provider_lakecommit.page.cycles import LandingCycles, connector_cycles_after, cycles_after
 from airflow_provider_lakecommit.page.lag_clock import LagClock
 from airflow_provider_lakecommit.page.partitions import Ends, lags
 from airflow_provider_lakecommit.page.trend import Trend
-from airflow_provider_lakecommit.stall.events import SeenRecord
-from airflow_provider_lakecommit.stall.verdict import EventKind
+from airflow_provider_lakecommit.stall import EventKind, SeenRecord
 
 __all__ = ["TopicMemory"]
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.log import SliceReported
+from airflow_provider_lakecommit.core import Decision, SliceReported
 
 __all__ = [
     "LandingNotes",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.models.dag import DagModel
 from sqlalchemy import select
 
-from airflow_provider_lakecommit.core.commands import PUBLISH_NOW, RESET_BLOCKED, spoken
+from airflow_provider_lakecommit.core import PUBLISH_NOW, RESET_BLOCKED, spoken
 from airflow_provider_lakecommit.page.stored_dags import OTHER_FORM, StoredDags, tasks_in
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from shlex import quote
 
-from airflow_provider_lakecommit.core.commands import (
+from airflow_provider_lakecommit.core import (
     CONNECT_RESCUE,
     DEAD_LETTERS,
     DOCTOR,
@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.core.commands import (
     VERIFY,
 )
 from airflow_provider_lakecommit.page.landings import LandingRow
-from airflow_provider_lakecommit.stall.verdict import Verdict
+from airflow_provider_lakecommit.stall import Verdict
 
 __all__ = ["Remedy", "remedies"]
 

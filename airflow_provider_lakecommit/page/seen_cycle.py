@@ -19,8 +19,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.log import SliceReported
-from airflow_provider_lakecommit.core.model import Counts, Span
+from airflow_provider_lakecommit.core import Counts, SliceReported, Span
 
 __all__ = ["NO_GROUP", "CycleOutcome", "SeenCycle", "SliceOutcome", "SliceWork", "outcomes", "with_report"]
 

@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
-from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
+from airflow_provider_lakecommit.kafka import ClusterAdmin
 from airflow_provider_lakecommit.page.cycles import LandingCycles
 from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic, TopicReading, key_of
 from airflow_provider_lakecommit.page.memory import TopicMemory
 from airflow_provider_lakecommit.page.partitions import Ends
-from airflow_provider_lakecommit.stall.verdict import StallRules, State, judge
-from airflow_provider_lakecommit.stall.watch import Commits, CommitWatch, WatchedTopic
+from airflow_provider_lakecommit.stall import Commits, CommitWatch, StallRules, State, WatchedTopic, judge
 
 __all__ = ["Settings", "TopicReader"]
 

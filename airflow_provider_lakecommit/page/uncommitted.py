@@ -13,9 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from airflow_provider_lakecommit.core.log import TablePublished
-from airflow_provider_lakecommit.core.model import SliceReport, Span
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core import Coverage, SliceReport, Span, TablePublished
 
 __all__ = ["Uncommitted", "after_commit", "after_report"]
 

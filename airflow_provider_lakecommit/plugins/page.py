@@ -68,11 +68,8 @@ async def _closed(
 def _page() -> App:
     from airflow.configuration import conf
 
-    from airflow_provider_lakecommit.hooks.connections import kafka_settings
-    from airflow_provider_lakecommit.hooks.settings import Settings
-    from airflow_provider_lakecommit.page.app import create_app
-    from airflow_provider_lakecommit.page.reader import PageReader
-    from airflow_provider_lakecommit.page.watched import page_topics
+    from airflow_provider_lakecommit.hooks import Settings, kafka_settings
+    from airflow_provider_lakecommit.page import PageReader, create_app, page_topics
 
     settings = Settings.read()
     places = page_topics(conf.get("lakecommit", "page_topics"), settings.control_topic)

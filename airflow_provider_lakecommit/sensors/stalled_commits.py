@@ -25,22 +25,18 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
-from airflow_provider_lakecommit.core.identity import group_id
-from airflow_provider_lakecommit.hooks.settings import Settings
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.landing.checks import CHECKS
-from airflow_provider_lakecommit.operators.base import landing_of, no_retry_in_vain
-from airflow_provider_lakecommit.operators.tasks.arguments import refuse_unknown
-from airflow_provider_lakecommit.stall.guard import CALM, Guard, GuardAnswer, Ruling
-from airflow_provider_lakecommit.stall.policy import POLICY_FIELDS, StallPolicy
-from airflow_provider_lakecommit.stall.verdict import Verdict
-from airflow_provider_lakecommit.telemetry.metrics import STALLED, Sample
+from airflow_provider_lakecommit.core import group_id
+from airflow_provider_lakecommit.hooks import Settings
+from airflow_provider_lakecommit.landing import CHECKS, Landing
+from airflow_provider_lakecommit.operators import landing_of, no_retry_in_vain, refuse_unknown
+from airflow_provider_lakecommit.stall import CALM, POLICY_FIELDS, Guard, GuardAnswer, Ruling, StallPolicy, Verdict
+from airflow_provider_lakecommit.telemetry import STALLED, Sample
 from airflow_provider_lakecommit.telemetry.send import send
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.stall.watch import WatchedTopic
+    from airflow_provider_lakecommit.stall import WatchedTopic
 
 __all__ = ["RULING", "StalledCommitSensor"]
 
@@ -154,7 +150,7 @@ class StalledCommitSensor(BaseSensorOperator):
 
     def execute_complete(self, context: Context, event: Any) -> None:
         """After a wait that did not end in the triggerer: it failed, callbacks follow, or `dag.test()` ran it."""
-        from airflow_provider_lakecommit.triggers.stalled_commits import TIMED_OUT
+        from airflow_provider_lakecommit.triggers import TIMED_OUT
 
         if event == "success":
             _log(context, "commits come through")
@@ -189,8 +185,8 @@ class StalledCommitSensor(BaseSensorOperator):
         return self._waits_since
 
     def _look(self) -> tuple[Ruling, _Target]:
-        from airflow_provider_lakecommit.hooks.connections import kafka_settings
-        from airflow_provider_lakecommit.stall.watch import commits_of
+        from airflow_provider_lakecommit.hooks import kafka_settings
+        from airflow_provider_lakecommit.stall import commits_of
 
         with no_retry_in_vain():
             target = self._target()
@@ -201,12 +197,12 @@ class StalledCommitSensor(BaseSensorOperator):
 
     def _target(self) -> _Target:
         """:raises LakecommitError: the connector cannot be asked"""
-        from airflow_provider_lakecommit.stall.watch import WatchedTopic
+        from airflow_provider_lakecommit.stall import WatchedTopic
 
         topic, group, kafka, interval, completion = self.control_topic, self.control_group_id, None, None, COMPLETION
         if self.connector is not None:
-            from airflow_provider_lakecommit.hooks.kafka_connect import KafkaConnectHook
-            from airflow_provider_lakecommit.operations.kafka_connect.sink import Sink
+            from airflow_provider_lakecommit.hooks import KafkaConnectHook
+            from airflow_provider_lakecommit.operations import Sink
 
             sink = Sink.of(self.connector, KafkaConnectHook(self.kafka_connect_conn_id).rest.config(self.connector))
             topic, group, interval = sink.control_topic, sink.group, sink.interval
@@ -241,8 +237,7 @@ class StalledCommitSensor(BaseSensorOperator):
                 self.log.exception("a callback of on_wait_callback failed")
 
     def _defer(self, target: _Target) -> None:
-        from airflow_provider_lakecommit.triggers.ended_by_worker import EndedByWorkerTrigger
-        from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger, guard_to_json
+        from airflow_provider_lakecommit.triggers import EndedByWorkerTrigger, StalledCommitTrigger, guard_to_json
 
         kind = EndedByWorkerTrigger if self._has_more_to_do else StalledCommitTrigger
         trigger = kind(

@@ -1,2 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """The window job: read, decode, write and report slices. It imports nothing of Airflow."""
+
+from airflow_provider_lakecommit.core.named import named
+
+__getattr__ = named(
+    __name__,
+    {
+        "cycle_reports": "CycleReports",
+        "decoders": (
+            "block_decoder check_rules check_schema filled_beside_rows filled_elsewhere given_columns tables_of_values"
+        ),
+        "framed": "with_schemas",
+        "job": "Secrets SliceResult SliceStatus WindowJob",
+        "launch.base": "EarlierWorkError Engine",
+        "launch.connect": "ConnectEngine",
+        "launch.local": "LocalSpark SparkSection engine_of",
+        "launch.package": "PACKAGE package_zip",
+        "launch.process": "CLI ProcessName",
+        "launch.replicas": "run_replicas",
+        "launch.scratch": "scratch_folder",
+        "launch.secret_settings": "LOAD_DEFAULTS REDACTION save_properties",
+        "main": "WORKERS_DIED",
+        "marks": "marks_of",
+        "metadata": "with_metadata",
+        "probe": "local_view run_probe try_storage",
+        "task": "QUIET",
+    },
+)

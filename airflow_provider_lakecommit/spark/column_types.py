@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.formats.decoder import Reject
+from airflow_provider_lakecommit.formats import Reject
 
 __all__ = ["with_types"]
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from enum import Enum, auto
 
-from airflow_provider_lakecommit.core.model import SliceCost
+from airflow_provider_lakecommit.core import SliceCost
 
 __all__ = ["CostClock", "Work"]
 

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_lakecommit.control.quarantine import read_entries
+from airflow_provider_lakecommit.control import read_entries
+from airflow_provider_lakecommit.core import CycleState, Entry, SliceReport, SliceReported
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.log import Entry, SliceReported
-from airflow_provider_lakecommit.core.model import SliceReport
-from airflow_provider_lakecommit.core.state import CycleState
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.control.control_log import LogReader
+    from airflow_provider_lakecommit.control import LogReader
     from airflow_provider_lakecommit.spark.job import WindowJob
 
 __all__ = ["CycleReports"]

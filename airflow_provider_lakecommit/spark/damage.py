@@ -19,11 +19,9 @@ from dataclasses import replace
 
 from confluent_kafka import Consumer
 
-from airflow_provider_lakecommit.core.commands import RESET_BLOCKED
-from airflow_provider_lakecommit.core.model import Span
-from airflow_provider_lakecommit.core.offsets import OffsetRange
+from airflow_provider_lakecommit.core import RESET_BLOCKED, OffsetRange, Span
 from airflow_provider_lakecommit.exceptions import SourceDamagedError, SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.kafka.damage import first_readable
+from airflow_provider_lakecommit.kafka import first_readable
 
 __all__ = ["Damage"]
 

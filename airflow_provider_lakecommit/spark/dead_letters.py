@@ -18,10 +18,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.formats.decoder import Reject
-from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
-from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
-from airflow_provider_lakecommit.kafka.record import NO_TIME, UNREADABLE_NAME, Headers, headers_of, time_of
+from airflow_provider_lakecommit.formats import Reject
+from airflow_provider_lakecommit.iceberg import DEAD_LETTER_SCHEMA, arrow_schema
+from airflow_provider_lakecommit.kafka import NO_TIME, UNREADABLE_NAME, Headers, headers_of, time_of
 
 __all__ = ["Record", "dead_letters", "odd_time", "record_time"]
 

@@ -19,18 +19,21 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.formats import UNCOUNTED, FormatOptions
-from airflow_provider_lakecommit.core.routing import Route
+from airflow_provider_lakecommit.core import UNCOUNTED, FormatOptions, Route
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.decoder import Decoder, decoder_for
-from airflow_provider_lakecommit.formats.schema_names import COLUMN, schema_names_for
-from airflow_provider_lakecommit.formats.transforms.block import BlockDecoder, OneTable
-from airflow_provider_lakecommit.formats.transforms.router import Router, field_schema
-from airflow_provider_lakecommit.formats.transforms.unwrap import UnwrapDecoder
-from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.landing.names import meant
-from airflow_provider_lakecommit.landing.unwrap import ENVELOPE_ROOTS, PAYLOAD, columns_of_unwrap
+from airflow_provider_lakecommit.formats import (
+    COLUMN,
+    BlockDecoder,
+    Decoder,
+    OneTable,
+    Router,
+    UnwrapDecoder,
+    decoder_for,
+    field_schema,
+    schema_names_for,
+)
+from airflow_provider_lakecommit.iceberg import create_from_spec
+from airflow_provider_lakecommit.landing import ENVELOPE_ROOTS, PAYLOAD, Landing, columns_of_unwrap, meant
 from airflow_provider_lakecommit.spark.key_columns import key_columns, registry_for
 from airflow_provider_lakecommit.spark.metadata import mistyped
 from airflow_provider_lakecommit.spark.record_parts import filled_by_parts
@@ -102,7 +105,7 @@ def given_columns(landing: Landing, table: str, schema: Schema) -> pa.Schema:
     if (sql := landing.transform_of(table)) is None:
         raise KeyError(table)
     with _engine_of_sql():
-        from airflow_provider_lakecommit.formats.transforms.engine import given_by
+        from airflow_provider_lakecommit.formats import given_by
     with closing(_unwrapped(landing, _read_schema(landing, table, schema), None)) as records:
         return given_by(sql, records.schema, landing.transform.functions)
 
@@ -158,7 +161,7 @@ def _row_decoder(landing: Landing, table: str, schema: Schema, kafka: Kafka | No
     if (sql := landing.transform_of(table)) is None:
         return _unwrapped(landing, read, kafka, skip)
     with _engine_of_sql():
-        from airflow_provider_lakecommit.formats.transforms.transform import TransformDecoder
+        from airflow_provider_lakecommit.formats import TransformDecoder
     return TransformDecoder(_unwrapped(landing, read, kafka), sql, schema, skip, landing.transform.functions)
 
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from airflow_provider_lakecommit.control.quarantine import read_entries
-from airflow_provider_lakecommit.core.log import EndAsked
+from airflow_provider_lakecommit.control import read_entries
+from airflow_provider_lakecommit.core import EndAsked
 from airflow_provider_lakecommit.exceptions import LakecommitError
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.control.control_log import LogReader
+    from airflow_provider_lakecommit.control import LogReader
     from airflow_provider_lakecommit.spark.job import WindowJob
 
 __all__ = ["FIRST_LOOK", "EndWatch"]

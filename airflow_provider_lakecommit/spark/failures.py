@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 
 from confluent_kafka import KafkaException
 
-from airflow_provider_lakecommit.core.model import Span
-from airflow_provider_lakecommit.core.offsets import OffsetRange
+from airflow_provider_lakecommit.core import OffsetRange, Span
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, RecordsError, SourceError, Terminal
 
 __all__ = ["Part", "cut", "passes", "place_of"]

@@ -19,16 +19,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from airflow_provider_lakecommit.control.quarantine import read_entries
+from airflow_provider_lakecommit.control import read_entries
+from airflow_provider_lakecommit.core import Coverage, Slice, SliceReport, SliceReported
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.log import SliceReported
-from airflow_provider_lakecommit.core.model import Slice, SliceReport
-from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import FencedError
 from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.control.control_topic import ControlTopic
+    from airflow_provider_lakecommit.control import ControlTopic
 
 __all__ = ["TAKEOVERS", "send_report"]
 
@@ -79,7 +77,7 @@ def _standing(
     control: ControlTopic, job: WindowJob, work: Slice, attempt: UUID, *, done: bool
 ) -> tuple[tuple[SliceReport, ...], bool]:
     """What the log says of a slice in this cycle, and whether the cycle is over."""
-    from airflow_provider_lakecommit.control.control_log import read_decided
+    from airflow_provider_lakecommit.control import read_decided
 
     log = read_decided(control, job.control_partition, job.read_from)
     entries = read_entries(log.records, job.plan.landing, job.plan.lane)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from operator import methodcaller
 from typing import Any, Protocol
 
-from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
-from airflow_provider_lakecommit.formats.registry.framing import with_header
-from airflow_provider_lakecommit.kafka.record import headers_of
+from airflow_provider_lakecommit.core import WITH_REGISTRY
+from airflow_provider_lakecommit.formats import with_header
+from airflow_provider_lakecommit.kafka import headers_of
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["with_schemas"]

@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.control.plan import plan_from_json, plan_to_json
-from airflow_provider_lakecommit.core.identity import transactional_id
-from airflow_provider_lakecommit.core.model import Plan
+from airflow_provider_lakecommit.control import plan_from_json, plan_to_json
+from airflow_provider_lakecommit.core import Plan, transactional_id
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.iceberg.storage import TableStorage, clock
+from airflow_provider_lakecommit.iceberg import TableStorage, clock
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
 

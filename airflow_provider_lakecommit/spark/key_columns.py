@@ -17,13 +17,20 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
+from airflow_provider_lakecommit.core import WITH_REGISTRY
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
-from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
-from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry, needed, registry_of
-from airflow_provider_lakecommit.formats.registry.framing import KEY_HEADER, with_header
-from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
-from airflow_provider_lakecommit.kafka.record import headers_of
+from airflow_provider_lakecommit.formats import (
+    KEY_HEADER,
+    Decoded,
+    Refusal,
+    Reject,
+    SchemaRegistry,
+    needed,
+    registry_of,
+    with_header,
+)
+from airflow_provider_lakecommit.iceberg import arrow_field
+from airflow_provider_lakecommit.kafka import headers_of
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.dead_letters import Record
 from airflow_provider_lakecommit.spark.record_parts import RecordPart, parts_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.routing import Role, role_of
-from airflow_provider_lakecommit.iceberg.schemas import mark_columns
+from airflow_provider_lakecommit.core import Role, role_of
+from airflow_provider_lakecommit.iceberg import mark_columns
 from airflow_provider_lakecommit.landing import MARK_COLUMNS, Landing
 
 __all__ = ["marks_of"]

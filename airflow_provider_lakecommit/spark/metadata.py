@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
-from airflow_provider_lakecommit.iceberg.schemas import METADATA_TYPES
+from airflow_provider_lakecommit.iceberg import METADATA_TYPES, arrow_schema
 from airflow_provider_lakecommit.spark.dead_letters import Record, odd_time, record_time
 
 __all__ = ["lost_times", "mistyped", "with_metadata"]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_provider_lakecommit.core.model import Span
+from airflow_provider_lakecommit.core import Span
 from airflow_provider_lakecommit.spark.failures import cut, passes
 
 __all__ = ["HOPELESS", "MOST_FAILED", "MOST_TRIES", "FailedPart", "in_parts"]

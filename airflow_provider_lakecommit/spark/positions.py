@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from airflow_provider_lakecommit.core.model import ReadPosition, Span
+from airflow_provider_lakecommit.core import ReadPosition, Span
 from airflow_provider_lakecommit.spark.chunks import Run
 
 __all__ = ["Partition", "PartitionReading", "offset_of", "partition_of", "position_behind", "rounds", "stretches"]

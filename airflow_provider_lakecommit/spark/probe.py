@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.io import FileIO
 
 from airflow_provider_lakecommit.exceptions import SparkJobError
-from airflow_provider_lakecommit.iceberg.file_io import GuardedFileIO
+from airflow_provider_lakecommit.iceberg import GuardedFileIO
 
 if TYPE_CHECKING:
     import pyarrow as pa

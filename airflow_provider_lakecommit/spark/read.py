@@ -30,13 +30,9 @@ from typing import Any, Self
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
-from airflow_provider_lakecommit.core.model import ReadPosition, Span
-from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core import RESET_OFFSETS, ReadPosition, SourcePartition, Span
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.kafka.admin_requests import DENIED
-from airflow_provider_lakecommit.kafka.damage import DAMAGE
-from airflow_provider_lakecommit.kafka.truncation import is_truncation
+from airflow_provider_lakecommit.kafka import DAMAGE, DENIED, is_truncation
 from airflow_provider_lakecommit.signing import PREFIX
 from airflow_provider_lakecommit.spark.chunks import Chunk, bounded, chunk_of
 from airflow_provider_lakecommit.spark.collector import COLLECTOR

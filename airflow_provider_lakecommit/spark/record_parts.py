@@ -26,13 +26,21 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
-from airflow_provider_lakecommit.formats.decode_raw import RawDecoder, TextDecoder
-from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Refusal, Reject, decoder_for, put_back
-from airflow_provider_lakecommit.formats.registry.schemas import SchemaSource
-from airflow_provider_lakecommit.landing.value_sections import columns_of_key
+from airflow_provider_lakecommit.formats import (
+    Decoded,
+    Decoder,
+    JsonDecoder,
+    RawDecoder,
+    Refusal,
+    Reject,
+    SchemaSource,
+    TextDecoder,
+    decoder_for,
+    put_back,
+)
+from airflow_provider_lakecommit.landing import columns_of_key
 
 __all__ = ["PartColumns", "RecordPart", "filled_by_parts", "parts_of"]
 

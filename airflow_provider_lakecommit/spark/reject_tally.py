@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from confluent_kafka import Message
 
-from airflow_provider_lakecommit.core.accounting import MOST_NAMES, add_names
-from airflow_provider_lakecommit.formats.decoder import Reject
+from airflow_provider_lakecommit.core import MOST_NAMES, add_names
+from airflow_provider_lakecommit.formats import Reject
 
 __all__ = ["RejectTally"]
 

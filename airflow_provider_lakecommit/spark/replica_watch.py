@@ -21,15 +21,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from airflow_provider_lakecommit.core.model import Slice, Span
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core import Coverage, Slice, Span
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.spark.cycle_reports import CycleReports
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
 
-    from airflow_provider_lakecommit.control.control_log import LogReader
+    from airflow_provider_lakecommit.control import LogReader
     from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 
 __all__ = ["ReplicaReported", "ReplicaWatch", "delete_files"]

@@ -18,10 +18,9 @@ from pyiceberg.manifest import DataFile as ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.control.events import DataFile, DataWritten
-from airflow_provider_lakecommit.control.records import Outgoing, Sender, table_reference
-from airflow_provider_lakecommit.core.model import SliceReport, TableReport, TableTarget
-from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_wire
+from airflow_provider_lakecommit.control import DataFile, DataWritten, Outgoing, Sender, table_reference
+from airflow_provider_lakecommit.core import SliceReport, TableReport, TableTarget
+from airflow_provider_lakecommit.iceberg import partition_fields, to_wire
 
 __all__ = ["MAX_RECORD_BYTES", "report_records"]
 

@@ -34,15 +34,25 @@ from confluent_kafka import Message
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.accounting import ODD_TIME, add_names
-from airflow_provider_lakecommit.core.model import LIVE, ReadPosition, Slice, SliceCost, Span, SpanReport, TableTarget
-from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
-from airflow_provider_lakecommit.core.routing import Role, tables_for
+from airflow_provider_lakecommit.core import (
+    LIVE,
+    ODD_TIME,
+    OffsetRange,
+    ReadPosition,
+    Role,
+    Slice,
+    SliceCost,
+    SourcePartition,
+    Span,
+    SpanReport,
+    TableTarget,
+    add_names,
+    tables_for,
+)
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, RecordsError, TableError
-from airflow_provider_lakecommit.formats.times import odd_times
-from airflow_provider_lakecommit.formats.transforms.block import Block
+from airflow_provider_lakecommit.formats import Block, odd_times
+from airflow_provider_lakecommit.iceberg import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, part_of
 from airflow_provider_lakecommit.spark.column_types import with_types

@@ -29,11 +29,18 @@ from uuid import UUID, uuid4
 
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.control.records import Sender
-from airflow_provider_lakecommit.core.identity import attempt_id, slice_id
-from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, Span, SpanReport
-from airflow_provider_lakecommit.core.routing import schemas_of
-from airflow_provider_lakecommit.core.rules import rules_of
+from airflow_provider_lakecommit.control import Sender
+from airflow_provider_lakecommit.core import (
+    Counts,
+    Slice,
+    SliceReport,
+    Span,
+    SpanReport,
+    attempt_id,
+    rules_of,
+    schemas_of,
+    slice_id,
+)
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, RecordsError
 from airflow_provider_lakecommit.spark.broker_check import check_brokers, note_given_up
 from airflow_provider_lakecommit.spark.end_watch import EndWatch
@@ -44,9 +51,7 @@ from airflow_provider_lakecommit.spark.replica_watch import ReplicaReported, Rep
 from airflow_provider_lakecommit.spark.report import report_records
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.control.control_topic import ControlTopic
-    from airflow_provider_lakecommit.control.control_writer import ControlWriter
-    from airflow_provider_lakecommit.control.transaction import Record
+    from airflow_provider_lakecommit.control import ControlTopic, ControlWriter, Record
     from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
 
 __all__ = ["QUIET", "run_task"]
@@ -98,7 +103,7 @@ def run_task(job: WindowJob, secrets: Secrets, index: int, *, deaths: int = 0) -
 
 
 def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int) -> SliceResult:
-    from airflow_provider_lakecommit.control.control_topic import ControlTopic
+    from airflow_provider_lakecommit.control import ControlTopic
     from airflow_provider_lakecommit.spark.failures import passes
     from airflow_provider_lakecommit.spark.parts import in_parts
     from airflow_provider_lakecommit.spark.slices import SliceStopped

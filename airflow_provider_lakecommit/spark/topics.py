@@ -20,11 +20,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
-from airflow_provider_lakecommit.core.model import Span
+from airflow_provider_lakecommit.core import RESET_OFFSETS, Span
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.kafka.admin import topic_id_text
-from airflow_provider_lakecommit.kafka.admin_requests import DENIED
+from airflow_provider_lakecommit.kafka import DENIED, topic_id_text
 
 __all__ = ["NOT_THERE", "check_topics", "denied"]
 

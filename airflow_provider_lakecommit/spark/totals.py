@@ -14,13 +14,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from airflow_provider_lakecommit.core.accounting import spans_problem
-from airflow_provider_lakecommit.core.budgets import over_budget, surely_over
-from airflow_provider_lakecommit.core.model import Counts, Slice, SpanReport
-from airflow_provider_lakecommit.core.offsets import OffsetRange
-from airflow_provider_lakecommit.core.routing import FAIL, NOT_ROUTED, Role
+from airflow_provider_lakecommit.core import (
+    FAIL,
+    NOT_ROUTED,
+    Counts,
+    OffsetRange,
+    Role,
+    Slice,
+    SpanReport,
+    over_budget,
+    spans_problem,
+    surely_over,
+)
 from airflow_provider_lakecommit.exceptions import AccountingError
-from airflow_provider_lakecommit.formats.transforms.block import Block
+from airflow_provider_lakecommit.formats import Block
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
 from airflow_provider_lakecommit.spark.reject_tally import RejectTally

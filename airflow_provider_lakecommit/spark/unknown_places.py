@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence, Set
 
 from confluent_kafka import Message
 
-from airflow_provider_lakecommit.core.accounting import NAME_LENGTH
-from airflow_provider_lakecommit.formats.transforms.block import Block, BlockDecoder
+from airflow_provider_lakecommit.core import NAME_LENGTH
+from airflow_provider_lakecommit.formats import Block, BlockDecoder
 from airflow_provider_lakecommit.spark.positions import offset_of
 
 __all__ = ["MOST_PLACES", "UnknownPlaces"]

@@ -13,12 +13,9 @@ from collections.abc import Collection
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from airflow_provider_lakecommit.core.commands import RESET_BLOCKED, RESET_OFFSETS
-from airflow_provider_lakecommit.core.model import Span
-from airflow_provider_lakecommit.core.offsets import OffsetRange
+from airflow_provider_lakecommit.core import RESET_BLOCKED, RESET_OFFSETS, OffsetRange, Span
 from airflow_provider_lakecommit.exceptions import SourceDamagedError, SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.kafka.config import LastError
-from airflow_provider_lakecommit.kafka.truncation import is_truncation
+from airflow_provider_lakecommit.kafka import LastError, is_truncation
 from airflow_provider_lakecommit.spark.damage import Damage
 from airflow_provider_lakecommit.spark.positions import PartitionReading
 

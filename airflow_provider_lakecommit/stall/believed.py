@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from airflow_provider_lakecommit.control.headers import HEADER
+from airflow_provider_lakecommit.control import HEADER
 from airflow_provider_lakecommit.stall.verdict import EventKind
 
 __all__ = ["TELLING", "Believed", "is_ours"]

@@ -14,22 +14,24 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from airflow_provider_lakecommit.control import headers as h
-from airflow_provider_lakecommit.control.coverage import coverage_from_json, spans_from_json
-from airflow_provider_lakecommit.control.envelope import DAMAGE
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control import (
+    DAMAGE,
+    YEARS,
     CommitComplete,
     CommitToTable,
     DataComplete,
     DataWritten,
     PayloadType,
     TableReference,
+    coverage_from_json,
     decode,
     glance,
+    refusal_from_json,
+    spans_from_json,
+    time_from_json,
 )
-from airflow_provider_lakecommit.control.plan import YEARS, refusal_from_json, time_from_json
-from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.control import headers as h
+from airflow_provider_lakecommit.core import LIVE, Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider_lakecommit.core.settle import CLOCKS_APART
+from airflow_provider_lakecommit.core import CLOCKS_APART
 from airflow_provider_lakecommit.stall.state import remembered
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, StallRules, State, Verdict, judge
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-from airflow_provider_lakecommit.landing.times import EXAMPLES, duration_of
+from airflow_provider_lakecommit.landing import EXAMPLES, duration_of
 from airflow_provider_lakecommit.stall.guard import HELD, MOST_CYCLES, Guard
 from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
 

@@ -14,7 +14,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core import Coverage
 
 __all__ = [
     "HANDOVER",

@@ -41,7 +41,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import takewhile
 
-from airflow_provider_lakecommit.core.commands import RESET_BLOCKED
+from airflow_provider_lakecommit.core import RESET_BLOCKED
 from airflow_provider_lakecommit.stall.observe import observe
 from airflow_provider_lakecommit.stall.state import (
     HANDOVER,

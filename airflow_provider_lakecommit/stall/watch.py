@@ -20,11 +20,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_lakecommit.control.control_topic import ControlTopic
-from airflow_provider_lakecommit.control.control_watch import ControlRecord, ControlWatch
-from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.control import ControlRecord, ControlTopic, ControlWatch
+from airflow_provider_lakecommit.core import group_id
 from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
-from airflow_provider_lakecommit.landing.names import nearest
+from airflow_provider_lakecommit.landing import nearest
 from airflow_provider_lakecommit.stall.believed import TELLING, Believed, is_ours
 from airflow_provider_lakecommit.stall.events import SeenRecord, group_of, told_of
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, GuardAnswer, Ruling, rule

@@ -1,2 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read-only answers about a landing: its state, its history, and a proof of its rows."""
+
+from airflow_provider_lakecommit.core.named import named
+
+__getattr__ = named(
+    __name__,
+    {
+        "doctor.examine": "examine",
+        "doctor.finding": "CheckResult Level",
+        "doctor.roles": "LANDING_ROLES Role",
+        "history": "read_history",
+        "partition_status": "PartitionStatus",
+        "record_rows": "check_rows",
+        "status": "Status TableStatus read_status to_dict",
+        "status_rules": "StatusLimits StatusVerdict status_verdict",
+        "table_history": "Severity",
+        "verify": "check_landing",
+        "wording": "verified_text verified_to_dict",
+    },
+)

@@ -14,9 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from airflow_provider_lakecommit.core.accounting import Account
-from airflow_provider_lakecommit.core.model import Counts
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core import Account, Counts, Coverage, OffsetRange, RangeSet, SourcePartition
 
 __all__ = ["LedgerChange", "RangeAccount", "RangeAccounts", "RangeTotals", "blocks_of", "pieces_of"]
 

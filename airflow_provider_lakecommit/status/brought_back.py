@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.core.commands import RESET_ASSERT
-from airflow_provider_lakecommit.core.identity import is_attempt_at
-from airflow_provider_lakecommit.core.places import attempt_of
+from airflow_provider_lakecommit.committer import SnapshotKind
+from airflow_provider_lakecommit.core import RESET_ASSERT, attempt_of, is_attempt_at
 from airflow_provider_lakecommit.status.verify import AddedFile, Finding, LandingSnapshot, Severity
 
 __all__ = ["brought_back"]

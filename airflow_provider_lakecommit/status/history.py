@@ -25,15 +25,22 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from airflow_provider_lakecommit.committer.adopted import sink_commits, sink_commits_text
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger, tag_name
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, has_ledger, record_of, sections_of
-from airflow_provider_lakecommit.core.commands import CONNECT_RESCUE, RESET_ASSERT, RESET_OFFSETS
-from airflow_provider_lakecommit.core.places import data_roots, place_problem
+from airflow_provider_lakecommit.committer import (
+    Condition,
+    LedgerState,
+    SnapshotKind,
+    ancestry,
+    has_ledger,
+    read_ledger,
+    record_of,
+    sections_of,
+    sink_commits,
+    sink_commits_text,
+    tag_name,
+)
+from airflow_provider_lakecommit.core import CONNECT_RESCUE, RESET_ASSERT, RESET_OFFSETS, data_roots, place_problem
 from airflow_provider_lakecommit.exceptions import TableError, WireError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer
-from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.iceberg import Tables, rows_in_footer, trouble_of
 from airflow_provider_lakecommit.status.brought_back import brought_back
 from airflow_provider_lakecommit.status.other_writers import row_change
 from airflow_provider_lakecommit.status.replaced import copied_rows

@@ -22,14 +22,24 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer.ledger import ancestry
-from airflow_provider_lakecommit.committer.replaced import replaced_of
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, record_of, sections_of
-from airflow_provider_lakecommit.committer.summary_extras import EVOLVED, SPEC
-from airflow_provider_lakecommit.core.decisions import Decision, kept_decisions
-from airflow_provider_lakecommit.core.model import Cycle
-from airflow_provider_lakecommit.core.planning.measure import MEASURED, newest
-from airflow_provider_lakecommit.core.status_fields import account_fields, cycle_fields
+from airflow_provider_lakecommit.committer import (
+    EVOLVED,
+    SPEC,
+    SnapshotKind,
+    ancestry,
+    record_of,
+    replaced_of,
+    sections_of,
+)
+from airflow_provider_lakecommit.core import (
+    MEASURED,
+    Cycle,
+    Decision,
+    account_fields,
+    cycle_fields,
+    kept_decisions,
+    newest,
+)
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.status.verify import LandingSnapshot
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from airflow_provider_lakecommit.core.model import LedgerSection, is_filled
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.core import Coverage, LedgerSection, RangeSet, is_filled
 
 __all__ = ["closed_wrongly", "filled_of", "gone_over"]
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core import Coverage, LedgerSection
 
 __all__ = ["moved_text", "moved_wrongly"]
 

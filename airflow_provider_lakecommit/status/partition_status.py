@@ -15,10 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.headroom import Headroom
-from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.core import Headroom, SourcePartition, Watermark
+from airflow_provider_lakecommit.cycle import LandingSession
 
 __all__ = ["OPEN_FOR", "PartitionStatus", "partition_status", "stale_transactions"]
 

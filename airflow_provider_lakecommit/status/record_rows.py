@@ -26,14 +26,25 @@ import pyarrow.compute as pc
 from pyiceberg.manifest import FileFormat, ManifestContent, ManifestEntry
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.provenance import RowsPerOffset, shares_of
-from airflow_provider_lakecommit.core.routing import Role
+from airflow_provider_lakecommit.core import (
+    Coverage,
+    OffsetRange,
+    RangeSet,
+    Role,
+    RowsPerOffset,
+    SourcePartition,
+    shares_of,
+)
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.iceberg.parquet.deletes import DeletePositions, Deletes, deletes_of
-from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, opened
-from airflow_provider_lakecommit.iceberg.schemas import record_column_ids
+from airflow_provider_lakecommit.iceberg import (
+    DeletePositions,
+    Deletes,
+    Numbers,
+    Tables,
+    deletes_of,
+    opened,
+    record_column_ids,
+)
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.verify import FATES, Finding, Severity, TableHistory, pieces_in, replayed_in
 

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from airflow_provider_lakecommit.committer.replaced import replaced_of
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.summary_extras import replay_of
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.committer import SnapshotKind, SnapshotRecord, replaced_of, replay_of
+from airflow_provider_lakecommit.core import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 
 __all__ = [

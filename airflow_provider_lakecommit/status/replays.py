@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.summary_extras import pruned_sections, replay_of
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.committer import SnapshotKind, SnapshotRecord, pruned_sections, replay_of
+from airflow_provider_lakecommit.core import Coverage, LedgerSection, RangeSet
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.status.accounts import RangeAccounts
 from airflow_provider_lakecommit.status.replaced import taken_from

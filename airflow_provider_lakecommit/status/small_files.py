@@ -16,7 +16,7 @@ from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.exceptions import CatalogError
-from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.iceberg import trouble_of
 
 __all__ = ["TableFiles", "table_files"]
 

@@ -14,20 +14,38 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
-from airflow_provider_lakecommit.core.commands import LAND
+from airflow_provider_lakecommit.committer import Condition, LedgerState
+from airflow_provider_lakecommit.core import (
+    LAND,
+    AcceptedSlice,
+    Coverage,
+    CycleState,
+    Headroom,
+    LandingState,
+    SourcePartition,
+    TableLedger,
+    cycle_fields,
+    lag_fields,
+    partition_fields,
+    passed_ends,
+    pending_fields,
+    threshold_of,
+    valid_through,
+)
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning.headroom import Headroom, threshold_of
-from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
-from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger
-from airflow_provider_lakecommit.core.status_fields import cycle_fields, lag_fields, partition_fields, pending_fields
-from airflow_provider_lakecommit.cycle.plan.absent import remembered
-from airflow_provider_lakecommit.cycle.plan.headroom import looked_at, plan_threshold, warnings
-from airflow_provider_lakecommit.cycle.plan.open_lanes import lanes_in
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state, table_ledger
-from airflow_provider_lakecommit.cycle.plan.truncation import diverged_logs
-from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.core.settle import settle
+from airflow_provider_lakecommit.cycle import (
+    FoldedLog,
+    LandingSession,
+    diverged_logs,
+    lanes_in,
+    ledger_state,
+    looked_at,
+    plan_threshold,
+    remembered,
+    table_ledger,
+    warnings,
+)
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.status.partition_status import PartitionStatus, partition_status, stale_transactions
 from airflow_provider_lakecommit.status.small_files import TableFiles, table_files

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from airflow_provider_lakecommit.committer.ledger import Condition
-from airflow_provider_lakecommit.core.settle import CLOCKS_APART
-from airflow_provider_lakecommit.cycle.outcome import first_of
+from airflow_provider_lakecommit.committer import Condition
+from airflow_provider_lakecommit.core import CLOCKS_APART
+from airflow_provider_lakecommit.cycle import first_of
 from airflow_provider_lakecommit.status.partition_status import OPEN_FOR
 from airflow_provider_lakecommit.status.status import Status
 

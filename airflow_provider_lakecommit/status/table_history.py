@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from airflow_provider_lakecommit.committer.summary import SnapshotRecord
-from airflow_provider_lakecommit.core.model import Counts, LedgerSection
+from airflow_provider_lakecommit.committer import SnapshotRecord
+from airflow_provider_lakecommit.core import Counts, LedgerSection
 
 __all__ = ["AddedFile", "Finding", "LandingSnapshot", "Sections", "Severity", "TableHistory"]
 

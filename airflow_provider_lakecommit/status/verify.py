@@ -25,13 +25,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.committer.summary_extras import had_before, moved_lanes
-from airflow_provider_lakecommit.core.accounting import Account
-from airflow_provider_lakecommit.core.model import Counts, LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
-from airflow_provider_lakecommit.core.routing import DEAD_LETTER, Role
-from airflow_provider_lakecommit.core.rules import Judged, merged, otherwise
+from airflow_provider_lakecommit.committer import SnapshotKind, had_before, moved_lanes
+from airflow_provider_lakecommit.core import (
+    DEAD_LETTER,
+    Account,
+    Counts,
+    Coverage,
+    Judged,
+    LedgerSection,
+    RangeSet,
+    Role,
+    merged,
+    otherwise,
+)
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
 from airflow_provider_lakecommit.status.lanes import gone_over

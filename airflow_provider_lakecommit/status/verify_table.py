@@ -12,15 +12,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.committer.summary_extras import (
+from airflow_provider_lakecommit.committer import (
+    SnapshotKind,
     had_before,
     merged_sections,
     moved_lanes,
     pruned_sections,
 )
-from airflow_provider_lakecommit.core.model import Counts, is_filled
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.core import Counts, Coverage, RangeSet, is_filled
 from airflow_provider_lakecommit.status.lanes import closed_wrongly, filled_of
 from airflow_provider_lakecommit.status.moved import moved_wrongly
 from airflow_provider_lakecommit.status.replaced import (

@@ -1,2 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What landings tell the outside: metrics, lineage, hours of asset events. Nothing here can fail or hold a task."""
+
+from airflow_provider_lakecommit.core.named import named
+
+__getattr__ = named(
+    __name__,
+    {
+        "hours": "HOUR hour_key whole_hours",
+        "lineage": "Commit catalog_namespace kafka_namespace lineage_of",
+        "metrics": "COMMIT_FAILURES RUNS STALLED Sample closed_samples opened_samples",
+        "send": "start_for_commands",
+    },
+)

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    from airflow_provider_lakecommit.core.offsets import Coverage
-    from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
+    from airflow_provider_lakecommit.core import Coverage
+    from airflow_provider_lakecommit.cycle import Closed, PublishedSnapshot
     from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["Commit", "catalog_namespace", "kafka_namespace", "lineage_of", "table_name"]

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.core import LIVE
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.cycle.results import Closed, Opened
+    from airflow_provider_lakecommit.cycle import Closed, Opened
 
 __all__ = [
     "COMMIT_FAILURES",

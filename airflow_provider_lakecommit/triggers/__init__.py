@@ -1,2 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Triggers that watch control topics and topics. They need brokers only: neither a catalog nor Spark nor Java."""
+
+from airflow_provider_lakecommit.core.named import named
+
+__getattr__ = named(
+    __name__,
+    {
+        "ended_by_worker": "EndedByWorkerTrigger",
+        "stalled_commits": "StalledCommitTrigger TIMED_OUT guard_to_json",
+    },
+)

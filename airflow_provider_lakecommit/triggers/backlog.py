@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_provider_lakecommit.core.planning.backlog import BacklogLimits
+from airflow_provider_lakecommit.core import BacklogLimits
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.landing.times import seconds_of
+from airflow_provider_lakecommit.landing import Landing, seconds_of
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.control.backlog import BacklogWatch
-    from airflow_provider_lakecommit.core.planning.backlog import Backlog
+    from airflow_provider_lakecommit.control import BacklogWatch
+    from airflow_provider_lakecommit.core import Backlog
 
 __all__ = ["BacklogTrigger"]
 
@@ -150,9 +149,8 @@ class _Looker:
             self._watch = None
 
     def _made(self) -> BacklogWatch:
-        from airflow_provider_lakecommit.control.backlog import BacklogWatch
-        from airflow_provider_lakecommit.hooks.connections import kafka_settings
-        from airflow_provider_lakecommit.hooks.settings import Settings
+        from airflow_provider_lakecommit.control import BacklogWatch
+        from airflow_provider_lakecommit.hooks import Settings, kafka_settings
 
         t = self._trigger
         topic = t.control_topic or Settings.read().control_topic

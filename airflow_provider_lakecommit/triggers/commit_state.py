@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import TriggerEvent
 
-from airflow_provider_lakecommit.stall.guard import CALM, Guard
-from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
+from airflow_provider_lakecommit.stall import CALM, Guard, StallRules, Verdict
 from airflow_provider_lakecommit.triggers.control_topic import ControlTopicTrigger
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.stall.watch import Commits
+    from airflow_provider_lakecommit.stall import Commits
 
 __all__ = ["RECOVERED", "CommitStateTrigger"]
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.stall.watch import Commits, CommitWatch
+    from airflow_provider_lakecommit.stall import Commits, CommitWatch
 
 __all__ = ["COMPLETION_SECONDS", "ControlTopicTrigger"]
 
@@ -98,8 +98,8 @@ class ControlTopicTrigger(BaseEventTrigger):
 
 
 def _watch(kwargs: Mapping[str, Any]) -> CommitWatch:
-    from airflow_provider_lakecommit.hooks.connections import kafka_settings
-    from airflow_provider_lakecommit.stall.watch import CommitWatch, WatchedTopic
+    from airflow_provider_lakecommit.hooks import kafka_settings
+    from airflow_provider_lakecommit.stall import CommitWatch, WatchedTopic
 
     place = WatchedTopic(
         topic=kwargs["control_topic"], completion_timeout=kwargs["completion_timeout"], since=kwargs["since"]

@@ -17,7 +17,7 @@ from airflow.triggers.base import BaseTaskEndEvent, TriggerEvent
 from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.stall.watch import Commits
+    from airflow_provider_lakecommit.stall import Commits
 
 __all__ = ["EndedByWorkerTrigger"]
 

@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import TaskSkippedEvent, TaskSuccessEvent, TriggerEvent
 
-from airflow_provider_lakecommit.stall.guard import Guard, GuardAnswer
-from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
+from airflow_provider_lakecommit.stall import Guard, GuardAnswer, StallRules, Verdict
 from airflow_provider_lakecommit.triggers.control_topic import ControlTopicTrigger
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.stall.guard import Ruling
-    from airflow_provider_lakecommit.stall.watch import Commits
+    from airflow_provider_lakecommit.stall import Commits, Ruling
 
 __all__ = ["FAILED", "TIMED_OUT", "StalledCommitTrigger", "guard_from_json", "guard_to_json"]
 

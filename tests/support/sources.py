@@ -7,6 +7,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
+__all__ = ["PACKAGE", "ROOT", "module_of", "public_names", "sources"]
+
 PACKAGE = "airflow_provider_lakecommit"
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
 
@@ -20,3 +22,23 @@ def sources() -> dict[str, tuple[Path, ast.Module]]:
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         found[name] = path, ast.parse(path.read_text(encoding="utf-8"))
     return found
+
+
+@cache
+def public_names(room: str) -> dict[str, str]:
+    """Return the names that the `__init__` of a room gives to other rooms lazily: the module of each.
+
+    :param room: a folder of the package
+    """
+    tree = sources()[f"{PACKAGE}.{room}"][1]
+    calls = (n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__getattr__")
+    named = next((ast.literal_eval(call.args[1]) for call in calls if isinstance(call, ast.Call)), {})
+    return {name: f"{PACKAGE}.{room}.{module}" for module, names in named.items() for name in names.split()}
+
+
+def module_of(stem: str, name: str) -> str:
+    """Return the module that `from stem import name` loads: that of a public name, not the `__init__` that gives it."""
+    package, _, room = stem.partition(".")
+    if package != PACKAGE or not room or "." in room or f"{PACKAGE}.{room}" not in sources():
+        return stem
+    return public_names(room).get(name, stem)

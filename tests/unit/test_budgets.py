@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large the package may be. A number here only goes down; raising one needs its reason in a decision, as 0086 and
-0087.
+"""How large the package may be. A number here only goes down; raising one needs its reason in a decision, as 0086,
+0087 and 0088.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pytest
 from tests.support.sources import PACKAGE, ROOT, sources
 
 BUDGETS = {
-    "lines": 85_690,
-    "doors": 286,
-    "pairs of rooms": 361,
+    "lines": 86_350,
+    "doors": 43,
+    "pairs of rooms": 286,
     "dataclasses": 407,
     "example DAGs": 10,
 }

@@ -9,6 +9,7 @@ imported by every Airflow process is held to what it loads.
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,8 +18,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = "airflow_provider_lakecommit"
-ROOT = Path(__file__).resolve().parents[2] / PACKAGE
+from tests.support.sources import PACKAGE, ROOT, module_of, public_names, sources
 
 AIRFLOW = frozenset({"airflow"})
 SPARK = frozenset({"pyspark", "py4j"})
@@ -29,6 +29,18 @@ OPENLINEAGE = frozenset({"openlineage"})
 STDLIB = frozenset(sys.stdlib_module_names)
 ROOMS = frozenset(place.parent.relative_to(ROOT).as_posix() for place in ROOT.rglob("__init__.py")) - {"."}
 """Folders of the package, and folders in them."""
+AMBIGUOUS = {
+    "committer": {"merge_section", "stage"},
+    "core": {"duration_text", "fold", "named", "outdated", "settle", "without"},
+    "formats": {"evolution", "infer"},
+    "iceberg": {"file_io"},
+    "kafka": {"sample"},
+    "spark": {"key_columns"},
+    "stall": {"observe"},
+    "status": {"table_history"},
+    "telemetry": {"send"},
+}
+"""Names that a room cannot give: a module of it has the name too, or two modules have such a function."""
 TOP_FOLDERS = 22
 LOOSE_FILES = 8
 
@@ -270,13 +282,13 @@ RULES = (
     rule("notifications", only=AIRFLOW),
     rule(
         "hooks",
-        "core iceberg landing operations/kafka_connect redaction signing spark/launch",
+        "core iceberg landing operations/kafka_connect redaction signing spark spark/launch",
         nowhere=HEAVY,
         lazily=SPARK,
     ),
     rule("plugins", "hooks page preload", only=AIRFLOW),
     rule("telemetry", "core", nowhere=HEAVY | SPARK, lazily=AIRFLOW | OPENLINEAGE),
-    rule("triggers", "control core/planning hooks landing stall", nowhere=SPARK | LAKE, lazily=HEAVY),
+    rule("triggers", "control core core/planning hooks landing stall", nowhere=SPARK | LAKE, lazily=HEAVY),
     rule(
         "operators/tasks",
         "assets core cycle cycle/run cycle/session hooks landing telemetry",
@@ -326,7 +338,7 @@ RULES = (
         lazily=AIRFLOW | SPARK,
     ),
     rule("example_dags", "assets landing notifications operators sensors stall task_groups triggers", only=AIRFLOW),
-    rule("operations"),
+    rule("operations", "core"),
 )
 
 
@@ -363,12 +375,18 @@ def _imports(node: ast.AST, package: tuple[str, ...], *, at_load: bool) -> Itera
         stem = ".".join(part for part in (base, node.module or "") if part)
         # `from package import room` names the room only in its alias.
         for name in dict.fromkeys(
-            f"{stem}.{alias.name}" if _is_ours(stem, alias.name) else stem for alias in node.names
+            f"{stem}.{alias.name}" if _is_ours(stem, alias.name) else module_of(stem, alias.name)
+            for alias in node.names
         ):
             yield Import(name=name, line=node.lineno, at_load=at_load)
     inside = at_load and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
     for child in ast.iter_child_nodes(node):
         yield from _imports(child, package, at_load=inside)
+
+
+def _loaded(stem: str, name: str) -> str:
+    """Return what `from stem import name` loads."""
+    return f"{stem}.{name}" if _is_ours(stem, name) else module_of(stem, name)
 
 
 def _is_ours(stem: str, name: str) -> bool:
@@ -392,6 +410,53 @@ def test_a_room_imports_only_what_it_may(rule: Rule) -> None:
 def test_every_room_has_a_rule() -> None:
     loose = {place.stem for place in ROOT.glob("*.py")}
     assert (loose | ROOMS) - {rule.room for rule in RULES} == set()
+
+
+def test_another_room_is_imported_by_its_public_names() -> None:
+    """But for a module as such, the names of `AMBIGUOUS`, and what gives a room its public names."""
+    passed_by = [
+        f"{path.relative_to(ROOT)}: {alias.name} of {node.module}"
+        for path, tree in sources().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for room in [_room_passed_by(path, node.module)]
+        if room is not None
+        for alias in node.names
+        if f"{node.module}.{alias.name}" not in sources() and alias.name not in AMBIGUOUS.get(room, {"named"})
+    ]
+    assert passed_by == []
+
+
+def _room_passed_by(path: Path, module: str) -> str | None:
+    package, room, *inner = (*module.split("."), "")[:3]
+    return room if package == PACKAGE and any(inner) and path.relative_to(ROOT).parts[0] != room else None
+
+
+@pytest.mark.parametrize("room", sorted(room for room in ROOMS if "/" not in room and public_names(room)))
+def test_the_stub_of_a_room_has_its_public_names(room: str) -> None:
+    stub = ast.parse((ROOT / room / "__init__.pyi").read_text(encoding="utf-8"))
+    eager = (n for n in sources()[f"{PACKAGE}.{room}"][1].body if isinstance(n, ast.ImportFrom))
+    stated = {a.name: n.module for n in stub.body if isinstance(n, ast.ImportFrom) for a in n.names}
+    given = public_names(room) | {a.name: n.module for n in eager for a in n.names if n.module != "__future__"}
+    assert stated == {name: module for name, module in given.items() if name not in {"annotations", "named"}}
+
+
+@pytest.mark.parametrize("room", sorted(room for room in ROOMS if "/" not in room and public_names(room)))
+def test_each_public_name_is_there_and_is_used_by_another_room(room: str) -> None:
+    home = importlib.import_module(f"{PACKAGE}.{room}")
+    for name in public_names(room):
+        getattr(home, name)
+    used = {
+        alias.name
+        for path, tree in sources().values()
+        if path.relative_to(ROOT).parts[0] != room
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == f"{PACKAGE}.{room}"
+        for alias in node.names
+    }
+    assert public_names(room).keys() - used == set()
+    with pytest.raises(AttributeError):
+        _ = home.no_such_name
 
 
 def test_few_stand_at_the_top() -> None:

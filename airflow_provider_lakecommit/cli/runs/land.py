@@ -27,24 +27,25 @@ from airflow_provider_lakecommit.cli.runs.process import identity, is_dead
 from airflow_provider_lakecommit.cli.terminal.bar import BAR_SECONDS, bar
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.cli.terminal.stop import Signals, Stopped
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.cycle.outcome import CycleOutcome, RunOutcome
-from airflow_provider_lakecommit.cycle.run.follow import Follow, runner_of
-from airflow_provider_lakecommit.cycle.run.interval import WindowLog
-from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
-from airflow_provider_lakecommit.cycle.run.options import FollowOptions
-from airflow_provider_lakecommit.cycle.run.total import Total
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.session.progress import Progress
-from airflow_provider_lakecommit.cycle.session.thread import in_thread
+from airflow_provider_lakecommit.core import Coverage
+from airflow_provider_lakecommit.cycle import (
+    CycleOutcome,
+    Follow,
+    FollowOptions,
+    LandingRunner,
+    LandingSession,
+    Progress,
+    RunOutcome,
+    Total,
+    WindowLog,
+    in_thread,
+    runner_of,
+)
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import LandingSetSpec, LandingSpec
-from airflow_provider_lakecommit.spark.launch.base import Engine
-from airflow_provider_lakecommit.spark.launch.local import SparkSection, engine_of
-from airflow_provider_lakecommit.spark.task import QUIET
-from airflow_provider_lakecommit.telemetry.metrics import closed_samples, opened_samples
-from airflow_provider_lakecommit.telemetry.send import start_for_commands
+from airflow_provider_lakecommit.spark import QUIET, Engine, SparkSection, engine_of
+from airflow_provider_lakecommit.telemetry import closed_samples, opened_samples, start_for_commands
 
 __all__ = ["GRACE_SECONDS", "land", "land_cycles", "line_of"]
 

@@ -29,18 +29,19 @@ from airflow_provider_lakecommit.cli.runs.set_rounds import Ended, SetRounds
 from airflow_provider_lakecommit.cli.runs.shared_spark import SharedSpark
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.cli.terminal.stop import Signals, Stopped
-from airflow_provider_lakecommit.cycle.run.options import FollowOptions
-from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings
-from airflow_provider_lakecommit.cycle.sets.connections import found_landings
-from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
-from airflow_provider_lakecommit.cycle.sets.former_look import former_named
-from airflow_provider_lakecommit.cycle.sets.schemas import with_schema
-from airflow_provider_lakecommit.cycle.sets.steps import CLIENTS
+from airflow_provider_lakecommit.cycle import (
+    CLIENTS,
+    ConcurrentLandings,
+    Expansion,
+    FollowOptions,
+    former_named,
+    found_landings,
+    with_schema,
+)
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, SpecError, TableError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.landing import Landing, LandingSetSpec, LandingSpec
-from airflow_provider_lakecommit.landing.names import meant
-from airflow_provider_lakecommit.spark.launch.local import LocalSpark, SparkSection
+from airflow_provider_lakecommit.iceberg import Tables
+from airflow_provider_lakecommit.landing import Landing, LandingSetSpec, LandingSpec, meant
+from airflow_provider_lakecommit.spark import LocalSpark, SparkSection
 
 __all__ = ["land_set", "landing_of"]
 

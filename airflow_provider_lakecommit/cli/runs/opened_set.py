@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, found_landings
-from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
-from airflow_provider_lakecommit.cycle.sets.steps import CLIENTS
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.cycle import CLIENTS, Expansion, SetConnections, found_landings
+from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import LandingSetSpec
-from airflow_provider_lakecommit.spark.launch.process import CLI
+from airflow_provider_lakecommit.spark import CLI
 
 __all__ = ["opened_set"]
 

@@ -10,10 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.cycle.plan.open import preview
-from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.formats.evolution.seen import registry_lines
+from airflow_provider_lakecommit.cycle import LandingSession, Opened, preview
+from airflow_provider_lakecommit.formats import registry_lines
 from airflow_provider_lakecommit.landing import LandingSpec
 
 __all__ = ["plan", "text_of", "to_dict"]

@@ -12,10 +12,7 @@ from collections.abc import Iterator
 from airflow_provider_lakecommit.cli.runs.opened_set import opened_set
 from airflow_provider_lakecommit.cli.runs.plan import text_of, to_dict
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.cycle.plan.open import preview
-from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
-from airflow_provider_lakecommit.cycle.sets.former import format_former
-from airflow_provider_lakecommit.cycle.sets.plans import SetPlans, plans_of
+from airflow_provider_lakecommit.cycle import Expansion, SetPlans, format_former, plans_of, preview
 from airflow_provider_lakecommit.landing import LandingSetSpec
 
 __all__ = ["plan_set"]

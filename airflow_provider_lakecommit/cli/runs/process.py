@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.model import Cycle
-from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
-from airflow_provider_lakecommit.spark.launch.process import CLI, ProcessName
+from airflow_provider_lakecommit.core import Cycle
+from airflow_provider_lakecommit.cycle import RunIdentity
+from airflow_provider_lakecommit.spark import CLI, ProcessName
 
 __all__ = ["identity", "is_dead"]
 

@@ -21,13 +21,10 @@ from airflow_provider_lakecommit.cli.runs.land import GRACE_SECONDS, land_cycles
 from airflow_provider_lakecommit.cli.runs.process import identity, is_dead
 from airflow_provider_lakecommit.cli.runs.shared_spark import SharedSpark
 from airflow_provider_lakecommit.cli.terminal.output import Output
-from airflow_provider_lakecommit.core.commands import for_landing
-from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
-from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.core import for_landing
+from airflow_provider_lakecommit.cycle import ConcurrentLandings, LandingRunner, LandingSession
 from airflow_provider_lakecommit.landing import Landing, LandingSpec
-from airflow_provider_lakecommit.spark.launch.base import Engine
-from airflow_provider_lakecommit.spark.launch.local import SparkSection, engine_of
+from airflow_provider_lakecommit.spark import Engine, SparkSection, engine_of
 
 __all__ = ["Landings"]
 

@@ -22,18 +22,23 @@ from uuid import uuid4
 from airflow_provider_lakecommit.cli.runs.process import identity, is_dead
 from airflow_provider_lakecommit.cli.runs.set_landings import Landings
 from airflow_provider_lakecommit.cli.terminal.output import Exit
-from airflow_provider_lakecommit.core.commands import for_landing
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.cycle.commit.close import close_cycle
-from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, found_landings
-from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
-from airflow_provider_lakecommit.cycle.sets.former_look import Formers, former_landings, start_former
-from airflow_provider_lakecommit.cycle.sets.idle import IDLE
-from airflow_provider_lakecommit.cycle.sets.plans import landing_ready, without_records
+from airflow_provider_lakecommit.core import SourcePartition, for_landing
+from airflow_provider_lakecommit.cycle import (
+    IDLE,
+    Expansion,
+    Formers,
+    SetConnections,
+    close_cycle,
+    former_landings,
+    found_landings,
+    landing_ready,
+    start_former,
+    without_records,
+)
 from airflow_provider_lakecommit.exceptions import ClosedError, LakecommitError, SourceError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import Landing, LandingSetSpec
-from airflow_provider_lakecommit.spark.launch.process import CLI
+from airflow_provider_lakecommit.spark import CLI
 
 __all__ = ["Ended", "SetRounds"]
 

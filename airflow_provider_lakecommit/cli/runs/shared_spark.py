@@ -14,10 +14,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from airflow_provider_lakecommit.cycle.sets.combined import Combined
+from airflow_provider_lakecommit.cycle import Combined
 from airflow_provider_lakecommit.exceptions import SparkJobError
-from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
-from airflow_provider_lakecommit.spark.launch.local import LocalSpark
+from airflow_provider_lakecommit.spark import LocalSpark, Secrets, SliceResult, WindowJob
 
 __all__ = ["SharedSpark"]
 

@@ -6,8 +6,9 @@ Contract: :func:`bar` is a function of its arguments.
 
 from __future__ import annotations
 
-from airflow_provider_lakecommit.core.shown import duration_text, short_number
-from airflow_provider_lakecommit.cycle.session.progress import Progress
+from airflow_provider_lakecommit.core import short_number
+from airflow_provider_lakecommit.core.shown import duration_text
+from airflow_provider_lakecommit.cycle import Progress
 
 __all__ = ["BAR_SECONDS", "bar"]
 

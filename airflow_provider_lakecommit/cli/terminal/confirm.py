@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core import Decision
 
 __all__ = ["decision_of", "ends_with_preview", "preview_end"]
 

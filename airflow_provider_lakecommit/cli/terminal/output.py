@@ -26,7 +26,7 @@ from pathlib import PurePath
 from typing import Any, TextIO
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.commands import for_landing
+from airflow_provider_lakecommit.core import for_landing
 from airflow_provider_lakecommit.redaction import secrets_in, without
 
 __all__ = ["Exit", "Output", "plain", "results_only", "start_logging"]

@@ -13,13 +13,8 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer.ledger import expiry_age_ms, should_carry
-from airflow_provider_lakecommit.committer.ledger_updates import carry_forward
-from airflow_provider_lakecommit.core.log import CycleClosed
-from airflow_provider_lakecommit.core.model import ControlPosition
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.rules import UNKNOWN
-from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.committer import carry_forward, expiry_age_ms, should_carry
+from airflow_provider_lakecommit.core import UNKNOWN, AcceptedSlice, ControlPosition, Coverage, CycleClosed
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 

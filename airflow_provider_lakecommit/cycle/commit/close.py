@@ -23,14 +23,23 @@ from datetime import datetime
 from functools import partial
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer.executor import CommitterThread
-from airflow_provider_lakecommit.committer.trim import trim_snapshots
-from airflow_provider_lakecommit.control.records import Outgoing
-from airflow_provider_lakecommit.core.accounting import summed
-from airflow_provider_lakecommit.core.log import Directives, SliceReported
-from airflow_provider_lakecommit.core.model import LIVE, Slice, SliceReport
-from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
-from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, granted
+from airflow_provider_lakecommit.committer import CommitterThread, trim_snapshots
+from airflow_provider_lakecommit.control import Outgoing
+from airflow_provider_lakecommit.core import (
+    LIVE,
+    AcceptedSlice,
+    CycleState,
+    Directives,
+    LandingState,
+    Slice,
+    SliceReport,
+    SliceReported,
+    granted,
+    passed_ends,
+    summed,
+    valid_through,
+)
+from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.commit import TableCommit, TableCommits, own_cycle
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
 from airflow_provider_lakecommit.cycle.plan.open import start_without_tables

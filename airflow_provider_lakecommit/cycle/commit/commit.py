@@ -25,9 +25,8 @@ from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer.blocking_pool import ExitError
-from airflow_provider_lakecommit.committer.executor import Committer
-from airflow_provider_lakecommit.core.state import CycleState, TableLedger
+from airflow_provider_lakecommit.committer import Committer, ExitError
+from airflow_provider_lakecommit.core import CycleState, TableLedger
 from airflow_provider_lakecommit.cycle.commit.publish import TablePublisher
 from airflow_provider_lakecommit.cycle.plan.resume import look_up
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, prepare_table

@@ -12,8 +12,8 @@ other. What keeps it from being looked at is not said here: the error before tel
 
 from __future__ import annotations
 
-from airflow_provider_lakecommit.committer.executor import CommitterThread
-from airflow_provider_lakecommit.core.planning.admission import REASON_LENGTH
+from airflow_provider_lakecommit.committer import CommitterThread
+from airflow_provider_lakecommit.core import REASON_LENGTH
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables

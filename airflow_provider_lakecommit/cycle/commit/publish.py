@@ -21,19 +21,30 @@ from uuid import UUID
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
-from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots, unannounced
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.summary import SnapshotRecord
-from airflow_provider_lakecommit.committer.summary_extras import SPEC
-from airflow_provider_lakecommit.control.records import table_reference
-from airflow_provider_lakecommit.core.accounting import Account
-from airflow_provider_lakecommit.core.log import CycleOpened, Directives
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.planning.measure import MEASURED, measure, to_text
-from airflow_provider_lakecommit.core.settle import chunks, settle
-from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.committer import (
+    SPEC,
+    AppendRequest,
+    PublishOutcome,
+    RetryPolicy,
+    SnapshotRecord,
+    StagedSlice,
+    landing_snapshots,
+    publish,
+    unannounced,
+)
+from airflow_provider_lakecommit.control import table_reference
+from airflow_provider_lakecommit.core import (
+    MEASURED,
+    AcceptedSlice,
+    Account,
+    Coverage,
+    CycleOpened,
+    Directives,
+    chunks,
+    measure,
+    to_text,
+)
+from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.carry import carry, is_behind, position_after
 from airflow_provider_lakecommit.cycle.commit.refusals import Refusals
 from airflow_provider_lakecommit.cycle.commit.reported import hidden_record, report_problem, staged_slice

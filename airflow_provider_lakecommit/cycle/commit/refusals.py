@@ -16,13 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer.checks import Grounds
-from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
-from airflow_provider_lakecommit.core.planning.voiding import Loss, gone, losses, losses_text
-from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.committer import Grounds
+from airflow_provider_lakecommit.core import RESET_OFFSETS, AcceptedSlice, Loss, gone, losses, losses_text
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import SourceError
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.kafka import SourceState
 
 __all__ = ["Refusals"]
 

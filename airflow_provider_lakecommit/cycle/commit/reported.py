@@ -23,21 +23,25 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.control.envelope import DAMAGE
-from airflow_provider_lakecommit.control.events import DataWritten, decode
-from airflow_provider_lakecommit.core.identity import is_attempt_at
-from airflow_provider_lakecommit.core.model import SliceReport
-from airflow_provider_lakecommit.core.places import data_roots, name_problem, named_provider, place_problem
-from airflow_provider_lakecommit.core.routing import Role, role_of
-from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.committer import StagedSlice
+from airflow_provider_lakecommit.control import DAMAGE, DataWritten, decode
+from airflow_provider_lakecommit.core import (
+    AcceptedSlice,
+    Role,
+    SliceReport,
+    data_roots,
+    is_attempt_at,
+    name_problem,
+    named_provider,
+    place_problem,
+    role_of,
+)
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.ports import SourcePort
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
-from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer, to_pyiceberg
-from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.iceberg import rows_in_footer, to_pyiceberg, trouble_of
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.marks import marks_of
+from airflow_provider_lakecommit.spark import marks_of
 
 __all__ = ["CHECK_AGE", "hidden_record", "report_problem", "reported_files", "staged_slice"]
 

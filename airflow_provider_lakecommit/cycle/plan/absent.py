@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.log import CycleOpened, SliceReported
-from airflow_provider_lakecommit.core.model import LIVE, TableTarget
+from airflow_provider_lakecommit.core import LIVE, CycleOpened, SliceReported, TableTarget
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 
 __all__ = ["newest_target", "remembered"]

@@ -20,17 +20,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import DecimalType, FloatType, IntegerType, StructType
 
-from airflow_provider_lakecommit.control.quarantine import read_entries
-from airflow_provider_lakecommit.core.log import SliceReported
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Missing
+from airflow_provider_lakecommit.control import read_entries
+from airflow_provider_lakecommit.core import Coverage, Missing, OffsetRange, SliceReported, SourcePartition
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.cycle.session.sql_columns import evolves_by_sql, wanted_by_sql
-from airflow_provider_lakecommit.formats.evolution.changes import Evolution, evolution
-from airflow_provider_lakecommit.formats.evolution.paths import dotted, paths_in
-from airflow_provider_lakecommit.formats.evolution.schema import side_of
-from airflow_provider_lakecommit.formats.evolution.wanted import RecordSample, Wanted, source_for
+from airflow_provider_lakecommit.formats import Evolution, RecordSample, Wanted, dotted, paths_in, side_of, source_for
+from airflow_provider_lakecommit.formats.evolution.changes import evolution
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["MOST_NAMED", "ColumnLook", "TableLook", "column_look", "evolution_of", "some_of"]
@@ -157,7 +153,7 @@ def _by_table(session: LandingSession, sample: RecordSample, tables: Collection[
 
 
 def _dealt(session: LandingSession, some: Sequence[tuple[str, bytes | None]]) -> dict[str, list[tuple[str, bytes]]]:
-    from airflow_provider_lakecommit.spark.decoders import tables_of_values
+    from airflow_provider_lakecommit.spark import tables_of_values
 
     there = [(place, value) for place, value in some if value is not None]
     found = tables_of_values(session.landing, [value for _, value in there], session.kafka) if there else {}
@@ -167,7 +163,7 @@ def _dealt(session: LandingSession, some: Sequence[tuple[str, bytes | None]]) ->
 def evolution_of(landing: Landing, table: str, metadata: TableMetadata, wanted: Wanted) -> Evolution:
     """What is wanted of a table, held against it."""
     # With what decodes records, whose loading a plan that does not look at any is spared.
-    from airflow_provider_lakecommit.spark.decoders import filled_beside_rows, filled_elsewhere
+    from airflow_provider_lakecommit.spark import filled_beside_rows, filled_elsewhere
 
     skip = filled_elsewhere(landing) if evolves_by_sql(landing, table) else filled_beside_rows(landing)
     found = evolution(

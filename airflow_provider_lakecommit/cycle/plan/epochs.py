@@ -23,25 +23,39 @@ from dataclasses import replace
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import change_section, join_table, renew_epochs, restore_tag
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.committer.tags import check_tags
-from airflow_provider_lakecommit.control.control_log import ControlLog
-from airflow_provider_lakecommit.control.quarantine import read_entries
-from airflow_provider_lakecommit.core.commands import LAND, RESET_OFFSETS
-from airflow_provider_lakecommit.core.log import TablePublished
-from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning.voiding import gone, irreplaceable, losses, losses_text
-from airflow_provider_lakecommit.core.state import TableLedger
+from airflow_provider_lakecommit.committer import (
+    Condition,
+    LedgerState,
+    SnapshotKind,
+    change_section,
+    check_tags,
+    join_table,
+    read_ledger,
+    renew_epochs,
+    restore_tag,
+)
+from airflow_provider_lakecommit.control import ControlLog, read_entries
+from airflow_provider_lakecommit.core import (
+    LAND,
+    RESET_OFFSETS,
+    ControlPosition,
+    Coverage,
+    LedgerSection,
+    SourcePartition,
+    TableLedger,
+    TablePublished,
+    gone,
+    irreplaceable,
+    losses,
+    losses_text,
+)
 from airflow_provider_lakecommit.cycle.plan.joining import joining_offsets
 from airflow_provider_lakecommit.cycle.plan.pending import endangered, pending_of
 from airflow_provider_lakecommit.cycle.plan.sections import check_cluster, own_section, position_at_end
 from airflow_provider_lakecommit.cycle.plan.unbelieved import unbelieved, unbelieved_text
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.kafka import SourceState
 
 __all__ = ["SpecWaits", "after_rollback", "joined", "renewed"]
 

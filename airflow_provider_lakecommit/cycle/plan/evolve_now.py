@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
+from airflow_provider_lakecommit.core import Coverage, Decision, OffsetRange
 from airflow_provider_lakecommit.cycle.plan.column_look import column_look
 from airflow_provider_lakecommit.cycle.plan.evolving import evolve
 from airflow_provider_lakecommit.cycle.plan.tables import prepare
 from airflow_provider_lakecommit.cycle.plan.unbelieved import missing_or_told
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.formats.evolution.changes import Change
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.formats import Change
+from airflow_provider_lakecommit.kafka import SourceState
 
 __all__ = ["evolve_now"]
 

@@ -21,13 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import Plan
-from airflow_provider_lakecommit.core.planning.admission import Refuse
-from airflow_provider_lakecommit.core.planning.decide import empty_plan
-from airflow_provider_lakecommit.core.planning.missing import Missing
-from airflow_provider_lakecommit.core.refusal import RefusalState
+from airflow_provider_lakecommit.core import RESET_OFFSETS, Decision, Missing, Plan, RefusalState, Refuse, empty_plan
 from airflow_provider_lakecommit.cycle.plan.column_look import (
     MOST_NAMED,
     ColumnLook,
@@ -40,8 +34,7 @@ from airflow_provider_lakecommit.cycle.plan.tables import Prepared
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.cycle.session.sql_columns import evolves_by_sql
 from airflow_provider_lakecommit.exceptions import CommitRefusedError, CommitUnknownError, TableError
-from airflow_provider_lakecommit.formats.evolution.changes import Change
-from airflow_provider_lakecommit.formats.evolution.commit import EvolveRequest, evolve_table
+from airflow_provider_lakecommit.formats import Change, EvolveRequest, evolve_table
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["ColumnStep", "evolve"]
@@ -162,7 +155,7 @@ def _check_sql(landing: Landing, prepared: Prepared, look: ColumnLook) -> None:
     tables = {t.name: t.table for t in prepared.tables}
     for one in look.tables:
         if evolves_by_sql(landing, one.table) and (one.found.changes or one.found.left_out):
-            from airflow_provider_lakecommit.spark.decoders import check_schema
+            from airflow_provider_lakecommit.spark import check_schema
 
             try:
                 check_schema(landing, tables[one.table].schema(), one.table)

@@ -19,18 +19,28 @@ from uuid import UUID
 
 from pyiceberg.table.snapshots import Operation
 
-from airflow_provider_lakecommit.committer.ledger import ancestry
-from airflow_provider_lakecommit.committer.summary import record_of, sections_of
-from airflow_provider_lakecommit.core.agreement import differing
-from airflow_provider_lakecommit.core.commands import BACKFILL, RESET_ASSERT, RESET_OFFSETS
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.planning.fates import RefusedRange, other_rules, outruled
-from airflow_provider_lakecommit.core.planning.missing import Missing, Watermark
-from airflow_provider_lakecommit.core.planning.voiding import disentangled, gone
-from airflow_provider_lakecommit.core.provenance import shares_of, unmarked
-from airflow_provider_lakecommit.core.routing import schemas_of
-from airflow_provider_lakecommit.core.rules import rules_of
-from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.committer import ancestry, record_of, sections_of
+from airflow_provider_lakecommit.core import (
+    BACKFILL,
+    RESET_ASSERT,
+    RESET_OFFSETS,
+    Coverage,
+    LandingState,
+    Missing,
+    RangeSet,
+    RefusedRange,
+    SourcePartition,
+    Watermark,
+    differing,
+    disentangled,
+    gone,
+    other_rules,
+    outruled,
+    rules_of,
+    schemas_of,
+    shares_of,
+    unmarked,
+)
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError

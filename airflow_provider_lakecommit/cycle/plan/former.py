@@ -12,11 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_provider_lakecommit.control.quarantine import read_entries
-from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
-from airflow_provider_lakecommit.core.log import CycleOpened, Entry, SliceReported, TablePublished
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.control import read_entries
+from airflow_provider_lakecommit.core import (
+    RESET_OFFSETS,
+    Coverage,
+    CycleOpened,
+    Entry,
+    LedgerSection,
+    SliceReported,
+    TablePublished,
+)
 from airflow_provider_lakecommit.cycle.plan.pending import endangered, known_section, ledger_state
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError

@@ -17,19 +17,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.headroom import (
+from airflow_provider_lakecommit.core import (
     Headroom,
-    duration_text,
+    LandingState,
+    SourcePartition,
     first_times,
     interval_of,
     next_time,
     oldest_unread,
     threshold_of,
 )
-from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.core.planning.headroom import duration_text
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
-from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
+from airflow_provider_lakecommit.kafka import First, SourceState
 
 __all__ = ["Watch", "advised", "ask", "looked_at", "plan_lines", "plan_threshold", "sharpened", "warnings"]
 

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from airflow_provider_lakecommit.committer.ledger import read_ledger
-from airflow_provider_lakecommit.core.identity import set_of
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.committer import read_ledger
+from airflow_provider_lakecommit.core import SourcePartition, Watermark, set_of
 from airflow_provider_lakecommit.cycle.plan.sections import first_offsets
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import TableError

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_provider_lakecommit.committer.ledger import LedgerState
-from airflow_provider_lakecommit.control.quarantine import read_entries
-from airflow_provider_lakecommit.core.log import CycleOpened
-from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.committer import LedgerState
+from airflow_provider_lakecommit.control import read_entries
+from airflow_provider_lakecommit.core import LIVE, CycleOpened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.landing.names import nearest
+from airflow_provider_lakecommit.landing import nearest
 
 __all__ = ["unknown_text"]
 

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from itertools import islice
 
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.control.plan import MAX_SLICES
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.planning.goal import sized
-from airflow_provider_lakecommit.core.planning.measure import MEASURED, WindowCost, newest
-from airflow_provider_lakecommit.core.planning.missing import WindowLimits
+from airflow_provider_lakecommit.committer import SnapshotKind, landing_snapshots
+from airflow_provider_lakecommit.control import MAX_SLICES
+from airflow_provider_lakecommit.core import MEASURED, Coverage, WindowCost, WindowLimits, newest, sized
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.landing import Landing, Window

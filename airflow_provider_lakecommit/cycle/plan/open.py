@@ -22,19 +22,31 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
+from airflow_provider_lakecommit.core import (
+    RESET_OFFSETS,
+    Cycle,
+    Directives,
+    LandingState,
+    Plan,
+    PlanInputs,
+    Raised,
+    Refuse,
+    Terms,
+    abandoned,
+    catalog_away,
+    decide_plan,
+    free_slot,
+    lifted,
+    lopsided,
+    own_budget,
+    rules_of,
+    schemas_of,
+    spec_waits,
+    worth_a_look,
+)
+from airflow_provider_lakecommit.core import empty_plan as nothing_planned
 from airflow_provider_lakecommit.core.entangled import without
-from airflow_provider_lakecommit.core.log import Directives, Raised
-from airflow_provider_lakecommit.core.model import Cycle, Plan
-from airflow_provider_lakecommit.core.planning.admission import Refuse, Terms, catalog_away, spec_waits
-from airflow_provider_lakecommit.core.planning.decide import PlanInputs, abandoned, decide_plan, free_slot
-from airflow_provider_lakecommit.core.planning.decide import empty_plan as nothing_planned
-from airflow_provider_lakecommit.core.planning.goal import lopsided
-from airflow_provider_lakecommit.core.planning.missing import worth_a_look
-from airflow_provider_lakecommit.core.retry import lifted, outdated, own_budget
-from airflow_provider_lakecommit.core.routing import schemas_of
-from airflow_provider_lakecommit.core.rules import rules_of
-from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.core.retry import outdated
 from airflow_provider_lakecommit.cycle.plan.epochs import SpecWaits
 from airflow_provider_lakecommit.cycle.plan.evolving import ColumnStep
 from airflow_provider_lakecommit.cycle.plan.fates import check_agreement, check_fates, given_up
@@ -62,9 +74,8 @@ from airflow_provider_lakecommit.exceptions import (
     FencedError,
     StorageError,
 )
-from airflow_provider_lakecommit.formats.evolution.columns import check_registry
-from airflow_provider_lakecommit.kafka.sample import sizes
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.formats import check_registry
+from airflow_provider_lakecommit.kafka import SourceState, sizes
 
 __all__ = ["empty_plan", "new_cycle", "open_cycle", "preview", "send_start", "start_without_tables"]
 

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_lakecommit.committer.ledger import LedgerState
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.committer import LedgerState
+from airflow_provider_lakecommit.core import Coverage, LedgerSection, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 

@@ -19,15 +19,22 @@ from collections.abc import Collection, Mapping
 from contextlib import closing
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
-from airflow_provider_lakecommit.control.control_log import read_decided
-from airflow_provider_lakecommit.control.quarantine import read_entries
+from airflow_provider_lakecommit.committer import LedgerState, read_ledger
+from airflow_provider_lakecommit.control import read_decided, read_entries
+from airflow_provider_lakecommit.core import (
+    AcceptedSlice,
+    Coverage,
+    LandingState,
+    LedgerSection,
+    SourcePartition,
+    TableLedger,
+    Watermark,
+    gone,
+    irreplaceable,
+    losses,
+    losses_text,
+)
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.core.planning.voiding import gone, irreplaceable, losses, losses_text
-from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, TableLedger
 from airflow_provider_lakecommit.cycle.plan.unbelieved import unbelieved, unbelieved_text
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.named_log import log_of

@@ -12,9 +12,8 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots
-from airflow_provider_lakecommit.committer.summary import SnapshotRecord
-from airflow_provider_lakecommit.core.state import CycleState
+from airflow_provider_lakecommit.committer import SnapshotRecord, landing_snapshots
+from airflow_provider_lakecommit.core import CycleState
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession

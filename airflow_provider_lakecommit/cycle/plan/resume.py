@@ -19,12 +19,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from airflow_provider_lakecommit.control.plan import plan_digest
-from airflow_provider_lakecommit.control.quarantine import read_entries
+from airflow_provider_lakecommit.control import plan_digest, read_entries
+from airflow_provider_lakecommit.core import CycleClosed, CycleOpened, CycleState, Entry, LandingState, Slice, granted
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Entry
-from airflow_provider_lakecommit.core.model import Slice
-from airflow_provider_lakecommit.core.state import CycleState, LandingState, granted
 from airflow_provider_lakecommit.cycle.plan.published import snapshots_of
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, Opened, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import (

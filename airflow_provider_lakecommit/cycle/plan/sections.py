@@ -10,17 +10,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from airflow_provider_lakecommit.committer.ledger import LedgerState
-from airflow_provider_lakecommit.control.control_log import ControlLog
-from airflow_provider_lakecommit.core.commands import BACKFILL, RESET_MIGRATE
-from airflow_provider_lakecommit.core.model import LIVE, AdoptedSink, ControlPosition, LedgerSection, ReadPosition
-from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.core.rules import judged_in
+from airflow_provider_lakecommit.committer import LedgerState
+from airflow_provider_lakecommit.control import ControlLog
+from airflow_provider_lakecommit.core import (
+    BACKFILL,
+    LIVE,
+    RESET_MIGRATE,
+    AdoptedSink,
+    ControlPosition,
+    Coverage,
+    LedgerSection,
+    ReadPosition,
+    SourcePartition,
+    Watermark,
+    judged_in,
+)
 from airflow_provider_lakecommit.cycle.plan.pending import own_partition
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.kafka import SourceState
 
 __all__ = [
     "check_cluster",

@@ -10,9 +10,9 @@ Failure story: that of the look.
 
 from __future__ import annotations
 
-from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.core import LandingState
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.kafka import SourceState
 
 __all__ = ["as_new_as_tables"]
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
+from airflow_provider_lakecommit.core import RESET_OFFSETS
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable
 from airflow_provider_lakecommit.cycle.session.tables import differences
 from airflow_provider_lakecommit.landing import Landing

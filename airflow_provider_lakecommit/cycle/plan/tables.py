@@ -20,16 +20,26 @@ from uuid import UUID
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer.adopted import check_adopted
-from airflow_provider_lakecommit.committer.alone import check_no_other
-from airflow_provider_lakecommit.committer.brought_back import check_not_brought_back
-from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger, require_ledger
-from airflow_provider_lakecommit.core.commands import RESET_ASSERT, RESET_OFFSETS
-from airflow_provider_lakecommit.core.model import LIVE, LedgerSection, TableTarget
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
-from airflow_provider_lakecommit.core.routing import DEAD_LETTER
-from airflow_provider_lakecommit.core.rules import merged
-from airflow_provider_lakecommit.core.state import TableLedger
+from airflow_provider_lakecommit.committer import (
+    LedgerState,
+    check_adopted,
+    check_no_other,
+    check_not_brought_back,
+    read_ledger,
+    require_ledger,
+)
+from airflow_provider_lakecommit.core import (
+    DEAD_LETTER,
+    LIVE,
+    RESET_ASSERT,
+    RESET_OFFSETS,
+    Coverage,
+    LedgerSection,
+    RangeSet,
+    TableLedger,
+    TableTarget,
+    merged,
+)
 from airflow_provider_lakecommit.cycle.plan.absent import newest_target, remembered
 from airflow_provider_lakecommit.cycle.plan.epochs import joined, renewed
 from airflow_provider_lakecommit.cycle.plan.former import check_former, left_by_former
@@ -48,7 +58,7 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.cycle.session.tables import table_of
 from airflow_provider_lakecommit.cycle.session.targets import check_fit, target_of
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, TableError
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.kafka import SourceState
 
 __all__ = [
     "Prepared",

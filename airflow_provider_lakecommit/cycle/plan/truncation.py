@@ -18,25 +18,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.commands import LAND, RESET_OFFSETS
-from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.core.planning.truncation import (
+from airflow_provider_lakecommit.core import (
+    LAND,
+    LIVE,
+    RESET_OFFSETS,
+    LandingState,
+    LedgerSection,
+    SourcePartition,
     Truncation,
+    Watermark,
     first_offsets_of,
     goes_on_at,
     in_doubt,
     known_positions,
     lost_rows,
-    outdated,
     reported_rows,
 )
-from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.core.planning.truncation import outdated
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.ports import SourcePort
 from airflow_provider_lakecommit.exceptions import SourceError
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.kafka import SourceState
 
 __all__ = ["DivergedLogs", "check_logs", "check_logs_of_lane", "diverged_logs", "truncated"]
 

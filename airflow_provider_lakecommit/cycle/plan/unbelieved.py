@@ -15,17 +15,21 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from airflow_provider_lakecommit.control.quarantine import entry_of
-from airflow_provider_lakecommit.core.log import SliceReported
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Missing, find_missing
-from airflow_provider_lakecommit.core.planning.voiding import gone
-from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.control import entry_of
+from airflow_provider_lakecommit.core import (
+    Coverage,
+    LandingState,
+    LedgerSection,
+    Missing,
+    SliceReported,
+    SourcePartition,
+    find_missing,
+    gone,
+)
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.cycle.session.named_log import log_of
 from airflow_provider_lakecommit.exceptions import SourceError
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.signing import OTHER_KEY, UNSIGNED_BELOW
 
 __all__ = ["missing_or_told", "unbelieved", "unbelieved_text"]

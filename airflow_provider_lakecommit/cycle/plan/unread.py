@@ -16,14 +16,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from uuid import uuid4
 
-from airflow_provider_lakecommit.committer.ledger import LedgerState, require_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
-from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.provenance import RowsPerOffset, same_readings, shares_of
-from airflow_provider_lakecommit.core.rules import unjudged
+from airflow_provider_lakecommit.committer import (
+    REPLACED,
+    LedgerState,
+    Replaced,
+    SnapshotKind,
+    SnapshotRecord,
+    require_ledger,
+    swap_sections,
+)
+from airflow_provider_lakecommit.core import Coverage, LedgerSection, RowsPerOffset, same_readings, shares_of, unjudged
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 
 __all__ = ["unread_by", "with_unread"]

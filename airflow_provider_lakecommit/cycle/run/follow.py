@@ -23,8 +23,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer.executor import CommitterThread
-from airflow_provider_lakecommit.core.model import Cycle
+from airflow_provider_lakecommit.committer import CommitterThread
+from airflow_provider_lakecommit.core import Cycle
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.interval import Interval, WindowLog, had_trouble
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
@@ -38,8 +38,8 @@ from airflow_provider_lakecommit.cycle.run.window import Ahead, Full, Pace, ahea
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.session.progress import LOG_SECONDS, Progress
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.spark.launch.base import Engine
+from airflow_provider_lakecommit.iceberg import Tables
+from airflow_provider_lakecommit.spark import Engine
 
 __all__ = ["Follow", "runner_of"]
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_provider_lakecommit.core.commands import STATUS
+from airflow_provider_lakecommit.core import STATUS
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.window import Ahead
 

@@ -29,8 +29,8 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import wait
 from contextlib import suppress
 
-from airflow_provider_lakecommit.committer.executor import CommitterThread
-from airflow_provider_lakecommit.core.model import Cycle
+from airflow_provider_lakecommit.committer import CommitterThread
+from airflow_provider_lakecommit.core import Cycle
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.commit.drain import drained_after, tried_again
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
@@ -44,8 +44,8 @@ from airflow_provider_lakecommit.cycle.session.thread import in_thread
 from airflow_provider_lakecommit.cycle.write.open_window import OpenWindow, Releases, abandon, without_window
 from airflow_provider_lakecommit.cycle.write.window_writer import WindowWriter
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.spark.launch.base import Engine
+from airflow_provider_lakecommit.iceberg import Tables
+from airflow_provider_lakecommit.spark import Engine
 
 __all__ = ["LandingRunner"]
 

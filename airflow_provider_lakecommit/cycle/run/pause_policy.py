@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider_lakecommit.core.commands import STATUS
-from airflow_provider_lakecommit.core.refusal import RefusalState
+from airflow_provider_lakecommit.core import STATUS, RefusalState
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome, first_of
 from airflow_provider_lakecommit.exceptions import SparkJobError
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_lakecommit.core.accounting import summed
+from airflow_provider_lakecommit.core import summed
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome, RunOutcome
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot, merged_snapshots
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
-from airflow_provider_lakecommit.committer.executor import CommitterThread
-from airflow_provider_lakecommit.committer.trim import expire_older
+from airflow_provider_lakecommit.committer import CommitterThread, expire_older
 from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError

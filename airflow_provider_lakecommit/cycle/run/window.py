@@ -27,8 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.core import SourcePartition, Watermark
 
 __all__ = ["ANYWAY", "Ahead", "Full", "Next", "Pace", "ahead_of"]
 

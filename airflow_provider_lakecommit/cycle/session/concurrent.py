@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self, TypeVar
 
-from airflow_provider_lakecommit.committer.blocking_pool import BlockingPool, ExitError
-from airflow_provider_lakecommit.committer.executor import Committer, CommitterThread
+from airflow_provider_lakecommit.committer import BlockingPool, Committer, CommitterThread, ExitError
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import ClosedError
 

@@ -20,12 +20,12 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.control.records import Sender
-from airflow_provider_lakecommit.core.identity import transactional_id
+from airflow_provider_lakecommit.control import Sender
+from airflow_provider_lakecommit.core import transactional_id
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort, SlotHolder
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.job import WindowJob
+from airflow_provider_lakecommit.spark import WindowJob
 
 __all__ = ["CyclePlace", "EarlyEnd", "end_cycle", "end_job"]
 

@@ -20,22 +20,33 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.committer.summary import LogPoint
-from airflow_provider_lakecommit.control.control_log import BEYOND, ControlRecord, read_decided
-from airflow_provider_lakecommit.control.control_topic import ControlTopic
-from airflow_provider_lakecommit.control.quarantine import entry_of, read_entries
-from airflow_provider_lakecommit.control.records import Outgoing, Sender
-from airflow_provider_lakecommit.control.transaction import Record
-from airflow_provider_lakecommit.core.commands import STATUS
+from airflow_provider_lakecommit.committer import LogPoint
+from airflow_provider_lakecommit.control import (
+    BEYOND,
+    ControlRecord,
+    ControlTopic,
+    Outgoing,
+    Record,
+    Sender,
+    entry_of,
+    read_decided,
+    read_entries,
+)
+from airflow_provider_lakecommit.core import (
+    LIVE,
+    STATUS,
+    CycleState,
+    Entry,
+    LandingState,
+    TableLedger,
+    cycle_id,
+    transactional_id,
+)
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.identity import cycle_id, transactional_id
-from airflow_provider_lakecommit.core.log import Entry
-from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.core.state import CycleState, LandingState, TableLedger
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort, SlotHolder, SourcePort, WriterPort
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, FencedError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
+from airflow_provider_lakecommit.iceberg import Tables
+from airflow_provider_lakecommit.kafka import SourceTopics
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import SigningKeys

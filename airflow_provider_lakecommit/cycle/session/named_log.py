@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_provider_lakecommit.core.model import ControlPosition
+from airflow_provider_lakecommit.core import ControlPosition
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 

@@ -16,14 +16,9 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from airflow_provider_lakecommit.control.control_log import ControlLog, ControlRecord, ControlTopicInfo
-from airflow_provider_lakecommit.control.recent import Recent
-from airflow_provider_lakecommit.control.transaction import Record
-from airflow_provider_lakecommit.core.model import ReadPosition, Span
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.headroom import Retention
-from airflow_provider_lakecommit.core.planning.truncation import Truncation
-from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
+from airflow_provider_lakecommit.control import ControlLog, ControlRecord, ControlTopicInfo, Recent, Record
+from airflow_provider_lakecommit.core import ReadPosition, Retention, SourcePartition, Span, Truncation
+from airflow_provider_lakecommit.kafka import First, SourceState
 
 __all__ = ["ControlPort", "SlotHolder", "SourcePort", "WriterPort"]
 

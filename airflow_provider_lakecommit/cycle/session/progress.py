@@ -17,14 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from airflow_provider_lakecommit.control.quarantine import read_entries
-from airflow_provider_lakecommit.core.log import SliceReported
-from airflow_provider_lakecommit.core.model import Slice
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.control import read_entries
+from airflow_provider_lakecommit.core import Coverage, Slice, SliceReported
 from airflow_provider_lakecommit.core.shown import duration_text
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.spark.job import WindowJob
+from airflow_provider_lakecommit.spark import WindowJob
 
 __all__ = ["LOG_SECONDS", "Progress", "progress_told"]
 

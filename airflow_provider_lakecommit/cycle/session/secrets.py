@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from airflow_provider_lakecommit.exceptions import CatalogError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.iceberg.storage import TableStorage, clock
-from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
+from airflow_provider_lakecommit.iceberg import Tables, TableStorage, clock
+from airflow_provider_lakecommit.spark import Secrets, WindowJob
 
 __all__ = ["LEAST_SECONDS", "secrets_for", "storage_for", "vended_of"]
 

@@ -22,8 +22,7 @@ from statistics import median
 
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.spark.cycle_reports import CycleReports
-from airflow_provider_lakecommit.spark.job import WindowJob
+from airflow_provider_lakecommit.spark import CycleReports, WindowJob
 
 __all__ = ["LEAST_SECONDS", "SlowSlices", "slow_slices_of"]
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats import Wanted, evolved_schema
 from airflow_provider_lakecommit.formats.evolution.changes import evolution
-from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
-from airflow_provider_lakecommit.formats.evolution.wanted import Wanted
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["check_evolving", "evolves_by_sql", "wanted_by_sql"]
@@ -29,8 +28,8 @@ def wanted_by_sql(landing: Landing, table: str, schema: Schema) -> Wanted:
     :raises KeyError: it has none for it
     :raises TableError: the SQL is not of one record each, or cannot be run
     """
-    from airflow_provider_lakecommit.formats.evolution.sql_types import wanted_of_sql
-    from airflow_provider_lakecommit.spark.decoders import given_columns
+    from airflow_provider_lakecommit.formats import wanted_of_sql
+    from airflow_provider_lakecommit.spark import given_columns
 
     return wanted_of_sql(schema, given_columns(landing, table, schema), widen=landing.evolve == "widen")
 
@@ -40,7 +39,7 @@ def check_evolving(landing: Landing, table: str, schema: Schema) -> None:
 
     :raises TableError: naming every column that stands against it, and why it cannot be as the SQL has it
     """
-    from airflow_provider_lakecommit.spark.decoders import check_schema, filled_elsewhere
+    from airflow_provider_lakecommit.spark import check_schema, filled_elsewhere
 
     if not evolves_by_sql(landing, table):
         check_schema(landing, schema, table)

@@ -23,14 +23,19 @@ from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION, new_table_m
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.types import NestedField, StructType
 
-from airflow_provider_lakecommit.core.routing import Role, role_of
+from airflow_provider_lakecommit.core import Role, role_of
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.targets import check_fit, target_of
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats import create_of
 from airflow_provider_lakecommit.formats.evolution.changes import evolution
-from airflow_provider_lakecommit.formats.evolution.columns import create_of
-from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA, METADATA_TYPES, OPTIONAL_DEAD_LETTER_COLUMNS
-from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec, sort_order_from_spec
+from airflow_provider_lakecommit.iceberg import (
+    DEAD_LETTER_SCHEMA,
+    METADATA_TYPES,
+    OPTIONAL_DEAD_LETTER_COLUMNS,
+    create_from_spec,
+    sort_order_from_spec,
+)
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["MARKED", "differences", "table_of"]

@@ -20,10 +20,7 @@ from uuid import UUID
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.core.model import Plan, TableTarget
-from airflow_provider_lakecommit.core.places import PLACING
-from airflow_provider_lakecommit.core.routing import Role, role_of
-from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.core import PLACING, LandingState, Plan, Role, TableTarget, role_of
 from airflow_provider_lakecommit.cycle.session.sql_columns import check_evolving
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.landing import Landing
@@ -57,7 +54,7 @@ def check_fit(landing: Landing, target: TableTarget) -> None:
 
     :raises TableError: naming every column, field or property that stands against it
     """
-    from airflow_provider_lakecommit.iceberg.parquet.layout import check_target
+    from airflow_provider_lakecommit.iceberg import check_target
 
     if role_of(landing.destinations, target.table) is Role.ROWS:
         try:
@@ -86,7 +83,7 @@ def check_unless_filled(landing: Landing, targets: Sequence[TableTarget], landin
     there = [target for target in targets if target.table in landing.data_tables]
     if fresh and len(there) == len(landing.data_tables):
         # With Arrow, which a plan of tables in use does without.
-        from airflow_provider_lakecommit.spark.decoders import check_rules
+        from airflow_provider_lakecommit.spark import check_rules
 
         check_rules(landing, {target.table: Schema.model_validate_json(target.schema) for target in there})
 

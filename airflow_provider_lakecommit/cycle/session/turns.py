@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from airflow_provider_lakecommit.control.quarantine import read_entries
-from airflow_provider_lakecommit.core.log import CycleOpened
-from airflow_provider_lakecommit.core.model import Cycle
+from airflow_provider_lakecommit.control import read_entries
+from airflow_provider_lakecommit.core import Cycle, CycleOpened
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession, RunIdentity
 
 __all__ = ["LogPlace", "cycles_since", "log_end", "successor_of", "turn_at"]

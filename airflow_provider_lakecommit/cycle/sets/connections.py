@@ -15,17 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from airflow_provider_lakecommit.control.control_partitions import ControlPartitions
-from airflow_provider_lakecommit.control.recent import Recent
-from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.control import ControlPartitions, Recent
+from airflow_provider_lakecommit.core import SourcePartition
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.sets.expansion import Expansion, expand, matches_nothing
 from airflow_provider_lakecommit.cycle.sets.shared_control import SharedControl
 from airflow_provider_lakecommit.cycle.sets.shared_source import SharedSource
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
-from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
+from airflow_provider_lakecommit.iceberg import Tables
+from airflow_provider_lakecommit.kafka import ClusterAdmin, SourceTopics
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 
 __all__ = ["SetConnections", "found_landings"]

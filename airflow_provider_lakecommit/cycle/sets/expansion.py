@@ -18,10 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import Landing, LandingSet
-from airflow_provider_lakecommit.landing.names import nearest
-from airflow_provider_lakecommit.landing.sections import merged
-from airflow_provider_lakecommit.landing.table_names import TOPIC, fields_of, filled_template
+from airflow_provider_lakecommit.landing import TOPIC, Landing, LandingSet, fields_of, filled_template, merged, nearest
 
 __all__ = ["Expansion", "Trouble", "expand", "landing_for", "matches_nothing", "options_of", "topics_of"]
 

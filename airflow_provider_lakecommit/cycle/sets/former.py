@@ -16,10 +16,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_lakecommit.core.commands import BACKFILL, PUBLISH_NOW
-from airflow_provider_lakecommit.core.identity import set_of
-from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Entry, SliceReported, TablePublished
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core import (
+    BACKFILL,
+    PUBLISH_NOW,
+    Coverage,
+    CycleClosed,
+    CycleOpened,
+    Entry,
+    SliceReported,
+    TablePublished,
+    set_of,
+)
 from airflow_provider_lakecommit.cycle.sets.expansion import options_of
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 

@@ -16,13 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airflow_provider_lakecommit.control.control_log import ControlRecord
-from airflow_provider_lakecommit.control.quarantine import read_entries
-from airflow_provider_lakecommit.core.log import Entry
-from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.planning.voiding import irreplaceable
-from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.control import ControlRecord, read_entries
+from airflow_provider_lakecommit.core import LIVE, AcceptedSlice, Coverage, Entry, LedgerSection, irreplaceable
 from airflow_provider_lakecommit.cycle.plan.open import Release, start_without_tables
 from airflow_provider_lakecommit.cycle.plan.pending import known_section, pending_of
 from airflow_provider_lakecommit.cycle.plan.tables import ledger_state

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Entry
-from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core import CycleClosed, CycleOpened, Entry, SourcePartition
 
 __all__ = ["IDLE", "is_idle"]
 

@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.cycle.sets.idle import is_idle
 from airflow_provider_lakecommit.cycle.sets.schemas import with_schema
 from airflow_provider_lakecommit.cycle.sets.steps import for_all
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 
 Ended = tuple[Landing, Opened] | str | BaseException

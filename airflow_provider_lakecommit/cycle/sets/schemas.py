@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats import sample_values
 from airflow_provider_lakecommit.formats.infer import infer
-from airflow_provider_lakecommit.formats.sampled import sample_values
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 

@@ -26,15 +26,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from airflow_provider_lakecommit.control.control_log import ControlLog, ControlRecord, ControlTopicInfo
-from airflow_provider_lakecommit.control.control_partitions import ControlPartitions
-from airflow_provider_lakecommit.control.control_topic_settings import partition_of
-from airflow_provider_lakecommit.control.control_writer import ControlWriter
-from airflow_provider_lakecommit.control.recent import RECENT, Recent, group_of, landing_of
-from airflow_provider_lakecommit.control.seen_records import offset_of
-from airflow_provider_lakecommit.control.transaction import Record
-from airflow_provider_lakecommit.core.identity import group_id, transactional_id
-from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.control import (
+    RECENT,
+    ControlLog,
+    ControlPartitions,
+    ControlRecord,
+    ControlTopicInfo,
+    ControlWriter,
+    Recent,
+    Record,
+    group_of,
+    landing_of,
+    offset_of,
+    partition_of,
+)
+from airflow_provider_lakecommit.core import LIVE, group_id, transactional_id
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort, WriterPort
 from airflow_provider_lakecommit.cycle.sets.combined import Combined

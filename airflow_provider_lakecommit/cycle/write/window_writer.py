@@ -27,9 +27,7 @@ from airflow_provider_lakecommit.cycle.session.secrets import secrets_for
 from airflow_provider_lakecommit.cycle.session.slow_slices import slow_slices_of
 from airflow_provider_lakecommit.cycle.write.write import JobOutcome, group_job, group_result, run_group
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
-from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
-from airflow_provider_lakecommit.spark.launch.base import Engine
-from airflow_provider_lakecommit.spark.launch.replicas import run_replicas
+from airflow_provider_lakecommit.spark import Engine, Secrets, SliceResult, SliceStatus, WindowJob, run_replicas
 
 __all__ = ["WindowWrite", "WindowWriter"]
 

@@ -17,20 +17,15 @@ from uuid import UUID
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.control.control_log import read_decided
-from airflow_provider_lakecommit.control.plan import plan_digest
-from airflow_provider_lakecommit.control.quarantine import read_entries
+from airflow_provider_lakecommit.control import plan_digest, read_decided, read_entries
+from airflow_provider_lakecommit.core import CycleOpened, CycleState, Entry, LandingState, Slice, SliceReported, granted
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.log import CycleOpened, Entry, SliceReported
-from airflow_provider_lakecommit.core.model import Slice
-from airflow_provider_lakecommit.core.state import CycleState, LandingState, granted
 from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupResult, GroupTicket
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 from airflow_provider_lakecommit.cycle.session.targets import contradiction
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
-from airflow_provider_lakecommit.spark.launch.base import EarlierWorkError
+from airflow_provider_lakecommit.spark import EarlierWorkError, SliceResult, WindowJob
 
 __all__ = ["JobOutcome", "causes_of", "group_job", "group_result", "run_group", "run_groups"]
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.avro.block import OctetBlock, pieces
 from airflow_provider_lakecommit.formats.avro.nested import Struct

@@ -43,7 +43,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.avro.block import OctetBlock
 from airflow_provider_lakecommit.formats.avro.convert import (
@@ -74,7 +74,7 @@ from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_reading
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
-from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
+from airflow_provider_lakecommit.iceberg import arrow_field
 
 __all__ = ["Resolver", "chosen_columns"]
 

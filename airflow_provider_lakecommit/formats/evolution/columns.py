@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
+from airflow_provider_lakecommit.core import WITH_REGISTRY
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.formats.evolution.changes import UNLIMITED, TableSide, evolution
 from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry, needed, registry_of
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, UnknownSchemaError
-from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+from airflow_provider_lakecommit.iceberg import create_from_spec
 from airflow_provider_lakecommit.landing import Landing
 
 if TYPE_CHECKING:

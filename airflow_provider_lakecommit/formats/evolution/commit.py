@@ -29,18 +29,24 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.stage import Attempt, stage
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
-from airflow_provider_lakecommit.committer.swap import Change as Swap
-from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.committer import (
+    EVOLVED,
+    Attempt,
+    Condition,
+    RetryPolicy,
+    SnapshotKind,
+    SnapshotRecord,
+    compare_and_swap,
+    ledger_change,
+    read_ledger,
+)
+from airflow_provider_lakecommit.committer import Change as Swap
+from airflow_provider_lakecommit.committer.stage import stage
+from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.formats.evolution.changes import Change
 from airflow_provider_lakecommit.formats.evolution.paths import shortened
 from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg import Tables
 
 __all__ = ["EvolveRequest", "evolve_table", "evolved_to_text"]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from airflow_provider_lakecommit.formats.avro.writer import WriterType
-from airflow_provider_lakecommit.landing.unwrap import IMAGES, PAYLOAD
+from airflow_provider_lakecommit.landing import IMAGES, PAYLOAD
 
 __all__ = ["row_in", "rows_of"]
 

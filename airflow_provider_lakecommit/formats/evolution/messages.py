@@ -45,7 +45,7 @@ from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_o
 from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
 from airflow_provider_lakecommit.formats.rules import ColumnRules
-from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+from airflow_provider_lakecommit.iceberg import create_from_spec
 
 __all__ = ["MessagesSource"]
 

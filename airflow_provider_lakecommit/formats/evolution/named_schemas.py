@@ -20,8 +20,7 @@ from confluent_kafka import Message
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from airflow_provider_lakecommit.core.formats import WITH_REGISTRY, FormatOptions
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core import WITH_REGISTRY, Coverage, FormatOptions
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.evolution.changes import LeftOut
 from airflow_provider_lakecommit.formats.evolution.combined import combined

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.types import LongType, NestedField
 
-from airflow_provider_lakecommit.landing.table import RESERVED as METADATA
+from airflow_provider_lakecommit.landing import RESERVED as METADATA
 
 __all__ = ["RESERVED", "TakenNames", "unusable"]
 

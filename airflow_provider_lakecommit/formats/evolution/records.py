@@ -18,14 +18,13 @@ from typing import Any
 from confluent_kafka import Message
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core import Coverage
 from airflow_provider_lakecommit.formats.evolution.envelopes import row_in
 from airflow_provider_lakecommit.formats.evolution.seen_types import SeenTypes, seen_types
 from airflow_provider_lakecommit.formats.evolution.wanted import RecordSample, Wanted
 from airflow_provider_lakecommit.formats.registry.framing import framed, with_header
 from airflow_provider_lakecommit.formats.sampled import sample_values
-from airflow_provider_lakecommit.kafka.record import headers_of
-from airflow_provider_lakecommit.kafka.sample import ValueOf, records_at, sample_of
+from airflow_provider_lakecommit.kafka import ValueOf, headers_of, records_at, sample_of
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["RECORDS", "FramedRecordsSource", "RecordsSource", "framed_value", "sampled"]

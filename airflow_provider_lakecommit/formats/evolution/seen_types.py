@@ -34,7 +34,7 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from airflow_provider_lakecommit.core.formats import DEFAULTS, FormatOptions
+from airflow_provider_lakecommit.core import DEFAULTS, FormatOptions
 from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, LeftOut
 from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, without_value
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain

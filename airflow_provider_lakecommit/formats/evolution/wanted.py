@@ -24,8 +24,7 @@ from typing import Any, Protocol, cast
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from airflow_provider_lakecommit.core.formats import SCHEMA_SOURCES
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core import SCHEMA_SOURCES, Coverage
 from airflow_provider_lakecommit.formats.evolution.changes import LeftOut, Limits
 from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.landing import Landing

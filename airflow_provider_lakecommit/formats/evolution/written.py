@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.formats.evolution.named_schemas import NamedSch
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
-from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+from airflow_provider_lakecommit.iceberg import create_from_spec
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["WrittenSource"]

@@ -32,7 +32,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, put_back
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
@@ -48,7 +48,7 @@ from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_o
 from airflow_provider_lakecommit.formats.protobuf.open_enums import read_alike
 from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, told
 from airflow_provider_lakecommit.formats.rules import ColumnRules
-from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
+from airflow_provider_lakecommit.iceberg import arrow_field
 
 __all__ = ["LONG", "ProtobufDecoder"]
 

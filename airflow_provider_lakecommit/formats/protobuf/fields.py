@@ -43,7 +43,7 @@ from airflow_provider_lakecommit.formats.protobuf.scalars import scalar_convert,
 from airflow_provider_lakecommit.formats.protobuf.wire_file import BYTES, WireFile, wire_name
 from airflow_provider_lakecommit.formats.reading import Convert
 from airflow_provider_lakecommit.formats.rules import ColumnRules
-from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
+from airflow_provider_lakecommit.iceberg import arrow_field
 
 __all__ = ["MessageColumns", "UnknownField", "required_missing"]
 

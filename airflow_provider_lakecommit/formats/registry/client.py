@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.formats.registry.connection import UNKNOWN, UNSERVED, Connection
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, SchemaKey, UnknownSchemaError, told
 from airflow_provider_lakecommit.formats.registry.unknown_wait import UnknownWait
-from airflow_provider_lakecommit.landing.registry import UNKNOWN_WAIT, registry_settings, unknown_wait
+from airflow_provider_lakecommit.landing import UNKNOWN_WAIT, registry_settings, unknown_wait
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.formats.registry.answers import limit_answers
 from airflow_provider_lakecommit.formats.registry.remedies import remedy_of, remedy_of_status
 from airflow_provider_lakecommit.formats.registry.schemas import AbsentKindError, UnknownSchemaError
-from airflow_provider_lakecommit.landing.registry import addresses_in, shown_address, with_login_apart, with_numbers
+from airflow_provider_lakecommit.landing import addresses_in, shown_address, with_login_apart, with_numbers
 from airflow_provider_lakecommit.redaction import redacted
 
 if TYPE_CHECKING:

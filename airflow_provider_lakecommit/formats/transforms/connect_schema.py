@@ -30,7 +30,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats.connect_times import RULE_OF
 from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
 

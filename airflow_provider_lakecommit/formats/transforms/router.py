@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StringType, StructType
 
-from airflow_provider_lakecommit.core.routing import NOT_ROUTED, Route
+from airflow_provider_lakecommit.core import NOT_ROUTED, Route
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, put_back
 from airflow_provider_lakecommit.formats.transforms.block import Block
 

@@ -32,8 +32,8 @@ from airflow_provider_lakecommit.formats.transforms.engine import columns_of, en
 from airflow_provider_lakecommit.formats.transforms.fit import fitted, misfit, refused_values
 from airflow_provider_lakecommit.formats.transforms.overflow import overflown
 from airflow_provider_lakecommit.formats.transforms.row_wise import row_wise
-from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
-from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.iceberg import arrow_schema
+from airflow_provider_lakecommit.landing import meant
 
 __all__ = ["FAILED", "TransformDecoder"]
 

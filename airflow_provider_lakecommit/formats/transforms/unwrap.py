@@ -26,13 +26,12 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import IcebergType, NestedField, StringType, StructType, TimestampType, TimestamptzType
 
-from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, put_back
 from airflow_provider_lakecommit.formats.transforms.connect_schema import EnvelopeSchemas
-from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
-from airflow_provider_lakecommit.landing.names import meant
-from airflow_provider_lakecommit.landing.unwrap import DELETED, IMAGES, PAYLOAD
+from airflow_provider_lakecommit.iceberg import arrow_schema
+from airflow_provider_lakecommit.landing import DELETED, IMAGES, PAYLOAD, meant
 
 __all__ = ["NO_CHANGE", "TRUNCATED", "UnwrapDecoder"]
 

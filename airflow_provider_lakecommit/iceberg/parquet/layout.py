@@ -20,8 +20,7 @@ from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import StructType
 
-from airflow_provider_lakecommit.core.model import TableTarget
-from airflow_provider_lakecommit.core.places import PROVIDER, named_provider
+from airflow_provider_lakecommit.core import PROVIDER, TableTarget, named_provider
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.file_io import GuardedFileIO
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema

@@ -35,8 +35,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.typedef import Record
 
-from airflow_provider_lakecommit.core.model import TableTarget
-from airflow_provider_lakecommit.core.places import file_mark, file_name
+from airflow_provider_lakecommit.core import TableTarget, file_mark, file_name
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
 from airflow_provider_lakecommit.iceberg.parquet.parquet import OpenFile

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from airflow_provider_lakecommit.core.model import FILLED, LIVE
-from airflow_provider_lakecommit.core.offsets import RangeSet
+from airflow_provider_lakecommit.core import FILLED, LIVE, RangeSet
 from airflow_provider_lakecommit.exceptions import SpecError
 
 __all__ = ["LaneAsked", "lane_asked", "moment_of"]

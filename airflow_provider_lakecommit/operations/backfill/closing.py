@@ -20,15 +20,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, require_ledger
+from airflow_provider_lakecommit.committer import Condition, LedgerState, require_ledger
 from airflow_provider_lakecommit.committer.merge_section import merge_section
-from airflow_provider_lakecommit.core.commands import BACKFILL
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.provenance import same_readings
-from airflow_provider_lakecommit.core.settle import passed_by_all
-from airflow_provider_lakecommit.cycle.plan.tables import Prepared, ledger_state, prepare_for_commit, prepared_table
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.core import BACKFILL, Coverage, Decision, passed_by_all, same_readings
+from airflow_provider_lakecommit.cycle import LandingSession, Prepared, ledger_state, prepare_for_commit, prepared_table
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.operations.backfill.reported import publish_reported
 

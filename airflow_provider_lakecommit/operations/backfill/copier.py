@@ -28,13 +28,18 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
-from airflow_provider_lakecommit.core.places import data_roots, place_problem
+from airflow_provider_lakecommit.core import data_roots, place_problem
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
-from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
-from airflow_provider_lakecommit.iceberg.parquet.parquet import FileFormat, OpenFile
-from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, ParquetRows, opened
-from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics
-from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.iceberg import (
+    FileFormat,
+    Metrics,
+    Numbers,
+    OpenFile,
+    ParquetRows,
+    arrow_schema,
+    opened,
+    trouble_of,
+)
 from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges
 from airflow_provider_lakecommit.operations.backfill.survey import FoundFile
 

@@ -11,17 +11,19 @@ slices that can neither be published nor be read again are an error of :func:`ch
 
 from __future__ import annotations
 
-from airflow_provider_lakecommit.committer.ledger import Condition
-from airflow_provider_lakecommit.committer.replaced import ends_epoch
-from airflow_provider_lakecommit.core.commands import LAND, RESET_OFFSETS
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.cycle.commit.close import close_cycle
-from airflow_provider_lakecommit.cycle.plan.epochs import after_rollback
-from airflow_provider_lakecommit.cycle.plan.open import start_without_tables
-from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
-from airflow_provider_lakecommit.cycle.plan.pending import endangered
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state, prepare_for_commit
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.committer import Condition, ends_epoch
+from airflow_provider_lakecommit.core import LAND, RESET_OFFSETS, Coverage
+from airflow_provider_lakecommit.cycle import (
+    LandingSession,
+    RunIdentity,
+    after_rollback,
+    close_cycle,
+    endangered,
+    ledger_state,
+    open_lanes,
+    prepare_for_commit,
+    start_without_tables,
+)
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.operations.backfill.opening import closed_lane
 

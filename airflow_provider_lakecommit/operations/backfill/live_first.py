@@ -14,11 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.session.moments import offsets_at
+from airflow_provider_lakecommit.core import LIVE, Coverage, RangeSet
+from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, offsets_at
 from airflow_provider_lakecommit.exceptions import LakecommitError
 
 __all__ = ["LiveFirst", "overdue"]

@@ -16,17 +16,19 @@ from contextlib import contextmanager
 from dataclasses import replace as changed
 from functools import partial
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, require_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import join_table
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.cycle.plan.epochs import after_rollback
-from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane, open_lanes
-from airflow_provider_lakecommit.cycle.plan.sections import new_section, origin_position
-from airflow_provider_lakecommit.cycle.plan.tables import check_first_run, ledger_state
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.session.tables import table_of
+from airflow_provider_lakecommit.committer import Condition, LedgerState, join_table, require_ledger
+from airflow_provider_lakecommit.core import LIVE, Coverage, Decision, LedgerSection
+from airflow_provider_lakecommit.cycle import (
+    LandingSession,
+    OpenLane,
+    after_rollback,
+    check_first_run,
+    ledger_state,
+    new_section,
+    open_lanes,
+    origin_position,
+    table_of,
+)
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.backfill.preview import LanePreview

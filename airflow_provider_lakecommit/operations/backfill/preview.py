@@ -16,20 +16,29 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from airflow_provider_lakecommit.committer.adopted import check_turn
-from airflow_provider_lakecommit.committer.alone import check_no_other
-from airflow_provider_lakecommit.core.commands import BACKFILL
-from airflow_provider_lakecommit.core.model import LIVE, LedgerSection, is_filled
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane, open_lanes
-from airflow_provider_lakecommit.cycle.plan.sections import check_cluster
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
-from airflow_provider_lakecommit.cycle.plan.truncation import check_logs_of_lane
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.session.moments import offsets_at
+from airflow_provider_lakecommit.committer import check_no_other, check_turn
+from airflow_provider_lakecommit.core import (
+    BACKFILL,
+    LIVE,
+    Coverage,
+    LedgerSection,
+    OffsetRange,
+    RangeSet,
+    SourcePartition,
+    Watermark,
+    is_filled,
+)
+from airflow_provider_lakecommit.cycle import (
+    LandingSession,
+    OpenLane,
+    check_cluster,
+    check_logs_of_lane,
+    ledger_state,
+    offsets_at,
+    open_lanes,
+)
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked
 from airflow_provider_lakecommit.operations.backfill.source import BoundedSource
 

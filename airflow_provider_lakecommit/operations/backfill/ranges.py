@@ -23,8 +23,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
 from pyiceberg.types import IntegerType, LongType, PrimitiveType, StringType
 
-from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, OffsetRange, RangeSet
-from airflow_provider_lakecommit.core.provenance import Share
+from airflow_provider_lakecommit.core import NOTHING, Coverage, OffsetRange, RangeSet, Share
 from airflow_provider_lakecommit.exceptions import TableError
 
 __all__ = ["FileShare", "RowRanges"]

@@ -23,26 +23,37 @@ from uuid import UUID, uuid4
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.ledger import LedgerState, landing_snapshots, read_ledger, require_ledger
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.replace import (
+from airflow_provider_lakecommit.committer import (
+    Attempt,
+    LedgerState,
+    LogPoint,
     Removal,
+    Replaced,
     ReplaceOutcome,
     ReplaceRequest,
+    RetryPolicy,
+    SnapshotKind,
+    StagedSlice,
     epochs_of,
     is_due,
+    landing_snapshots,
+    read_ledger,
     replace_ranges,
+    require_ledger,
     require_ranges,
 )
-from airflow_provider_lakecommit.committer.replaced import Replaced
-from airflow_provider_lakecommit.committer.stage import Attempt
-from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.provenance import Provenance, Share, past_shares, shares_of, without
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.core import (
+    LIVE,
+    Coverage,
+    Decision,
+    LedgerSection,
+    Provenance,
+    Share,
+    past_shares,
+    shares_of,
+)
+from airflow_provider_lakecommit.core.provenance import without
+from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.operations.backfill.copier import Copier
 from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.cycle.plan.published import snapshot_of
-from airflow_provider_lakecommit.cycle.plan.resume import EarlierCycles, cycles_of
-from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.committer import SnapshotKind, landing_snapshots
+from airflow_provider_lakecommit.cycle import (
+    Closed,
+    EarlierCycles,
+    LandingSession,
+    PublishedSnapshot,
+    RunIdentity,
+    cycles_of,
+    snapshot_of,
+)
 
 __all__ = ["replaced_before"]
 

@@ -20,20 +20,18 @@ from contextlib import contextmanager
 from dataclasses import replace as changed
 from uuid import UUID, uuid5
 
-from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.ledger_updates import change_section
-from airflow_provider_lakecommit.committer.replace import ReplaceRequest
-from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
-from airflow_provider_lakecommit.core.commands import BACKFILL
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
-from airflow_provider_lakecommit.core.state import AcceptedSlice
-from airflow_provider_lakecommit.cycle.commit.close import close_cycle
-from airflow_provider_lakecommit.cycle.commit.reported import staged_slice
-from airflow_provider_lakecommit.cycle.plan.open import open_cycle
-from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, ledger_state
-from airflow_provider_lakecommit.cycle.results import Closed
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.committer import LogPoint, ReplaceRequest, SnapshotKind, StagedSlice, change_section
+from airflow_provider_lakecommit.core import BACKFILL, AcceptedSlice, Coverage, Decision, RangeSet
+from airflow_provider_lakecommit.cycle import (
+    Closed,
+    LandingSession,
+    PreparedTable,
+    RunIdentity,
+    close_cycle,
+    ledger_state,
+    open_cycle,
+    staged_slice,
+)
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.operations.backfill.closing import lane_tables
 from airflow_provider_lakecommit.operations.backfill.level import take_passed

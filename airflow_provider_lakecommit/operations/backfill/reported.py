@@ -14,15 +14,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider_lakecommit.committer.ledger_updates import change_section
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.core.commands import BACKFILL, spoken
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.cycle.commit.drain import drain
-from airflow_provider_lakecommit.cycle.plan.tables import Prepared
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.committer import SnapshotKind, change_section
+from airflow_provider_lakecommit.core import (
+    BACKFILL,
+    Coverage,
+    Decision,
+    LedgerSection,
+    RangeSet,
+    SourcePartition,
+    spoken,
+)
+from airflow_provider_lakecommit.cycle import LandingSession, Prepared, RunIdentity, drain
 from airflow_provider_lakecommit.exceptions import LakecommitError
 
 __all__ = ["publish_reported"]

@@ -12,13 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from airflow_provider_lakecommit.core.model import ReadPosition, Span
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.headroom import Retention
-from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.core.planning.truncation import Truncation
-from airflow_provider_lakecommit.cycle.session.ports import SourcePort
-from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
+from airflow_provider_lakecommit.core import ReadPosition, Retention, SourcePartition, Span, Truncation, Watermark
+from airflow_provider_lakecommit.cycle import SourcePort
+from airflow_provider_lakecommit.kafka import First, SourceState
 
 __all__ = ["BoundedSource"]
 

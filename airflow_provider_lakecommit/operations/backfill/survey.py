@@ -27,9 +27,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
 
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
-from airflow_provider_lakecommit.iceberg.parquet.deletes import DeletePositions, Deletes, deletes_of
-from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, opened
-from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.iceberg import DeletePositions, Deletes, Numbers, deletes_of, opened, trouble_of
 from airflow_provider_lakecommit.operations.backfill.ranges import FileShare, RowRanges
 
 __all__ = ["FoundFile", "Survey"]

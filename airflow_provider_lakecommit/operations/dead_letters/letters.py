@@ -19,10 +19,9 @@ from typing import Any
 from pyiceberg import expressions
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.core.offsets import OffsetRange, RangeSet
+from airflow_provider_lakecommit.core import OffsetRange, RangeSet
 from airflow_provider_lakecommit.exceptions import CatalogError, SpecError, TableError
-from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA, OPTIONAL_DEAD_LETTER_COLUMNS
-from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.iceberg import DEAD_LETTER_SCHEMA, OPTIONAL_DEAD_LETTER_COLUMNS, trouble_of
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["ABOUT", "WHOLE", "DeadLetter", "Selection", "letters", "table_name"]

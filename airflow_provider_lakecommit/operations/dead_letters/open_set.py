@@ -22,12 +22,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
-from airflow_provider_lakecommit.committer.replaced import replaced_of
-from airflow_provider_lakecommit.committer.summary import SnapshotRecord
-from airflow_provider_lakecommit.committer.summary_extras import replay_of
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.provenance import shares_of
+from airflow_provider_lakecommit.committer import SnapshotRecord, replaced_of, replay_of
+from airflow_provider_lakecommit.core import Coverage, LedgerSection, OffsetRange, RangeSet, SourcePartition, shares_of
 from airflow_provider_lakecommit.operations.dead_letters.letters import DeadLetter
 
 __all__ = ["OpenSet", "Readings", "State", "closed_of", "readings_by"]

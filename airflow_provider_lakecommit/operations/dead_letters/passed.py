@@ -16,13 +16,17 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import takewhile
 
-from airflow_provider_lakecommit.committer.append import AppendRequest, publish
-from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.committer import AppendRequest, StagedSlice, publish
+from airflow_provider_lakecommit.core import AcceptedSlice
 from airflow_provider_lakecommit.core.settle import settle
-from airflow_provider_lakecommit.core.state import AcceptedSlice
-from airflow_provider_lakecommit.cycle.commit.reported import hidden_record, report_problem
-from airflow_provider_lakecommit.cycle.plan.tables import Prepared, prepare_for_commit
-from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.cycle import (
+    FoldedLog,
+    LandingSession,
+    Prepared,
+    hidden_record,
+    prepare_for_commit,
+    report_problem,
+)
 
 __all__ = ["bring_forward", "passed"]
 

@@ -28,26 +28,37 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer.ledger import (
+from airflow_provider_lakecommit.committer import (
+    REPLAYED,
+    Change,
     Condition,
     LedgerState,
+    SnapshotKind,
+    SnapshotRecord,
     ancestry,
+    compare_and_swap,
     landing_snapshots,
+    ledger_change,
     read_ledger,
+    record_of,
+    replaced_of,
+    replay_to_text,
     require_ledger,
 )
-from airflow_provider_lakecommit.committer.replaced import replaced_of
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, record_of
-from airflow_provider_lakecommit.committer.summary_extras import REPLAYED, replay_to_text
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
-from airflow_provider_lakecommit.control.ledger import LEDGER_LIMIT, encode_ledger
-from airflow_provider_lakecommit.core.commands import BACKFILL, MAINTAIN_SWEEP
-from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
-from airflow_provider_lakecommit.core.model import FILLED, LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.provenance import added, shares_of, without
-from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable, prepared_table
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.control import LEDGER_LIMIT, encode_ledger
+from airflow_provider_lakecommit.core import (
+    BACKFILL,
+    FILLED,
+    MAINTAIN_SWEEP,
+    MOST_TEXT,
+    Coverage,
+    Decision,
+    LedgerSection,
+    added,
+    shares_of,
+)
+from airflow_provider_lakecommit.core.provenance import without
+from airflow_provider_lakecommit.cycle import LandingSession, Prepared, PreparedTable, prepared_table
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError, SpecError
 from airflow_provider_lakecommit.operations.dead_letters.letters import (
     WHOLE,

@@ -21,22 +21,24 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.core.identity import attempt_id
-from airflow_provider_lakecommit.core.model import TableTarget
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.core.places import REPLAY
-from airflow_provider_lakecommit.core.provenance import Provenance, RowsPerOffset
-from airflow_provider_lakecommit.cycle.session.targets import target_of
+from airflow_provider_lakecommit.core import (
+    REPLAY,
+    Coverage,
+    OffsetRange,
+    Provenance,
+    RowsPerOffset,
+    SourcePartition,
+    TableTarget,
+    attempt_id,
+)
+from airflow_provider_lakecommit.cycle import target_of
+from airflow_provider_lakecommit.iceberg import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
-from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.dead_letters.letters import DeadLetter
 from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet
-from airflow_provider_lakecommit.spark.decoders import block_decoder
-from airflow_provider_lakecommit.spark.framed import with_schemas
+from airflow_provider_lakecommit.spark import block_decoder, marks_of, with_metadata, with_schemas
 from airflow_provider_lakecommit.spark.key_columns import key_columns
-from airflow_provider_lakecommit.spark.marks import marks_of
-from airflow_provider_lakecommit.spark.metadata import with_metadata
 
 __all__ = ["Rows", "made_of"]
 

@@ -14,20 +14,20 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from airflow_provider_lakecommit.control.control_log import ControlRecord
-from airflow_provider_lakecommit.control.errors import ControlEventError
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control import (
+    DAMAGED_BATCH,
     CommitToTable,
+    ControlEventError,
+    ControlRecord,
     DataComplete,
     DataFile,
     DataWritten,
+    PartitionField,
     StartCommit,
     TableReference,
     decode,
     head,
 )
-from airflow_provider_lakecommit.control.headers import DAMAGED_BATCH
-from airflow_provider_lakecommit.control.partition import PartitionField
 from airflow_provider_lakecommit.operations.kafka_connect.group_log import (
     AnnouncedFiles,
     ControlOffset,

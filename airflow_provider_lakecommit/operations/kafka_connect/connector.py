@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import ConnectorError
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, read_rescue

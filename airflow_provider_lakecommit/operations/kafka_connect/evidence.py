@@ -20,13 +20,11 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer.ledger import ancestry
-from airflow_provider_lakecommit.control.envelope import DAMAGE, count
-from airflow_provider_lakecommit.control.json_bounds import bounded_json
-from airflow_provider_lakecommit.core.places import data_roots, place_problem, storage_place
+from airflow_provider_lakecommit.committer import ancestry
+from airflow_provider_lakecommit.control import DAMAGE, bounded_json, count
+from airflow_provider_lakecommit.core import data_roots, place_problem, storage_place
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
-from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer
-from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.iceberg import rows_in_footer, trouble_of
 from airflow_provider_lakecommit.operations.kafka_connect.group_log import File, GroupLog
 from airflow_provider_lakecommit.operations.kafka_connect.judge import (
     Fate,

@@ -21,17 +21,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer.adopted import sink_commits_text
-from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
-from airflow_provider_lakecommit.core.commands import BACKFILL, LAND, RESET_OFFSETS, VERIFY
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import AdoptedSink, LedgerSection
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.admission import HANDED_BACK
-from airflow_provider_lakecommit.cycle.commit.drain import drain
-from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
-from airflow_provider_lakecommit.cycle.plan.truncation import diverged_logs
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.committer import set_section, sink_commits_text
+from airflow_provider_lakecommit.core import (
+    BACKFILL,
+    HANDED_BACK,
+    LAND,
+    RESET_OFFSETS,
+    VERIFY,
+    AdoptedSink,
+    Decision,
+    LedgerSection,
+    SourcePartition,
+)
+from airflow_provider_lakecommit.cycle import LandingSession, RunIdentity, diverged_logs, drain, prepare_for_commit
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError, SourceError
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, rescue_of, settled
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group, set_group_offsets

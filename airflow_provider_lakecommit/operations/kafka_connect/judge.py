@@ -33,7 +33,7 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.places import storage_place
+from airflow_provider_lakecommit.core import storage_place
 from airflow_provider_lakecommit.operations.kafka_connect.group_log import AnnouncedFiles, ControlOffset, File, GroupLog
 
 __all__ = ["Fate", "FileJudgement", "History", "Judged", "KnownSnapshot", "chunks", "floor_after", "judge"]

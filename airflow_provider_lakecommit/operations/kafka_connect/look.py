@@ -18,14 +18,18 @@ from typing import Any
 
 from pyiceberg.table.snapshots import Snapshot
 
-from airflow_provider_lakecommit.committer.adopted import SinkTurn, sink_commits, sink_turn, turn_is_over
-from airflow_provider_lakecommit.committer.ledger import read_ledger, require_ledger
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.cycle.plan.tables import prepare
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.committer import (
+    SinkTurn,
+    read_ledger,
+    require_ledger,
+    sink_commits,
+    sink_turn,
+    turn_is_over,
+)
+from airflow_provider_lakecommit.core import LedgerSection
+from airflow_provider_lakecommit.cycle import LandingSession, prepare
 from airflow_provider_lakecommit.exceptions import LakecommitError, Transient
-from airflow_provider_lakecommit.kafka.copied import PartitionLog
-from airflow_provider_lakecommit.kafka.source_topic import SourceState, SourceTopics
+from airflow_provider_lakecommit.kafka import PartitionLog, SourceState, SourceTopics
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, progress_of, rescue_of
 from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, RescueReport

@@ -30,15 +30,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.adopted import ADOPTED_FROM
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.stage import stage_untagged
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
-from airflow_provider_lakecommit.control.control_log import ControlRecord
-from airflow_provider_lakecommit.control.control_topic import ControlTopic
+from airflow_provider_lakecommit.committer import ADOPTED_FROM, Change, RetryPolicy, compare_and_swap, stage_untagged
+from airflow_provider_lakecommit.control import ControlRecord, ControlTopic
 from airflow_provider_lakecommit.exceptions import ConnectorError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg
+from airflow_provider_lakecommit.iceberg import Tables, to_pyiceberg
 from airflow_provider_lakecommit.operations.kafka_connect.announced import LogReader
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group
 from airflow_provider_lakecommit.operations.kafka_connect.evidence import Evidence

@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from airflow_provider_lakecommit.core.commands import RESET_OFFSETS
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.core import RESET_OFFSETS, Coverage, OffsetRange, SourcePartition, Watermark
 
 __all__ = ["MADE_ANEW", "By", "SinkOffsets", "SinkProgress", "sink_offsets"]
 

@@ -21,13 +21,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import AdoptedSink, ControlPosition, LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.cycle.plan.sections import new_section, origin_position, positions_at
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.committer import set_section
+from airflow_provider_lakecommit.core import AdoptedSink, ControlPosition, Coverage, Decision, LedgerSection
+from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, new_section, origin_position, positions_at
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError
 from airflow_provider_lakecommit.operations.kafka_connect.connector import (
     KnownConnector,
@@ -42,8 +38,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
 from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import SinkProgress
-from airflow_provider_lakecommit.status.history import read_history
-from airflow_provider_lakecommit.status.verify import Severity, check_landing
+from airflow_provider_lakecommit.status import Severity, check_landing, read_history
 
 __all__ = ["Adopted", "adopt", "off_things", "put_back"]
 

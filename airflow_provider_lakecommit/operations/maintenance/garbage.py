@@ -18,10 +18,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.identity import is_attempt_at
-from airflow_provider_lakecommit.core.log import Entry, SliceFiles, SliceReported
-from airflow_provider_lakecommit.core.model import SliceReport
-from airflow_provider_lakecommit.core.state import TableLedger
+from airflow_provider_lakecommit.core import Entry, SliceFiles, SliceReport, SliceReported, TableLedger, is_attempt_at
 
 __all__ = ["Kept", "Why", "commit_of", "parent_of", "reports_of"]
 

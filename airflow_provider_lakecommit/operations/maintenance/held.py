@@ -22,10 +22,9 @@ import numpy as np
 from fastavro.read import SchemaResolutionError
 from pyiceberg.table.refs import SnapshotRefType
 
-from airflow_provider_lakecommit.core.commands import VERIFY
+from airflow_provider_lakecommit.core import VERIFY
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.iceberg import Tables, trouble_of
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -19,12 +19,9 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger
-from airflow_provider_lakecommit.core.commands import STATUS
-from airflow_provider_lakecommit.core.places import file_mark, landing_mark
-from airflow_provider_lakecommit.core.state import TableLedger
-from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
-from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.committer import Condition, read_ledger
+from airflow_provider_lakecommit.core import STATUS, TableLedger, file_mark, landing_mark
+from airflow_provider_lakecommit.cycle import FoldedLog, LandingSession, open_lanes
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, reports_of

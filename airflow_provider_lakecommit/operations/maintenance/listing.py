@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_lakecommit.exceptions import StorageError
-from airflow_provider_lakecommit.iceberg.locations import location_problem
+from airflow_provider_lakecommit.iceberg import location_problem
 from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["FileStore", "StoredFile"]

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger, require_ledger
-from airflow_provider_lakecommit.core.state import TableLedger
-from airflow_provider_lakecommit.cycle.plan.tables import table_ledger
-from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.committer import Condition, read_ledger, require_ledger
+from airflow_provider_lakecommit.core import TableLedger
+from airflow_provider_lakecommit.cycle import FoldedLog, LandingSession, table_ledger
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 
 __all__ = ["ReadyTable", "check_log", "ready_tables"]

@@ -35,9 +35,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.identity import attempt_id
-from airflow_provider_lakecommit.core.places import REPLAY, attempt_of, data_roots, mark_of, storage_place
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.core import REPLAY, attempt_id, attempt_of, data_roots, mark_of, storage_place
+from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, commit_of, parent_of

@@ -23,24 +23,48 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
-from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections, attest_section
-from airflow_provider_lakecommit.committer.summary import has_ledger, sections_of
-from airflow_provider_lakecommit.core.commands import LAND, RESET_ASSERT, RESET_OFFSETS
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.log import Unreadable
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.core.planning.truncation import positions_up_to
-from airflow_provider_lakecommit.core.planning.voiding import Loss, gone, irreplaceable, losses, losses_text
-from airflow_provider_lakecommit.core.routing import Role, role_of
-from airflow_provider_lakecommit.cycle.plan.pending import endangered, known_section, known_state, own_partition
-from airflow_provider_lakecommit.cycle.plan.sections import new_section, origin_position
-from airflow_provider_lakecommit.cycle.plan.unbelieved import unbelieved, unbelieved_text
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.committer import (
+    Condition,
+    LedgerState,
+    OtherSections,
+    attest_section,
+    has_ledger,
+    sections_of,
+)
+from airflow_provider_lakecommit.core import (
+    LAND,
+    RESET_ASSERT,
+    RESET_OFFSETS,
+    Coverage,
+    Decision,
+    LedgerSection,
+    Loss,
+    OffsetRange,
+    RangeSet,
+    Role,
+    SourcePartition,
+    Unreadable,
+    Watermark,
+    gone,
+    irreplaceable,
+    losses,
+    losses_text,
+    positions_up_to,
+    role_of,
+)
+from airflow_provider_lakecommit.cycle import (
+    LandingSession,
+    endangered,
+    known_section,
+    known_state,
+    new_section,
+    origin_position,
+    own_partition,
+    unbelieved,
+    unbelieved_text,
+)
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.reset.known import (
     KnownTable,
     check_log,

@@ -20,17 +20,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer.adopted import check_turn
-from airflow_provider_lakecommit.committer.ledger import require_ledger
-from airflow_provider_lakecommit.core.commands import BACKFILL
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
-from airflow_provider_lakecommit.core.provenance import shares_of, unmarked
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
-from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession, RunIdentity
+from airflow_provider_lakecommit.committer import check_turn, require_ledger
+from airflow_provider_lakecommit.core import (
+    BACKFILL,
+    LIVE,
+    Coverage,
+    Decision,
+    LedgerSection,
+    RangeSet,
+    shares_of,
+    unmarked,
+)
+from airflow_provider_lakecommit.cycle import BEYOND, LandingSession, RunIdentity, ledger_state
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.backfill.level import check_pending, level
 from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview, replace_preview
 from airflow_provider_lakecommit.operations.backfill.replace import replace as take_out

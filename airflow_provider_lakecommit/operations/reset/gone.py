@@ -13,9 +13,7 @@ from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.rules import judged_in
+from airflow_provider_lakecommit.core import Coverage, LedgerSection, RangeSet, SourcePartition, judged_in
 
 __all__ = ["gone", "pruned"]
 

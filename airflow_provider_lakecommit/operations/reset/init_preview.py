@@ -15,27 +15,44 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer.adopted import check_turn, turn_is_over
-from airflow_provider_lakecommit.committer.alone import check_no_other
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
-from airflow_provider_lakecommit.core.model import LedgerSection, ReadPosition
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.core.planning.restart import Restart, StatedOffsets, restart
-from airflow_provider_lakecommit.core.planning.truncation import first_offsets_of, in_doubt, positions_up_to
-from airflow_provider_lakecommit.core.planning.voiding import Rescued, gone, irreplaceable, losses, losses_text, rescued
-from airflow_provider_lakecommit.core.settle import passed_by_all
-from airflow_provider_lakecommit.core.state import AcceptedSlice
-from airflow_provider_lakecommit.cycle.plan.absent import remembered
-from airflow_provider_lakecommit.cycle.plan.joining import joining_offsets
-from airflow_provider_lakecommit.cycle.plan.known import unknown_text
-from airflow_provider_lakecommit.cycle.plan.pending import endangered, known_section, known_state
-from airflow_provider_lakecommit.cycle.plan.sections import check_cluster, positions_at
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
-from airflow_provider_lakecommit.cycle.plan.unbelieved import unbelieved
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.committer import Condition, LedgerState, check_no_other, check_turn, turn_is_over
+from airflow_provider_lakecommit.core import (
+    AcceptedSlice,
+    Coverage,
+    LedgerSection,
+    RangeSet,
+    ReadPosition,
+    Rescued,
+    Restart,
+    SourcePartition,
+    StatedOffsets,
+    Watermark,
+    first_offsets_of,
+    gone,
+    in_doubt,
+    irreplaceable,
+    losses,
+    losses_text,
+    passed_by_all,
+    positions_up_to,
+    rescued,
+    restart,
+)
+from airflow_provider_lakecommit.cycle import (
+    LandingSession,
+    check_cluster,
+    endangered,
+    joining_offsets,
+    known_section,
+    known_state,
+    ledger_state,
+    positions_at,
+    remembered,
+    unbelieved,
+    unknown_text,
+)
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.reset.published_before import PublishedBefore, published_before
 from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way, check_lane, offsets_of
 

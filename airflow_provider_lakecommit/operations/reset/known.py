@@ -13,19 +13,22 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger
-from airflow_provider_lakecommit.committer.summary import has_ledger
-from airflow_provider_lakecommit.control.control_log import ControlLog
-from airflow_provider_lakecommit.control.quarantine import read_entries
-from airflow_provider_lakecommit.core.announced import announced_in, rows_of
-from airflow_provider_lakecommit.core.commands import RESET_ASSERT, RESET_OFFSETS
-from airflow_provider_lakecommit.core.log import Entry, TablePublished
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.cycle.plan.pending import known_section
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.committer import Condition, LedgerState, ancestry, has_ledger, read_ledger
+from airflow_provider_lakecommit.control import ControlLog, read_entries
+from airflow_provider_lakecommit.core import (
+    RESET_ASSERT,
+    RESET_OFFSETS,
+    Coverage,
+    Entry,
+    LedgerSection,
+    SourcePartition,
+    TablePublished,
+    announced_in,
+    rows_of,
+)
+from airflow_provider_lakecommit.cycle import LandingSession, known_section
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.kafka import SourceState
 
 __all__ = [
     "KnownTable",

@@ -16,21 +16,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer.adopted import turn_is_over
-from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections, set_section
-from airflow_provider_lakecommit.committer.ledger_updates import change_section
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.core.commands import BACKFILL, LAND, RESET_ASSERT
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.planning.restart import Restart
-from airflow_provider_lakecommit.core.provenance import Provenance, added
-from airflow_provider_lakecommit.cycle.commit.drain import drain
-from airflow_provider_lakecommit.cycle.plan.sections import new_section, origin_position
-from airflow_provider_lakecommit.cycle.plan.unbelieved import unbelieved_text
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
-from airflow_provider_lakecommit.cycle.session.tables import table_of
+from airflow_provider_lakecommit.committer import OtherSections, SnapshotKind, change_section, set_section, turn_is_over
+from airflow_provider_lakecommit.core import (
+    BACKFILL,
+    LAND,
+    RESET_ASSERT,
+    Coverage,
+    Decision,
+    LedgerSection,
+    Provenance,
+    Restart,
+    added,
+)
+from airflow_provider_lakecommit.cycle import (
+    LandingSession,
+    RunIdentity,
+    drain,
+    new_section,
+    origin_position,
+    table_of,
+    unbelieved_text,
+)
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.operations.reset.init_preview import InitPreview, SectionInit, section_inits
 from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way

@@ -15,17 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_lakecommit.committer.ledger import LedgerState
-from airflow_provider_lakecommit.committer.ledger_by_hand import prune_sections
-from airflow_provider_lakecommit.core.commands import LAND, RESET_OFFSETS
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.cycle.plan.pending import endangered
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.committer import LedgerState, prune_sections
+from airflow_provider_lakecommit.core import LAND, RESET_OFFSETS, Decision, LedgerSection, SourcePartition
+from airflow_provider_lakecommit.cycle import LandingSession, endangered, ledger_state
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceUnavailableError
-from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
+from airflow_provider_lakecommit.kafka import ClusterAdmin
 from airflow_provider_lakecommit.operations.reset.gone import gone, pruned
 
 __all__ = ["Prunable", "look", "prune"]

@@ -18,13 +18,18 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.cycle.commit.drain import drain
-from airflow_provider_lakecommit.cycle.plan.known import unknown_text
-from airflow_provider_lakecommit.cycle.plan.resume import ticket_of
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state, prepare_for_commit
-from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
-from airflow_provider_lakecommit.cycle.session.early_end import end_cycle
-from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession, RunIdentity
+from airflow_provider_lakecommit.cycle import (
+    FoldedLog,
+    LandingSession,
+    PublishedSnapshot,
+    RunIdentity,
+    drain,
+    end_cycle,
+    ledger_state,
+    prepare_for_commit,
+    ticket_of,
+    unknown_text,
+)
 from airflow_provider_lakecommit.exceptions import LedgerError
 
 __all__ = ["WAIT_SECONDS", "PublishedNow", "publish_now"]

@@ -15,12 +15,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_provider_lakecommit.core.log import SliceReported, TablePublished
-from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.core.planning.voiding import gone
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.core import (
+    Coverage,
+    LedgerSection,
+    RangeSet,
+    SliceReported,
+    SourcePartition,
+    TablePublished,
+    Watermark,
+    gone,
+)
+from airflow_provider_lakecommit.cycle import LandingSession
 
 __all__ = ["PublishedBefore", "published_before"]
 

@@ -19,21 +19,27 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from airflow_provider_lakecommit.committer.ledger import LedgerState, require_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.summary_extras import MOVED
-from airflow_provider_lakecommit.core.commands import BACKFILL
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.cycle.plan.sections import new_section, origin_position
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.committer import (
+    MOVED,
+    LedgerState,
+    SnapshotKind,
+    SnapshotRecord,
+    require_ledger,
+    swap_sections,
+)
+from airflow_provider_lakecommit.core import (
+    BACKFILL,
+    ControlPosition,
+    Coverage,
+    Decision,
+    LedgerSection,
+    OffsetRange,
+    SourcePartition,
+    Watermark,
+)
+from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, new_section, origin_position
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.kafka.copied import CopyPlace, PartitionLog, place_in_copy
-from airflow_provider_lakecommit.kafka.source_topic import SourceState, SourceTopics
+from airflow_provider_lakecommit.kafka import CopyPlace, PartitionLog, SourceState, SourceTopics, place_in_copy
 from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, offsets_of
 
 __all__ = ["SAME", "RebindPreview", "ReboundPartition", "Word", "rebind", "rebind_preview"]

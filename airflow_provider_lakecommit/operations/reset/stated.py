@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from airflow_provider_lakecommit.core.offsets import RangeSet
+from airflow_provider_lakecommit.core import RangeSet
 from airflow_provider_lakecommit.exceptions import SpecError
 
 __all__ = ["parse_offsets", "parse_partition", "parse_ranges", "parse_start", "ranges_of"]

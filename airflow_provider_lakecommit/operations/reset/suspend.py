@@ -15,14 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer.ledger_updates import change_section
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
-from airflow_provider_lakecommit.cycle.plan.known import unknown_text
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.committer import SnapshotKind, change_section
+from airflow_provider_lakecommit.core import CONNECT_ADOPT, LIVE, Decision, LedgerSection
+from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, unknown_text
 from airflow_provider_lakecommit.exceptions import LedgerError
 
 __all__ = ["Suspension", "resume", "suspend"]

@@ -18,28 +18,42 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer.ledger_updates import carry_forward
-from airflow_provider_lakecommit.core.commands import RESET_BLOCKED, STATUS
-from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
-from airflow_provider_lakecommit.core.identity import slice_id, window_id
-from airflow_provider_lakecommit.core.log import Directives, Raised, SliceReported
-from airflow_provider_lakecommit.core.model import (
+from airflow_provider_lakecommit.committer import carry_forward
+from airflow_provider_lakecommit.core import (
+    MOST_TEXT,
+    RESET_BLOCKED,
+    STATUS,
     Budget,
     Counts,
+    Coverage,
     Cycle,
+    Decision,
+    Directives,
+    Raised,
+    RangeSet,
     SliceReport,
+    SliceReported,
     Span,
     SpanReport,
     TableReport,
     TableTarget,
+    slice_id,
+    window_id,
 )
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
-from airflow_provider_lakecommit.cycle.commit.close import close_cycle
-from airflow_provider_lakecommit.cycle.plan.known import unknown_text
-from airflow_provider_lakecommit.cycle.plan.open import empty_plan, new_cycle, send_start
-from airflow_provider_lakecommit.cycle.plan.resume import ticket_of
-from airflow_provider_lakecommit.cycle.plan.tables import Prepared, ledger_state, prepare_for_commit
-from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession, RunIdentity
+from airflow_provider_lakecommit.cycle import (
+    FoldedLog,
+    LandingSession,
+    Prepared,
+    RunIdentity,
+    close_cycle,
+    empty_plan,
+    ledger_state,
+    new_cycle,
+    prepare_for_commit,
+    send_start,
+    ticket_of,
+    unknown_text,
+)
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError
 
 __all__ = ["BlockedPart", "blocked_parts", "unblock"]

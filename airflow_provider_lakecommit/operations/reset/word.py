@@ -13,13 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from airflow_provider_lakecommit.committer.ledger import LedgerState
-from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.core.planning.restart import StatedOffsets
-from airflow_provider_lakecommit.cycle.plan.sections import first_offsets
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.session.moments import offsets_at
+from airflow_provider_lakecommit.committer import LedgerState
+from airflow_provider_lakecommit.core import SourcePartition, StatedOffsets, Watermark
+from airflow_provider_lakecommit.cycle import LandingSession, first_offsets, offsets_at
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 
 __all__ = ["PLAIN", "Start", "Way", "check_lane", "offsets_of"]

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.core.commands import BACKFILL, LAND
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core import BACKFILL, LAND, Coverage
 from airflow_provider_lakecommit.operations.reset.ledger_init import BEHIND
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT, VERIFY, spoken
+from airflow_provider_lakecommit.core import CONNECT_ADOPT, VERIFY, spoken
 from airflow_provider_lakecommit.exceptions import ConnectorError
 from airflow_provider_lakecommit.operators.decisions.operation import (
     ApprovedOperation,
@@ -26,9 +26,9 @@ from airflow_provider_lakecommit.operators.decisions.operation import (
 )
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.core.decisions import Decision
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-    from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector
+    from airflow_provider_lakecommit.core import Decision
+    from airflow_provider_lakecommit.cycle import LandingSession
+    from airflow_provider_lakecommit.operations import KnownConnector
 
 __all__ = ["Adopt"]
 
@@ -54,8 +54,7 @@ class Adopt(ApprovedOperation):
 
     def preview(self, session: LandingSession) -> Preview:
         """Return where the landing would continue, or the connector."""
-        from airflow_provider_lakecommit.operations.kafka_connect.hand_back import hand_back_preview
-        from airflow_provider_lakecommit.operations.kafka_connect.look import adoption_preview
+        from airflow_provider_lakecommit.operations import adoption_preview, hand_back_preview
 
         connector = self._known(session)
         if self.back:
@@ -70,9 +69,7 @@ class Adopt(ApprovedOperation):
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Take it over, or hand it back."""
-        from airflow_provider_lakecommit.operations.kafka_connect.hand_back import hand_back
-        from airflow_provider_lakecommit.operations.kafka_connect.look import adoption_preview
-        from airflow_provider_lakecommit.operations.kafka_connect.take_over import adopt
+        from airflow_provider_lakecommit.operations import adopt, adoption_preview, hand_back
 
         if (agreed.get("connector"), agreed.get("back")) != (self.connector, self.back):
             raise not_as_previewed(f"connector {self.connector}, back={self.back}")
@@ -88,8 +85,8 @@ class Adopt(ApprovedOperation):
         return _checked(adopt(session, connector, decision=decision).to_dict())
 
     def _known(self, session: LandingSession) -> KnownConnector:
-        from airflow_provider_lakecommit.hooks.kafka_connect import KafkaConnectHook
-        from airflow_provider_lakecommit.operations.kafka_connect.connector import known_connector
+        from airflow_provider_lakecommit.hooks import KafkaConnectHook
+        from airflow_provider_lakecommit.operations import known_connector
 
         conn_id = self.kafka_connect_conn_id
         rest = None if conn_id is None else KafkaConnectHook(conn_id).rest

@@ -13,13 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_lakecommit.core.budgets import parse_budget
-from airflow_provider_lakecommit.core.commands import RESET_BLOCKED, spoken
-from airflow_provider_lakecommit.core.model import Budget
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
-from airflow_provider_lakecommit.core.retry import own_budget
+from airflow_provider_lakecommit.core import RESET_BLOCKED, Budget, Coverage, RangeSet, own_budget, parse_budget, spoken
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SpecError
-from airflow_provider_lakecommit.operations.reset.stated import parse_partition, parse_ranges, ranges_of
+from airflow_provider_lakecommit.operations import parse_partition, parse_ranges, ranges_of
 from airflow_provider_lakecommit.operators.decisions.operation import (
     ApprovedOperation,
     NothingToDoError,
@@ -29,10 +25,10 @@ from airflow_provider_lakecommit.operators.decisions.operation import (
 from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.core.decisions import Decision
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.core import Decision
+    from airflow_provider_lakecommit.cycle import LandingSession
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.operations.reset.unblock import BlockedPart
+    from airflow_provider_lakecommit.operations import BlockedPart
 
 __all__ = ["ResetBlocked"]
 
@@ -66,7 +62,7 @@ class ResetBlocked(ApprovedOperation):
 
     def preview(self, session: LandingSession) -> Preview:
         """Return the blocked ranges, and what would become of them."""
-        from airflow_provider_lakecommit.operations.reset.unblock import blocked_parts
+        from airflow_provider_lakecommit.operations import blocked_parts
 
         asked = self._asked()
         try:
@@ -78,7 +74,7 @@ class ResetBlocked(ApprovedOperation):
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Decide about the ranges that were previewed."""
-        from airflow_provider_lakecommit.operations.reset.unblock import blocked_parts, unblock
+        from airflow_provider_lakecommit.operations import blocked_parts, unblock
 
         asked = self._asked()
         if different := [f"{name} is {value!r}" for name, value in asked.items() if agreed.get(name) != value]:

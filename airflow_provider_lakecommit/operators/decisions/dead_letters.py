@@ -14,17 +14,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_lakecommit.core.commands import DEAD_LETTERS, spoken
-from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
+from airflow_provider_lakecommit.core import DEAD_LETTERS, spoken
+from airflow_provider_lakecommit.operations import parse_ranges
 from airflow_provider_lakecommit.operators.decisions.operation import ApprovedOperation, NothingToDoError, Preview
 from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.core.decisions import Decision
-    from airflow_provider_lakecommit.core.offsets import Coverage
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.core import Coverage, Decision
+    from airflow_provider_lakecommit.cycle import LandingSession
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+    from airflow_provider_lakecommit.operations import Selection
 
 __all__ = ["ReplayDeadLetters"]
 
@@ -57,7 +56,7 @@ class ReplayDeadLetters(ApprovedOperation):
 
     def preview(self, session: LandingSession) -> Preview:
         """Return how many would be rows now, and why others would not."""
-        from airflow_provider_lakecommit.operations.dead_letters.replay import replay
+        from airflow_provider_lakecommit.operations import replay
 
         found = replay(session, self._selection(), table=self.table or None)
         if not found.letters:
@@ -70,7 +69,7 @@ class ReplayDeadLetters(ApprovedOperation):
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Replay those that were previewed."""
-        from airflow_provider_lakecommit.operations.dead_letters.replay import replay
+        from airflow_provider_lakecommit.operations import replay
 
         shown = parse_ranges(agreed["ranges"], "agreed")
         done = replay(session, replace(self._selection(), ranges=shown), table=self.table or None, decision=decision)
@@ -80,7 +79,7 @@ class ReplayDeadLetters(ApprovedOperation):
         return {"landing": session.landing.name, **done.to_dict()}
 
     def _selection(self) -> Selection:
-        from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+        from airflow_provider_lakecommit.operations import Selection
 
         return Selection(
             kinds=tuple(texts_of(self.kinds)),

@@ -14,15 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.core.offsets import RangeSet
-from airflow_provider_lakecommit.operations.reset.stated import parse_start, ranges_of
+from airflow_provider_lakecommit.core import RangeSet
+from airflow_provider_lakecommit.operations import parse_start, ranges_of
 from airflow_provider_lakecommit.operators.decisions.operation import NothingToDoError, Preview, not_as_previewed
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.core.decisions import Decision
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-    from airflow_provider_lakecommit.operations.reset.delete_back import DeleteBack
-    from airflow_provider_lakecommit.operations.reset.word import Way
+    from airflow_provider_lakecommit.core import Decision
+    from airflow_provider_lakecommit.cycle import LandingSession
+    from airflow_provider_lakecommit.operations import DeleteBack, Way
 
 __all__ = ["delete_as_previewed", "preview_deletion"]
 
@@ -37,7 +36,7 @@ def preview_deletion(session: LandingSession, start: str | None, way: Way | None
     :raises NothingToDoError: nothing is landed there
     :raises LakecommitError: nothing tells which rows to take
     """
-    from airflow_provider_lakecommit.operations.backfill.replace import check_rows
+    from airflow_provider_lakecommit.operations import check_rows
 
     found = _look(session, start, way)
     if not found.deletes and start is not None:
@@ -63,8 +62,8 @@ def delete_as_previewed(
     """
     from dataclasses import replace
 
-    from airflow_provider_lakecommit.core.offsets import Coverage
-    from airflow_provider_lakecommit.operations.reset.delete_back import delete_back
+    from airflow_provider_lakecommit.core import Coverage
+    from airflow_provider_lakecommit.operations import delete_back
 
     if "topic_ids" not in agreed or agreed.get("from") != start:
         raise not_as_previewed(f"start={start!r}")
@@ -78,8 +77,7 @@ def delete_as_previewed(
 
 
 def _look(session: LandingSession, start: str | None, way: Way | None) -> DeleteBack:
-    from airflow_provider_lakecommit.operations.reset.delete_back import delete_preview
-    from airflow_provider_lakecommit.operations.reset.word import PLAIN
+    from airflow_provider_lakecommit.operations import PLAIN, delete_preview
 
     return delete_preview(session, None if start is None else parse_start(start, "start:"), way or PLAIN)
 

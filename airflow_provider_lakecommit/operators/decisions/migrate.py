@@ -15,17 +15,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_lakecommit.core.commands import RESET_MIGRATE, spoken
+from airflow_provider_lakecommit.core import RESET_MIGRATE, spoken
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.operations.reset.stated import parse_offsets, parse_start
+from airflow_provider_lakecommit.operations import parse_offsets, parse_start
 from airflow_provider_lakecommit.operators.decisions.operation import ApprovedOperation, Preview, not_as_previewed
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.core.decisions import Decision
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.core import Decision
+    from airflow_provider_lakecommit.cycle import LandingSession
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.operations.reset.rebind import Word
-    from airflow_provider_lakecommit.operations.reset.word import Start
+    from airflow_provider_lakecommit.operations import Start, Word
 
 __all__ = ["Migrate"]
 
@@ -52,7 +51,7 @@ class Migrate(ApprovedOperation):
 
     def preview(self, session: LandingSession) -> Preview:
         """Return where each partition would continue."""
-        from airflow_provider_lakecommit.operations.reset.rebind import SAME, rebind_preview
+        from airflow_provider_lakecommit.operations import SAME, rebind_preview
 
         start = self.start if self.start in (None, SAME) else parse_start(str(self.start), "start")
         preview = rebind_preview(session, self._word(start))
@@ -60,7 +59,7 @@ class Migrate(ApprovedOperation):
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Continue at the offsets that were previewed."""
-        from airflow_provider_lakecommit.operations.reset.rebind import rebind, rebind_preview
+        from airflow_provider_lakecommit.operations import rebind, rebind_preview
 
         preview = rebind_preview(session, self._word(parse_offsets(json.dumps(agreed["next"]), "agreed")))
         now = preview.to_dict()
@@ -69,13 +68,13 @@ class Migrate(ApprovedOperation):
         return rebind(session, preview, decision=decision)
 
     def _word(self, start: Start | None) -> Word:
-        from airflow_provider_lakecommit.operations.reset.rebind import Word
+        from airflow_provider_lakecommit.operations import Word
 
         return Word(start=start, old=self._old(), topics=self.topics or {})
 
     def _old(self) -> Mapping[str, Any] | None:
         if self.old_kafka_config_id is None:
             return None
-        from airflow_provider_lakecommit.hooks.connections import kafka_settings
+        from airflow_provider_lakecommit.hooks import kafka_settings
 
         return kafka_settings(self.old_kafka_config_id)

@@ -15,22 +15,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_lakecommit.core.commands import RESET_HARD, RESET_OFFSETS, spoken
-from airflow_provider_lakecommit.core.offsets import RangeSet
+from airflow_provider_lakecommit.core import RESET_HARD, RESET_OFFSETS, RangeSet, spoken
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.operations.backfill.asked import lane_asked
-from airflow_provider_lakecommit.operations.reset.stated import parse_offsets, parse_partition, parse_start, ranges_of
+from airflow_provider_lakecommit.operations import lane_asked, parse_offsets, parse_partition, parse_start, ranges_of
 from airflow_provider_lakecommit.operators.decisions.deletion import delete_as_previewed, preview_deletion
 from airflow_provider_lakecommit.operators.decisions.operation import ApprovedOperation, Preview, not_as_previewed
 from airflow_provider_lakecommit.operators.decisions.reset_assert import others_of
 from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.core.decisions import Decision
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.core import Decision
+    from airflow_provider_lakecommit.cycle import LandingSession
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.operations.reset.init_preview import InitPreview
-    from airflow_provider_lakecommit.operations.reset.word import Way
+    from airflow_provider_lakecommit.operations import InitPreview, Way
 
 __all__ = ["ResetHard", "ResetOffsets"]
 
@@ -73,8 +70,7 @@ class ResetOffsets(ApprovedOperation):
         """Return where each table would continue, and what that gives up."""
         if self.delete:
             return preview_deletion(session, self.start, self._way(), fewer=self.fewer)
-        from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
-        from airflow_provider_lakecommit.operations.reset.wording import init_text
+        from airflow_provider_lakecommit.operations import init_preview, init_text
 
         preview = init_preview(session, parse_start(self.start, "start:"), self._way())
         return Preview(values=self._values(session, preview), lines=list(init_text(preview)))
@@ -83,9 +79,8 @@ class ResetOffsets(ApprovedOperation):
         """Set it, giving up no more than was previewed."""
         if self.delete:
             return delete_as_previewed(session, agreed, self.start, self._way(), decision, fewer=self.fewer)
-        from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
-        from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
-        from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+        from airflow_provider_lakecommit.committer import OtherSections
+        from airflow_provider_lakecommit.operations import init_preview, ledger_init
 
         if agreed.get("from") != self.start:
             raise not_as_previewed(f"start={self.start!r}")
@@ -107,13 +102,13 @@ class ResetOffsets(ApprovedOperation):
         )
 
     def _way(self) -> Way:
-        from airflow_provider_lakecommit.operations.reset.word import Way
+        from airflow_provider_lakecommit.operations import Way
 
         only = {parse_partition(text) for text in texts_of(self.partitions)}
         return Way(only=only, fill=lane_asked(name=self.fill).name if self.fill else "", again=self.again)
 
     def _values(self, session: LandingSession, preview: InitPreview) -> dict[str, Any]:
-        from airflow_provider_lakecommit.operations.reset.wording import init_to_dict
+        from airflow_provider_lakecommit.operations import init_to_dict
 
         ids = {p.topic: p.topic_id for t in preview.tables for p in t.ends}
         tables = [init_to_dict(t) for t in preview.tables]

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.exceptions import DecisionError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.cycle import LandingSession, RunIdentity
     from airflow_provider_lakecommit.landing import Landing
 
 __all__ = [

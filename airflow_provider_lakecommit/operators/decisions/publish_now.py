@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_lakecommit.core.commands import PUBLISH_NOW, spoken
-from airflow_provider_lakecommit.landing.times import span_of
+from airflow_provider_lakecommit.core import PUBLISH_NOW, spoken
+from airflow_provider_lakecommit.landing import span_of
 from airflow_provider_lakecommit.operators.decisions.operation import DirectOperation
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.core.decisions import Decision
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.core import Decision
+    from airflow_provider_lakecommit.cycle import LandingSession, RunIdentity
     from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["PublishNow"]
@@ -41,7 +41,7 @@ class PublishNow(DirectOperation):
 
     def perform(self, session: LandingSession, run: RunIdentity, decision: Decision) -> dict[str, Any]:
         """Ask, wait, publish the rest."""
-        from airflow_provider_lakecommit.operations.reset.publish_now import publish_now
+        from airflow_provider_lakecommit.operations import publish_now
 
         why = f"{decision.actor} wants it published now"
         done = publish_now(session, run, why, wait=span_of(self.wait, "wait").total_seconds())

@@ -10,17 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_lakecommit.core.commands import RESET_ASSERT, spoken
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core import RESET_ASSERT, Decision, spoken
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.operations.reset.stated import parse_offsets
+from airflow_provider_lakecommit.operations import parse_offsets
 from airflow_provider_lakecommit.operators.decisions.operation import ApprovedOperation, Preview, not_as_previewed
 from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.cycle import LandingSession
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.operations.reset.attest import Attested
+    from airflow_provider_lakecommit.operations import Attested
 
 __all__ = ["ResetAssert", "others_of"]
 
@@ -58,15 +57,15 @@ class ResetAssert(ApprovedOperation):
 
     def preview(self, session: LandingSession) -> Preview:
         """Return what would be stated of each table, and what is read again then."""
-        from airflow_provider_lakecommit.operations.reset.wording import attest_text
+        from airflow_provider_lakecommit.operations import attest_text
 
         said = self._said(session)
         return Preview(values=self._values(session, said), lines=list(attest_text(said)))
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """State it."""
-        from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
-        from airflow_provider_lakecommit.operations.reset.attest import attest
+        from airflow_provider_lakecommit.committer import OtherSections
+        from airflow_provider_lakecommit.operations import attest
 
         said = self._said(session)
         now, before = (_without_rows(v) for v in (self._values(session, said), agreed))
@@ -95,7 +94,7 @@ class ResetAssert(ApprovedOperation):
         return tables, None if self.at is None else parse_offsets(self.at, _OFFSETS.format(self.at))
 
     def _values(self, session: LandingSession, said: Attested) -> dict[str, Any]:
-        from airflow_provider_lakecommit.operations.reset.wording import attest_to_dict
+        from airflow_provider_lakecommit.operations import attest_to_dict
 
         ids = {p.topic: p.topic_id for p in said.marks}
         tables = [attest_to_dict(t) for t in said.tables]

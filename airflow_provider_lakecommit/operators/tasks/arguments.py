@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing import meant
 
 __all__ = ["check_arguments", "filled", "is_stated", "mapping_of", "one_of", "refuse_unknown", "texts_of"]
 

@@ -16,12 +16,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.assets import hourly_asset_of
-from airflow_provider_lakecommit.telemetry.hours import HOUR, hour_key, whole_hours
+from airflow_provider_lakecommit.telemetry import HOUR, hour_key, whole_hours
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle.results import Closed
+    from airflow_provider_lakecommit.cycle import Closed
     from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["event_extra", "landed_line", "tell_hours"]
@@ -43,7 +43,7 @@ def event_extra(landing: Landing, closed: Closed, table: str | None = None) -> d
 
     :param table: another one of its data tables than the leading one
     """
-    from airflow_provider_lakecommit.cycle.results import merged_snapshots
+    from airflow_provider_lakecommit.cycle import merged_snapshots
 
     name = table or landing.table
     data = [p for p in closed.published if p.table == name]
@@ -90,7 +90,7 @@ def tell_hours(context: Context, landing: Landing, closed: Closed) -> bool:
 
 def landed_line(closed: Closed) -> str:
     """In one line for people: rows and snapshot of each table, how fresh it is, what is rejected, what still waits."""
-    from airflow_provider_lakecommit.cycle.results import merged_snapshots
+    from airflow_provider_lakecommit.cycle import merged_snapshots
 
     tables = dict.fromkeys(p.table for p in closed.published)
     sums = [merged_snapshots([p for p in closed.published if p.table == table]) for table in tables]

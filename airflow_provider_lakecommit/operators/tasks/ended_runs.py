@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.hooks.settings import Settings
+from airflow_provider_lakecommit.hooks import Settings
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.core.model import Cycle
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+    from airflow_provider_lakecommit.core import Cycle
+    from airflow_provider_lakecommit.cycle import LandingSession
 
 __all__ = ["EndedRuns"]
 
@@ -47,7 +47,7 @@ class EndedRuns:
 
     def of(self, session: LandingSession) -> Callable[[Cycle], bool]:
         """Tells cycles of a landing whose DAG run has ended or was deleted."""
-        from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity, cycle_id_of
+        from airflow_provider_lakecommit.cycle import RunIdentity, cycle_id_of
 
         def is_over(cycle: Cycle) -> bool:
             run = RunIdentity(deployment=self._deployment, dag_id=cycle.dag, run_id=cycle.run, number=cycle.number)

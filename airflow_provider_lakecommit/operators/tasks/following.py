@@ -15,14 +15,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing.times import span_of
+from airflow_provider_lakecommit.landing import span_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle.plan.resume import EarlierCycles
-    from airflow_provider_lakecommit.cycle.run.options import FollowOptions
-    from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.cycle import EarlierCycles, FollowOptions, LandingSession, RunIdentity
 
 __all__ = ["began", "following", "goes_on", "is_paused"]
 
@@ -46,7 +44,7 @@ def following(
     """
     if lifetime is None:
         return None
-    from airflow_provider_lakecommit.cycle.run.options import FollowOptions
+    from airflow_provider_lakecommit.cycle import FollowOptions
 
     span = span_of(lifetime, "follow_for")
     options = FollowOptions(
@@ -69,7 +67,7 @@ def goes_on(session: LandingSession, run: RunIdentity, earlier: EarlierCycles) -
 
     :raises ControlTopicError: the control topic cannot be read
     """
-    from airflow_provider_lakecommit.cycle.session.turns import LogPlace, cycles_since, successor_of
+    from airflow_provider_lakecommit.cycle import LogPlace, cycles_since, successor_of
 
     newest = earlier.newest
     since, _ = cycles_since(session, LogPlace(partition=earlier.partition, offset=newest.offset))

@@ -18,17 +18,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.commands import RESET_BLOCKED
+from airflow_provider_lakecommit.core import RESET_BLOCKED
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError
 from airflow_provider_lakecommit.operators.tasks.deadline import KILL_GRACE, before_deadline
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.cycle.results import GroupResult
-    from airflow_provider_lakecommit.cycle.session.ports import ControlPort
-    from airflow_provider_lakecommit.hooks.spark import SparkSubmit
-    from airflow_provider_lakecommit.iceberg.catalog import Tables
-    from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
-    from airflow_provider_lakecommit.spark.launch.base import Engine
+    from airflow_provider_lakecommit.cycle import ControlPort, GroupResult
+    from airflow_provider_lakecommit.hooks import SparkSubmit
+    from airflow_provider_lakecommit.iceberg import Tables
+    from airflow_provider_lakecommit.spark import Engine, Secrets, SliceResult, WindowJob
 
 __all__ = ["WriteJobs", "left_undone"]
 
@@ -48,7 +46,7 @@ class WriteJobs:
     """
 
     def __init__(self, engine: Engine, tables: Tables, kafka: Mapping[str, Any], log: Any) -> None:
-        from airflow_provider_lakecommit.cycle.session.early_end import EarlyEnd
+        from airflow_provider_lakecommit.cycle import EarlyEnd
 
         self.engine = engine
         self._tables, self._kafka, self._log = tables, kafka, log
@@ -113,7 +111,7 @@ class WriteJobs:
                 del self._running[job_id]
 
     def _end_all(self, reason: str) -> None:
-        from airflow_provider_lakecommit.cycle.session.early_end import end_job
+        from airflow_provider_lakecommit.cycle import end_job
 
         self._ending = True
         running = tuple(self._running.values())
@@ -131,7 +129,7 @@ class WriteJobs:
         """
         from airflow.sdk.log import mask_secret
 
-        from airflow_provider_lakecommit.cycle.session.secrets import secrets_for
+        from airflow_provider_lakecommit.cycle import secrets_for
 
         secrets = secrets_for(self._tables, self._kafka, [job], log=self._log.warning)
         for storage in secrets.tables.values():

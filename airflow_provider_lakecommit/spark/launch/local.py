@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
-from airflow_provider_lakecommit.landing.spark_section import SPARK_KEYS, wrong_with_spark
+from airflow_provider_lakecommit.landing import SPARK_KEYS, wrong_with_spark
 from airflow_provider_lakecommit.redaction import secrets_in
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.launch.base import AHEAD, Engine

@@ -19,11 +19,11 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, and exported without saying so
 
-from airflow_provider_lakecommit.control.control_topic_settings import NOT_EVERYWHERE, PARTITIONS, TOPIC_SETTINGS
-from airflow_provider_lakecommit.core.planning.headroom import Retention, duration_text
+from airflow_provider_lakecommit.control import NOT_EVERYWHERE, PARTITIONS, TOPIC_SETTINGS
+from airflow_provider_lakecommit.core import Retention
+from airflow_provider_lakecommit.core.planning.headroom import duration_text
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
-from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
-from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made
+from airflow_provider_lakecommit.kafka import ClusterAdmin, LastError, TopicFacts, bootstrap_servers, made
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn

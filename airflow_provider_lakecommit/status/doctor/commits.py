@@ -25,8 +25,8 @@ from pyiceberg.table.update import (
     TableRequirement,
 )
 
-from airflow_provider_lakecommit.committer.ledger import tag_name
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.committer import tag_name
+from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 
 __all__ = ["commits"]

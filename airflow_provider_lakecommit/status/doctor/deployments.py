@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.log import CommitFailed, CycleClosed, CycleOpened, Entry, SliceReported
-from airflow_provider_lakecommit.core.model import Cycle
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.core import CommitFailed, Cycle, CycleClosed, CycleOpened, Entry, SliceReported
+from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, ok, warn
 

@@ -13,13 +13,10 @@ from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.session.secrets import vended_of
+from airflow_provider_lakecommit.cycle import LandingSession, vended_of
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.redaction import is_secret
-from airflow_provider_lakecommit.spark.job import Secrets
-from airflow_provider_lakecommit.spark.launch.local import LocalSpark, SparkSection, engine_of
-from airflow_provider_lakecommit.spark.probe import run_probe
+from airflow_provider_lakecommit.spark import LocalSpark, Secrets, SparkSection, engine_of, run_probe
 from airflow_provider_lakecommit.status.doctor.brokers import brokers
 from airflow_provider_lakecommit.status.doctor.deployments import deployments
 from airflow_provider_lakecommit.status.doctor.executor import executor

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from airflow_provider_lakecommit.spark.probe import local_view
+from airflow_provider_lakecommit.spark import local_view
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 
 __all__ = ["compared", "executor"]

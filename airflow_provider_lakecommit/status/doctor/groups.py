@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_provider_lakecommit.control.events import head
-from airflow_provider_lakecommit.control.headers import HEADER
-from airflow_provider_lakecommit.core.identity import group_id
-from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
+from airflow_provider_lakecommit.control import HEADER, head
+from airflow_provider_lakecommit.core import group_id
+from airflow_provider_lakecommit.cycle import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import ControlTopicError, WireError
 from airflow_provider_lakecommit.signing import HEADER as SIGNATURE
 from airflow_provider_lakecommit.signing import KEY, SigningKeys

@@ -17,27 +17,18 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer.ledger import (
+from airflow_provider_lakecommit.committer import (
     Condition,
+    SnapshotKind,
     landing_snapshots,
     read_ledger,
     require_ledger,
     tag_name,
 )
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.core.commands import (
-    HISTORY,
-    MAINTAIN_SWEEP,
-    RESET_ASSERT,
-    RESET_BLOCKED,
-    RESET_OFFSETS,
-)
-from airflow_provider_lakecommit.cycle.plan.tables import check_first_run
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.session.tables import table_of
-from airflow_provider_lakecommit.cycle.session.targets import check_fit, target_of
+from airflow_provider_lakecommit.core import HISTORY, MAINTAIN_SWEEP, RESET_ASSERT, RESET_BLOCKED, RESET_OFFSETS
+from airflow_provider_lakecommit.cycle import LandingSession, check_first_run, check_fit, table_of, target_of
 from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, LedgerError, SpecError
-from airflow_provider_lakecommit.iceberg.storage import data_folder
+from airflow_provider_lakecommit.iceberg import data_folder
 from airflow_provider_lakecommit.status.doctor.commits import commits
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, looked, ok, warn
 from airflow_provider_lakecommit.status.status import read_status
@@ -162,7 +153,7 @@ def probe_place(table: Table) -> str:
 
 def _storage(table: Table, place: str) -> Iterable[CheckResult]:
     """The steps of :func:`~airflow_provider_lakecommit.spark.probe.try_storage`, from here."""
-    from airflow_provider_lakecommit.spark.probe import try_storage
+    from airflow_provider_lakecommit.spark import try_storage
 
     check = f"storage of {'.'.join(table.name())}"
     if trouble := try_storage(table.io, place):

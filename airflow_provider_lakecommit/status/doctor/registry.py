@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
+from airflow_provider_lakecommit.core import WITH_REGISTRY
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
-from airflow_provider_lakecommit.formats.evolution.columns import asked_subjects
-from airflow_provider_lakecommit.formats.registry.client import needed, registry_of
-from airflow_provider_lakecommit.formats.registry.schemas import UnknownSchemaError, told
+from airflow_provider_lakecommit.formats import UnknownSchemaError, asked_subjects, needed, registry_of, told
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 

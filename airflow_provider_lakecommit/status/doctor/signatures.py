@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_provider_lakecommit.cycle.plan.pending import own_partition
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle import LandingSession, own_partition
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.signing import KEY, UNSIGNED_BELOW, SigningKeys
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, ok, warn

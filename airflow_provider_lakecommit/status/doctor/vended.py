@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_provider_lakecommit.cycle.session.secrets import LEAST_SECONDS
-from airflow_provider_lakecommit.iceberg.storage import TableStorage, clock
+from airflow_provider_lakecommit.cycle import LEAST_SECONDS
+from airflow_provider_lakecommit.iceberg import TableStorage, clock
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 
 __all__ = ["SHORT_SECONDS", "vended"]

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+from airflow_provider_lakecommit.hooks.connections import catalog_properties as catalog_properties
+from airflow_provider_lakecommit.hooks.connections import connection as connection
+from airflow_provider_lakecommit.hooks.connections import kafka_settings as kafka_settings
+from airflow_provider_lakecommit.hooks.connections import master_url as master_url
+from airflow_provider_lakecommit.hooks.connections import registry_connection as registry_connection
+from airflow_provider_lakecommit.hooks.connections import source_settings as source_settings
+from airflow_provider_lakecommit.hooks.engines import CONNECT as CONNECT
+from airflow_provider_lakecommit.hooks.engines import connect_url as connect_url
+from airflow_provider_lakecommit.hooks.engines import engine_of as engine_of
+from airflow_provider_lakecommit.hooks.kafka_connect import KafkaConnectHook as KafkaConnectHook
+from airflow_provider_lakecommit.hooks.kafka_connect import rest_settings as rest_settings
+from airflow_provider_lakecommit.hooks.run_note import note_run as note_run
+from airflow_provider_lakecommit.hooks.secrets import hide as hide
+from airflow_provider_lakecommit.hooks.secrets import told as told
+from airflow_provider_lakecommit.hooks.settings import Settings as Settings
+from airflow_provider_lakecommit.hooks.spark import SparkSubmit as SparkSubmit

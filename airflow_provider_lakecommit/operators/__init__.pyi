@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+from airflow_provider_lakecommit.operators.base import LandingTask as LandingTask
+from airflow_provider_lakecommit.operators.base import declared_of as declared_of
+from airflow_provider_lakecommit.operators.base import landing_of as landing_of
+from airflow_provider_lakecommit.operators.base import no_retry_in_vain as no_retry_in_vain
+from airflow_provider_lakecommit.operators.base import task_doc as task_doc
+from airflow_provider_lakecommit.operators.commit import LakeCommitOperator as LakeCommitOperator
+from airflow_provider_lakecommit.operators.outcome import OutcomeOperator as OutcomeOperator
+from airflow_provider_lakecommit.operators.plan import PlanWindowOperator as PlanWindowOperator
+from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of as mapping_of
+from airflow_provider_lakecommit.operators.tasks.arguments import refuse_unknown as refuse_unknown
+from airflow_provider_lakecommit.operators.write import MAP_INDEX_TEMPLATE as MAP_INDEX_TEMPLATE
+from airflow_provider_lakecommit.operators.write import WriteWindowOperator as WriteWindowOperator

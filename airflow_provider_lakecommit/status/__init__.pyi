@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+from airflow_provider_lakecommit.status.doctor.examine import examine as examine
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult as CheckResult
+from airflow_provider_lakecommit.status.doctor.finding import Level as Level
+from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES as LANDING_ROLES
+from airflow_provider_lakecommit.status.doctor.roles import Role as Role
+from airflow_provider_lakecommit.status.history import read_history as read_history
+from airflow_provider_lakecommit.status.partition_status import PartitionStatus as PartitionStatus
+from airflow_provider_lakecommit.status.record_rows import check_rows as check_rows
+from airflow_provider_lakecommit.status.status import Status as Status
+from airflow_provider_lakecommit.status.status import TableStatus as TableStatus
+from airflow_provider_lakecommit.status.status import read_status as read_status
+from airflow_provider_lakecommit.status.status import to_dict as to_dict
+from airflow_provider_lakecommit.status.status_rules import StatusLimits as StatusLimits
+from airflow_provider_lakecommit.status.status_rules import StatusVerdict as StatusVerdict
+from airflow_provider_lakecommit.status.status_rules import status_verdict as status_verdict
+from airflow_provider_lakecommit.status.table_history import Severity as Severity
+from airflow_provider_lakecommit.status.verify import check_landing as check_landing
+from airflow_provider_lakecommit.status.wording import verified_text as verified_text
+from airflow_provider_lakecommit.status.wording import verified_to_dict as verified_to_dict

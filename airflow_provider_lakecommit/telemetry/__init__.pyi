@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+from airflow_provider_lakecommit.telemetry.hours import HOUR as HOUR
+from airflow_provider_lakecommit.telemetry.hours import hour_key as hour_key
+from airflow_provider_lakecommit.telemetry.hours import whole_hours as whole_hours
+from airflow_provider_lakecommit.telemetry.lineage import Commit as Commit
+from airflow_provider_lakecommit.telemetry.lineage import catalog_namespace as catalog_namespace
+from airflow_provider_lakecommit.telemetry.lineage import kafka_namespace as kafka_namespace
+from airflow_provider_lakecommit.telemetry.lineage import lineage_of as lineage_of
+from airflow_provider_lakecommit.telemetry.metrics import COMMIT_FAILURES as COMMIT_FAILURES
+from airflow_provider_lakecommit.telemetry.metrics import RUNS as RUNS
+from airflow_provider_lakecommit.telemetry.metrics import STALLED as STALLED
+from airflow_provider_lakecommit.telemetry.metrics import Sample as Sample
+from airflow_provider_lakecommit.telemetry.metrics import closed_samples as closed_samples
+from airflow_provider_lakecommit.telemetry.metrics import opened_samples as opened_samples
+from airflow_provider_lakecommit.telemetry.send import start_for_commands as start_for_commands

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+from airflow_provider_lakecommit.triggers.ended_by_worker import EndedByWorkerTrigger as EndedByWorkerTrigger
+from airflow_provider_lakecommit.triggers.stalled_commits import TIMED_OUT as TIMED_OUT
+from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger as StalledCommitTrigger
+from airflow_provider_lakecommit.triggers.stalled_commits import guard_to_json as guard_to_json
