@@ -36,10 +36,20 @@ def connect(name: str, **properties: Any) -> Catalog:
     merged: dict[str, Any] = merge_config(Config().get_catalog_config(name) or {}, stated)
     kind, uri = str(merged.get("type") or ""), str(merged.get("uri") or "")
     if not uri or "py-catalog-impl" in stated or not (kind.lower() == "rest" or (not kind and uri.startswith("http"))):
-        return load_catalog(name, **stated)
+        return _loaded(name, stated)
     from airflow_provider_lakecommit.iceberg.rest_client import RestClient
 
     return RestClient(name, **merged)
+
+
+def _loaded(name: str, stated: dict[str, Any]) -> Catalog:
+    try:
+        return load_catalog(name, **stated)
+    except Exception as e:
+        # Two processes that are the first to connect to a SQL catalog both create its tables. The slower one finds them.
+        if "already exists" not in str(e):
+            raise
+        return load_catalog(name, **stated)
 
 
 def guard(catalog: Catalog) -> None:

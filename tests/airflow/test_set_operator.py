@@ -83,6 +83,7 @@ def test_a_retry_announces_what_the_failed_attempt_has_published(shop: Shop) -> 
     assert (cleared.state, cleared.events) == ("skipped", {}), "a task that a user cleared has sent its events"
 
 
+@pytest.mark.heavy
 def test_a_retry_after_a_kill_reads_no_reported_slice_again(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "gate").mkdir()
     gates = [Gate(tmp_path / "gate", f"{shop.declared['name']}.{table}") for table in shop.tables]
@@ -103,6 +104,7 @@ def test_a_retry_after_a_kill_reads_no_reported_slice_again(shop: Shop, tmp_path
     assert sorted(sum(extra["rows"] for extra in found) for found in ended.events.values()) == [6, 6]
 
 
+@pytest.mark.heavy
 def test_a_task_that_is_stopped_keeps_what_is_reported_and_its_retry_does_the_rest(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.exceptions import UnauthorizedError
 from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
@@ -253,3 +254,18 @@ def test_after_a_close_nothing_is_called_and_a_call_that_hung_lets_go_of_its_cli
     assert clients.made[0].closed
     with pytest.raises(ClosedError, match="LC3309"):
         tables.load("a")
+
+
+def test_of_two_that_connect_to_a_new_database_at_once_the_slower_one_connects_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both find no tables and create them: the database refuses the second."""
+
+    def create_after_another(catalog: SqlCatalog) -> None:
+        SqlCatalogBaseTable.metadata.create_all(catalog.engine)
+        SqlCatalogBaseTable.metadata.create_all(catalog.engine, checkfirst=False)
+
+    monkeypatch.setattr(SqlCatalog, "create_tables", create_after_another)
+    tables = Tables({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": tmp_path.as_uri()})
+    assert tables.find("shop.orders") is None
+    tables.close()
