@@ -15,7 +15,7 @@ import pytest
 from tests.support.sources import PACKAGE, ROOT, sources
 
 BUDGETS = {
-    "lines": 86_350,
+    "lines": 86_352,
     "doors": 43,
     "pairs of rooms": 286,
     "dataclasses": 407,
