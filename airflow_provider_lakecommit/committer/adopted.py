@@ -66,8 +66,8 @@ def check_turn(state: LedgerState, landing: str, name: str, there: Collection[So
             ends = _ends(state.whole(section))
             raise LedgerError(
                 "LC3002",
-                f"{name} was handed back to connector {section.sink.connector}, which lands on from {ends}; "
-                f"`{CONNECT_ADOPT} SPEC --connector NAME --connect URL` takes it over again",
+                f"{name} was handed back to connector {section.sink.connector}, which continues from {ends}; "
+                f"`{CONNECT_ADOPT} SPEC --connector NAME --connect URL` takes the table over again",
             )
 
 
@@ -147,10 +147,10 @@ def sink_commits_text(sink: AdoptedSink, found: list[Snapshot]) -> str:
     before = found[-1].parent_snapshot_id
     return (
         f"connector {sink.connector} has committed {len(found)} snapshots with {rows} rows since the table was "
-        f"adopted, the first one being {found[-1].snapshot_id}: these records may be landed too. Nothing is landed "
-        f"until it is stopped and its rows are accounted for: `{CONNECT_ADOPT} SPEC --connector NAME --connect URL` "
-        f"stops it, and goes on behind what it has landed where nothing is in twice; else roll the branch back to "
-        f"snapshot {before}, which takes out all that came after"
+        f"adopted, starting with {found[-1].snapshot_id}, so these records may be landed twice. Nothing is landed "
+        f"until the connector is stopped and its rows are counted: `{CONNECT_ADOPT} SPEC --connector NAME --connect "
+        "URL` stops it and continues after its last offsets if no row is in the table twice; if some are, roll the "
+        f"branch back to snapshot {before}, which removes all later commits"
     )
 
 

@@ -128,17 +128,17 @@ def _section(request: AppendRequest, metadata: TableMetadata, state: LedgerState
     if metadata.table_uuid != request.table_uuid:
         raise LedgerError(
             "LC3004",
-            f"{request.table} is table {metadata.table_uuid} now, its slices were written for {request.table_uuid}: it "
-            f"was dropped and made anew. If it holds what was landed: `{RESET_ASSERT} SPEC --from-log`; if not, state "
-            f"where it goes on with `{RESET_OFFSETS} SPEC --from OFFSETS`",
+            f"{request.table} now has UUID {metadata.table_uuid}, but its slices were written for "
+            f"{request.table_uuid}: it was dropped and recreated. If it holds the landed rows, run `{RESET_ASSERT} "
+            f"SPEC --from-log`; if not, set where it continues: `{RESET_OFFSETS} SPEC --from OFFSETS`",
         )
     require_ledger(state, request.table)
     section = state.section(request.landing, request.lane)
     if section is None:
         raise LedgerError(
             "LC3005",
-            f"the ledger of {request.table} (branch {request.branch}) has no section for lane {request.lane} of "
-            f"landing {request.landing}: a plan makes it; run one, or `{RESET_OFFSETS} SPEC --from OFFSETS`",
+            f"the ledger of {request.table} (branch {request.branch}) has no entry for stream {request.lane} of "
+            f"landing {request.landing}: run the landing to create it, or `{RESET_OFFSETS} SPEC --from OFFSETS`",
         )
     return section
 

@@ -144,7 +144,7 @@ class BlockingPool:
             result: T = job.done.result()
             return result
         if (error := job.done.exception()) and not isinstance(error, ClosedError):
-            _log.warning("A call of %s failed after it was cancelled: %s", table, error)
+            _log.warning("A catalog call for %s failed after it was cancelled: %s", table, error)
         raise cancelled
 
     def close(self) -> None:
@@ -190,7 +190,7 @@ class BlockingPool:
         except RuntimeError as e:
             if not self.size:
                 raise
-            self._log(f"the committer goes on with {self.size} threads: {e}")
+            self._log(f"The committer continued with {self.size} threads: {e}")
             self._most = self.size
             return None
         return worker
@@ -205,8 +205,8 @@ class BlockingPool:
         busy, hanging, room = self._busy[worker], len(self.hanging), max(0, self._most - self._threads)
         busy.timer = self._loop.call_later(self._tell_after, self._tell, worker, seconds + self._tell_after)
         self._log(
-            f"{busy.job.table}: a call of the catalog has not come back for {seconds:g} s; other tables go on "
-            f"({hanging} calls hang now, more than {room} hold up others)"
+            f"{busy.job.table}: a catalog call has not returned for {seconds:g} s; other tables continue ({hanging} "
+            f"calls hang now; more than {room} would delay other tables)"
         )
 
     def _came_back(self, worker: _Worker, job: Call) -> None:
@@ -231,6 +231,6 @@ class BlockingPool:
 def _closed_error(table: Hashable) -> ClosedError:
     return ClosedError(
         "LC3006",
-        f"{table}: the committer of this process let go of its calls; what became of this one, the table tells the "
-        "next attempt",
+        f"{table}: the committer of this process abandoned its calls; the next attempt reads the result of this one "
+        "from the table",
     )

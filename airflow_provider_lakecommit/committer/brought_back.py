@@ -83,8 +83,8 @@ def _files(table: Table, snapshot: Snapshot | None, added_by: Collection[int]) -
 def _text(name: str, record: SnapshotRecord, back: Collection[DataFile], state: LedgerState) -> str:
     return (
         f"{name}: another writer brought back {len(back)} files with {sum(f.record_count for f in back)} rows of "
-        f"snapshot {record.snapshot_id} (landing {record.landing}, {record.lane}), which was rolled back: no ledger "
-        f"counts them, and {_again(record, state)} would be read again, so that these rows were in the table twice. "
-        "Nothing is landed until they are taken out of the table, or you state that they are there: "
-        f"`{RESET_ASSERT} SPEC --table {name} --at TOPIC:PARTITION=OFFSET,…`"
+        f"snapshot {record.snapshot_id} (landing {record.landing}, {record.lane}), which was rolled back. No ledger "
+        f"counts them, so {_again(record, state)} would be landed a second time. Nothing is landed until you delete "
+        f"these rows from the table, or confirm that they are in it: `{RESET_ASSERT} SPEC --table {name} --at "
+        "TOPIC:PARTITION=OFFSET,…`"
     )

@@ -46,7 +46,7 @@ class Call:
         """In the loop."""
         if self.done.done():
             if self.error is not None:
-                _log.warning("A call of %s failed after it was let go of: %s", self.table, self.error)
+                _log.warning("A catalog call for %s failed after it was abandoned: %s", self.table, self.error)
         elif self.error is None:
             self.done.set_result(self.result)
         elif isinstance(self.error, Exception) and not isinstance(self.error, StopIteration):

@@ -204,7 +204,7 @@ def _overlap(coverage: Coverage, taken: Mapping[SourcePartition, RangeSet]) -> F
     twice = Coverage({p: ranges & taken.get(p, NOTHING) for p, ranges in coverage.parts.items()})
     if not twice:
         return None
-    return Grounds.OVERLAP, f"{twice} is in the table or in this commit already; the rest is planned again"
+    return Grounds.OVERLAP, f"{twice} is already in the table or in this commit; the rest is planned again"
 
 
 def _table(one: StagedSlice, metadata: TableMetadata, *, own_spec: bool) -> Finding:
@@ -215,7 +215,7 @@ def _table(one: StagedSlice, metadata: TableMetadata, *, own_spec: bool) -> Find
     if one.schema_id == metadata.current_schema_id:
         return None
     written = metadata.schema_by_id(one.schema_id)
-    problem = "is not known any more" if written is None else _unreadable(written, metadata.schema())
+    problem = "no longer exists" if written is None else _unreadable(written, metadata.schema())
     if problem is None:
         return None
     return Grounds.SCHEMA, (
@@ -242,9 +242,9 @@ def _files_problem(one: StagedSlice, metadata: TableMetadata, paths: set[str]) -
     own = set[str]()
     for f in one.files:
         if f.file_path in paths or f.file_path in own:
-            return f"file {f.file_path} is in this commit already"
+            return f"file {f.file_path} is already in this commit"
         if f.spec_id != one.spec_id or len(f.partition) != arity:
-            return f"file {f.file_path} has {len(f.partition)} partition values of spec {f.spec_id}, {arity} are due"
+            return f"file {f.file_path} has {len(f.partition)} partition values of spec {f.spec_id}, not {arity}"
         own.add(f.file_path)
     return None
 

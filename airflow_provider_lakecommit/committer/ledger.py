@@ -116,8 +116,8 @@ class LedgerState:
         if self.share < CROWDED:
             return None
         return (
-            f"its ledger takes {self.share:.0%} of the room there is for one: nothing is landed when it is full; drop "
-            f"what is gone (`{MAINTAIN_SWEEP} --ledger`), or land fewer partitions or landings into this table"
+            f"its ledger uses {self.share:.0%} of its size limit. Nothing can be landed once it is full: drop "
+            f"obsolete entries (`{MAINTAIN_SWEEP} --ledger`), or land fewer partitions or landings into this table"
         )
 
     def section(self, landing: str, lane: str) -> LedgerSection | None:
@@ -193,7 +193,7 @@ def require_ledger(state: LedgerState, table: str) -> None:
     :raises LedgerError: naming what happened and the command that repairs it
     """
     if state.condition in (Condition.LOST, Condition.CUT, Condition.PICKED):
-        cut = f"if it is what that ledger says, `{RESET_ASSERT} SPEC --snapshot {state.tag_id or 'ID'}`; if not, "
+        cut = f"if the rows match that ledger, `{RESET_ASSERT} SPEC --snapshot {state.tag_id or 'ID'}`; if not, "
         raise LedgerError(
             "LC3008",
             f"the ledger of {table} (branch {state.branch}) is {state.condition}: {state.reason}. Nothing is landed "
@@ -261,7 +261,7 @@ def _check_refs(metadata: TableMetadata, branch: str) -> None:
     if ref is None and branch != MAIN_BRANCH:
         raise TableError(
             "LC3009",
-            f"the table in {metadata.location} has no branch {branch!r}: make it (ALTER TABLE … CREATE BRANCH "
+            f"the table in {metadata.location} has no branch {branch!r}: create it (ALTER TABLE … CREATE BRANCH "
             f"`{branch}`), or land into main",
         )
     if ref is not None and ref.snapshot_ref_type != SnapshotRefType.BRANCH:
@@ -279,7 +279,7 @@ def _condition(metadata: TableMetadata, branch: str, line: list[Snapshot], found
     tag = metadata.refs.get(tag_name(branch))
     if found is not None:
         if tag is None:
-            return Condition.ROLLED_BACK, f"no tag {tag_name(branch)} tells that this ledger is the newest"
+            return Condition.ROLLED_BACK, f"tag {tag_name(branch)}, which marks the newest ledger, is missing"
         if any(s.snapshot_id == tag.snapshot_id for s in line):
             return Condition.PRESENT, ""
         return Condition.ROLLED_BACK, (

@@ -85,7 +85,7 @@ def set_section(
             return None
         if now is not None and now.epoch == section.epoch:
             raise LedgerError(
-                "LC3012", f"{table}: a ledger that is set by hand needs a new epoch, {section.epoch} is the present one"
+                "LC3012", f"{table}: setting the ledger needs a new epoch, but {section.epoch} is the current one"
             )
         return (*_with(state, section, _others_back(state, table, section, others), keep), *beside())
 
@@ -129,8 +129,8 @@ def attest_section(
         if now != shown:
             raise LedgerError(
                 "LC3013",
-                f"{table}: the ledger is in snapshot {state.snapshot_id} ({state.condition}) now, it was in "
-                f"{seen.snapshot_id} ({seen.condition}) when it was looked up: a run is under way; look again",
+                f"{table}: the ledger is in snapshot {state.snapshot_id} ({state.condition}) now, but was in "
+                f"{seen.snapshot_id} ({seen.condition}) when it was read: a run is in progress; try again",
             )
         back = state.remembered if state.condition is Condition.CUT else others
         if back is None:
@@ -237,8 +237,8 @@ def _others_back(
     names = ", ".join(sorted({f"{s.landing} ({s.lane})" for s in others}))
     raise LedgerError(
         "LC3014",
-        f"the ledger of {table} is {state.condition}: {state.reason}; it had sections of {names} too, and nothing "
-        f"tells whether their rows are in the table. Roll the branch to snapshot {state.tag_id or 'ID'}, or say it: "
-        f"`--others there` (their ledger comes back) or `--others gone` (each of them says `{RESET_OFFSETS}` for "
-        "itself)",
+        f"the ledger of {table} is {state.condition}: {state.reason}; it also had entries of {names}, and it is "
+        f"unknown whether their rows are in the table. Roll the branch to snapshot {state.tag_id or 'ID'}, or "
+        "decide: `--others there` (their entries are restored) or `--others gone` (each of them needs its own "
+        f"`{RESET_OFFSETS}`)",
     )

@@ -117,7 +117,7 @@ def restore_tag(
             return None
         if state.snapshot_id != snapshot_id or not state.newest:
             raise LedgerError(
-                "LC3015", f"{table}: the ledger has changed since it was looked at: {state.reason}; plan again"
+                "LC3015", f"{table}: the ledger has changed since it was read: {state.reason}; plan again"
             )
         return state.sections
 
@@ -186,7 +186,7 @@ def change_section(
         require_ledger(state, table)
         now = state.section(landing, lane)
         if now is None:
-            raise LedgerError("LC3016", f"{table} has no section for lane {lane} of landing {landing}: plan again")
+            raise LedgerError("LC3016", f"{table} has no entry for stream {lane} of landing {landing}: plan again")
         new = change(now)
         return None if new is None else tuple(new if s is now else s for s in state.sections)
 
@@ -201,9 +201,9 @@ def _check_uuid(state: LedgerState, table: str, expected: UUID | None) -> None:
     if expected is not None and state.table_uuid != expected:
         raise LedgerError(
             "LC3017",
-            f"{table} is table {state.table_uuid} now, the control log remembers {expected}: it was dropped and made "
-            f"anew. If it holds what was landed: `{RESET_ASSERT} SPEC --from-log`; if not, state where it goes on with "
-            f"`{RESET_OFFSETS} SPEC --from OFFSETS`",
+            f"{table} now has UUID {state.table_uuid}, but the control topic has {expected}: the table was dropped "
+            f"and recreated. If it holds the landed rows, run `{RESET_ASSERT} SPEC --from-log`; if not, set where it "
+            f"continues with `{RESET_OFFSETS} SPEC --from OFFSETS`",
         )
 
 

@@ -41,8 +41,8 @@ def schema_of(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
             return schema
     raise TableError(
         "LC3018",
-        f"the table in {metadata.location} has files of partition spec {spec.spec_id}, and no schema that has all "
-        "of its columns: have another engine rewrite them",
+        f"the table in {metadata.location} has files of partition spec {spec.spec_id}, but no schema has all columns "
+        "of that spec: rewrite these files with another engine",
     )
 
 

@@ -80,7 +80,7 @@ class OutcomeLookup:
                     f"{self.requests} commit request(s) for {self.identifier} were sent and the table could not be "
                     f"read for {self.retry_policy.seconds:g} s since ({e}); the last request ended with "
                     f"{self._last_end()}. The snapshot may or may not be there; nothing was deleted, and the next "
-                    "attempt looks again",
+                    "attempt checks again",
                 ) from None
 
     def ended_with(self, error: BaseException) -> None:
@@ -108,9 +108,9 @@ class OutcomeLookup:
         kind = CommitRefusedError if self._refusals else CommitUnknownError
         return kind(
             "LC3041",
-            f"{self.requests} commit request(s) for {self.identifier} were sent and none was in the table at the last "
-            f"look; the last one ended with {self._last_end()}: {remedy}. One may still be on its way; nothing was "
-            "deleted, and the next attempt looks again",
+            f"{self.requests} commit request(s) for {self.identifier} were sent and none was in the table at the "
+            f"last check; the last one ended with {self._last_end()}: {remedy}. One may still be in flight; nothing "
+            "was deleted, and the next attempt checks again",
         )
 
     def wait(self) -> bool:

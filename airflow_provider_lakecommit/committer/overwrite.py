@@ -54,9 +54,9 @@ class OverwritingFiles(KnownSpecs, Producer):
         if len(self._taken_out) != len(self._removed) or {f.file_path for f in self._taken_out} != self._removed:
             raise TableError(
                 "LC3020",
-                f"{len(self._removed)} data files are to be replaced, the head of the table lists "
-                f"{len(self._taken_out)} of them: another writer is at work, or a file is listed twice; nothing was "
-                "committed, look again",
+                f"{len(self._removed)} data files are to be replaced, but the current snapshot lists "
+                f"{len(self._taken_out)} of them: another writer has changed the table, or a file is listed twice. "
+                "Nothing was committed; try again",
             )
         return [*self._added(), *kept]
 
@@ -75,9 +75,9 @@ class OverwritingFiles(KnownSpecs, Producer):
         if not is_rewritable(entries):
             raise TableError(
                 "LC3021",
-                f"manifest {manifest.manifest_path} lists {gone[0].data_file.file_path}, which is to be replaced, and "
-                "equality deletes, which pyiceberg cannot write in a way that Spark reads: rewrite the manifests of "
-                "the table with another engine; nothing was committed",
+                f"manifest {manifest.manifest_path} lists {gone[0].data_file.file_path}, which is to be replaced, "
+                "and equality deletes, which pyiceberg cannot write so that Spark can read them. Nothing was "
+                "committed; rewrite the manifests of the table with another engine",
             )
         self._taken_out += (e.data_file for e in gone)
         with self.new_manifest_writer(spec=self.spec(manifest.partition_spec_id)) as writer:

@@ -207,8 +207,8 @@ def require_ranges(table: str, landing: str, coverage: Coverage, state: LedgerSt
     if lacking := coverage - covered:
         raise LedgerError(
             "LC3022",
-            f"the ledger of {table} (branch {state.branch}) has not {lacking} of landing {landing}: only what it has "
-            f"is replaced; `{HISTORY} SPEC --ledger` lists it",
+            f"the ledger of {table} (branch {state.branch}) does not have {lacking} of landing {landing}, and only "
+            f"landed ranges can be replaced: `{HISTORY} SPEC --ledger` lists it",
         )
     own = [(s, coverage & s.covered) for s in state.sections if s.landing == landing]
     if nameless := Coverage.union(unmarked(shares_of(s.provenance, part), part) for s, part in own):
@@ -216,11 +216,11 @@ def require_ranges(table: str, landing: str, coverage: Coverage, state: LedgerSt
         ways = "; ".join(f"{p} {ranges}" for p, ranges in named) or "nothing"
         raise LedgerError(
             "LC3023",
-            f"{table}: the rows of {nameless} do not say which record and which reading of the topic they are of. They "
-            "were landed without the columns kafka_topic, kafka_partition, kafka_generation and kafka_offset, by "
-            "another writer, or from another cluster. Only marked ranges are replaced or deleted: of landing "
-            f"{landing} these are {ways}. Name only those, or delete the rows with your engine and read their ranges "
-            f"again with `{RESET_OFFSETS} SPEC --from OFFSETS --again`, or land into a new table",
+            f"{table}: the rows of {nameless} do not say which record and which reading of the topic they are of. "
+            "They were landed without the columns kafka_topic, kafka_partition, kafka_generation and kafka_offset, "
+            "by another writer, or from another cluster. Only marked ranges can be replaced or deleted; those "
+            f"of landing {landing} are {ways}. Name only those, or delete the rows with your engine and land their "
+            f"ranges again with `{RESET_OFFSETS} SPEC --from OFFSETS --again`, or land into a new table",
         )
 
 
@@ -228,15 +228,15 @@ def _check_table(request: ReplaceRequest, metadata: TableMetadata, state: Ledger
     if metadata.table_uuid != request.table_uuid:
         raise LedgerError(
             "LC3024",
-            f"{request.table} is table {metadata.table_uuid} now, the ranges were looked up in {request.table_uuid}: "
-            "it was dropped and made anew; look again",
+            f"{request.table} now has UUID {metadata.table_uuid}, but the ranges were read from "
+            f"{request.table_uuid}: the table was dropped and recreated. Run the command again",
         )
     require_ledger(state, request.table)
     if state.condition is not Condition.PRESENT:
         raise LedgerError(
             "LC3025",
-            f"{request.table}: its ledger is {state.condition}{f' ({state.reason})' if state.reason else ''}; nothing "
-            f"was replaced there. `{LAND} SPEC` deals with that, then the same again",
+            f"{request.table}: its ledger is {state.condition}{f' ({state.reason})' if state.reason else ''}; "
+            f"nothing was replaced in it. Run `{LAND} SPEC` to resolve this, then this command again",
         )
 
 
@@ -264,16 +264,16 @@ def _check_sections(request: ReplaceRequest, state: LedgerState) -> None:
     if request.slices and state.section(request.landing, request.lane) is None:
         raise LedgerError(
             "LC3026",
-            f"{request.table} has no section for lane {request.lane} of landing {request.landing}: it was closed, or "
-            f"never begun; nothing was replaced there. `{BACKFILL} SPEC --list` shows the open lanes",
+            f"{request.table} has no ledger entry for stream {request.lane} of landing {request.landing}: it was "
+            f"closed or never started; nothing was replaced. `{BACKFILL} SPEC --list` shows the open backfills",
         )
     now = epochs_of(state, request.landing, request.coverage)
     changed = sorted(lane for _, lane in {k for k, _ in now.items() ^ request.epochs.items()})
     if now and changed:
         raise LedgerError(
             "LC3027",
-            f"{request.table}: lane {', '.join(changed)} of landing {request.landing} has other ranges or another "
-            "epoch than when they were looked up, so what it has may be other rows; nothing was replaced, look again",
+            f"{request.table}: stream {', '.join(changed)} of landing {request.landing} has other ranges or another "
+            "epoch than before, so its rows may differ; nothing was replaced. Try again",
         )
 
 
@@ -290,8 +290,8 @@ def _check_slices(request: ReplaceRequest, metadata: TableMetadata, state: Ledge
     section = free.section(request.landing, request.lane)
     judged = judge(request.slices, metadata, free, section, ()) if section is not None else None
     if judged is None or judged.refused:
-        why = "; ".join(map(str, judged.refused)) if judged else "it has no such lane"
-        raise LedgerError("LC3028", f"{request.table}: nothing was replaced, since not all can be landed anew: {why}")
+        why = "; ".join(map(str, judged.refused)) if judged else "it has no such stream"
+        raise LedgerError("LC3028", f"{request.table}: nothing was replaced, since not all can be landed again: {why}")
 
 
 def _change(request: ReplaceRequest, state: LedgerState, removal: Removal) -> Change[Removal]:

@@ -149,7 +149,7 @@ def remove_leftovers(io: FileIO, metadata: TableMetadata, branch: str, attempts:
                 for path in (attempt.snapshot.manifest_list, *own):
                     io.delete(path)
     except Exception as e:
-        _log.warning("files of a lost commit attempt stay below %s/metadata: %s", metadata.location, trouble_of(io, e))
+        _log.warning("Files of a lost commit attempt stay below %s/metadata: %s", metadata.location, trouble_of(io, e))
 
 
 class _Placed(Table):
@@ -206,7 +206,7 @@ def _appended(table: Table, branch: str, files: Sequence[DataFile], summary: dic
     specs = {f.spec_id for f in files} or {table.metadata.default_spec_id}
     if len(specs) > 1:
         raise TableError(
-            "LC3031", f"files of the partition specs {sorted(specs)} of {'.'.join(table.name())} need a commit each"
+            "LC3031", f"files of partition specs {sorted(specs)} of {'.'.join(table.name())} cannot share one commit"
         )
     transaction = _Staging(table, specs.pop())
     append = MergingAppend(

@@ -136,7 +136,7 @@ def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dic
     """
     extra = {PREFIX + key: value for key, value in record.extra.items()}
     if taken := sorted(extra.keys() & _RESERVED):
-        raise WireError("LC3033", f"summary keys {', '.join(taken)} are the committer's own: use others")
+        raise WireError("LC3033", f"summary keys {', '.join(taken)} are reserved for the committer: use others")
     values: dict[str, str | None] = {
         "version": _VERSION,
         "kind": record.kind.value,
@@ -200,7 +200,7 @@ def record_of(snapshot: Snapshot) -> SnapshotRecord | None:
     except DAMAGE as e:
         raise WireError(
             "LC3035",
-            f"the summary of snapshot {snapshot.snapshot_id} is damaged: {type(e).__name__} {e}; roll the table back "
+            f"the summary of snapshot {snapshot.snapshot_id} is corrupt: {type(e).__name__} {e}; roll the table back "
             f"to the snapshot before it, or set the ledger with `{RESET_OFFSETS} SPEC --from OFFSETS`",
         ) from e
 

@@ -127,7 +127,7 @@ def ledger_change(
     if kept := [f"{s.landing} ({s.lane})" for s in sections if s.epoch in before]:
         raise LedgerError(
             "LC3037",
-            f"{identifier}: {state.reason}; the epochs of {', '.join(kept)} are renewed before all else: plan again",
+            f"{identifier}: {state.reason}; the epochs of {', '.join(kept)} must be renewed first: plan again",
         )
     told = replace(record, decisions=kept_decisions(state.decisions, record.decisions))
     return Change(summary=to_summary(told, sections), why=why, files=files)

@@ -136,9 +136,7 @@ class TableLocks:
     def _check(self, table: Hashable) -> None:
         outer = _inside.get()
         if outer is not None and outer.owner is self and not (outer.task and outer.task.done()):
-            raise RuntimeError(
-                f"a turn for {table} was asked for in a turn for {outer.table}: that could wait for ever"
-            )
+            raise RuntimeError(f"a turn for {table} was requested inside a turn for {outer.table}: this can deadlock")
         if self._closed:
             raise _closed_error(table)
 
@@ -201,10 +199,10 @@ def _settle(turn: _Turn, *, error: BaseException | None) -> None:
 
 def _unheard(turn: _Turn, error: BaseException | None) -> None:
     if error is not None and not isinstance(error, ClosedError):
-        _log.warning("Work on %s failed after its caller had left: %s", turn.table, error)
+        _log.warning("Work on %s failed after its caller had been cancelled: %s", turn.table, error)
 
 
 def _closed_error(table: Hashable) -> ClosedError:
     return ClosedError(
-        "LC3038", f"{table}: the committer of this process is shutting down; the next attempt goes on from here"
+        "LC3038", f"{table}: the committer of this process is shutting down; the next attempt continues from here"
     )

@@ -31,10 +31,10 @@ def no_tags(tables: Tables, identifier: str, tag: str) -> TableError:
     """
     return TableError(
         "LC3039",
-        f"{identifier}: catalog {tables.name} took a commit that sets tag {tag}, and the table has no such tag: it "
-        "keeps branches only. The tag is what tells that a ledger is the newest, so nothing is landed through this "
-        "catalog: take one that keeps tags (Iceberg's snapshot references), or a release of it that does; nothing is "
-        "lost, the first run after that voids what is pending and goes on",
+        f"{identifier}: catalog {tables.name} accepted a commit that sets tag {tag}, but the table has no such tag: "
+        "the catalog stores branches only. The tag marks the newest ledger, so nothing can be landed through this "
+        "catalog. Use a catalog, or a release of it, that stores tags (Iceberg's snapshot references). Nothing is "
+        "lost: the first run after that voids pending slices and continues",
     )
 
 

@@ -87,7 +87,7 @@ def _expire(tables: Tables, loaded: Table, table: str, branch: str, gone: list[S
     try:
         after = tables.commit(loaded, requirements, (update,))
     except Exception as e:
-        _log.warning("%s keeps %d old snapshots for now: %s", table, len(gone), tables.describe(e))
+        _log.warning("%s: could not expire %d old snapshots: %s", table, len(gone), tables.describe(e))
         return 0
     left = {s.snapshot_id for s in after.snapshots}
     with suppress(Exception):

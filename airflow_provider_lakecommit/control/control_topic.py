@@ -215,7 +215,7 @@ class ControlTopic:
         with self._lock:
             if self._closed:
                 raise ClosedError(
-                    "LC2324", f"control topic {self.name} was closed: this work ends here, the next attempt goes on"
+                    "LC2324", f"control topic {self.name} was closed: this attempt ends, the next one continues"
                 )
             try:
                 yield
@@ -267,9 +267,9 @@ class ControlTopic:
             if time.monotonic() >= deadline:
                 raise ControlTopicError(
                     "LC2326",
-                    f"{self.name}[{partition}] can be read to offset {found.stable} only, and {until} was to be read: "
-                    f"after {self._timeout:.0f} s an open transaction holds it up (`{self._tool('kafka-transactions')} "
-                    f"find-hanging --topic {self.name} --partition {partition}`), or the topic was made anew",
+                    f"{self.name}[{partition}] can be read to offset {found.stable} only, not to {until}: after "
+                    f"{self._timeout:.0f} s an open transaction still blocks it (`{self._tool('kafka-transactions')} "
+                    f"find-hanging --topic {self.name} --partition {partition}`), or the topic was recreated",
                 )
             self._admin.serve(LOOK_SECONDS)
 
@@ -336,7 +336,7 @@ class ControlTopic:
 
     def _appeared(self) -> ControlTopicInfo:
         if self._facts() is None:
-            raise StaleTopicError(f"{self.name} was created and is not known to all brokers yet")
+            raise StaleTopicError(f"{self.name} was created, but not all brokers know it yet")
         return self.describe()
 
     def _create(self, partitions: int, replication: int | None) -> None:
@@ -362,7 +362,7 @@ class ControlTopic:
             raise ControlTopicError(
                 "LC2329",
                 f"control topic {self.name!r} has cleanup.policy={settings['cleanup.policy']}, which deletes records "
-                f"that are still needed: set it with `{self._tool('kafka-configs')} --alter --entity-type topics "
+                f"that are still needed: correct it with `{self._tool('kafka-configs')} --alter --entity-type topics "
                 f"--entity-name {self.name} --add-config cleanup.policy=delete`",
             )
 

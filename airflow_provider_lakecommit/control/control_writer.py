@@ -120,7 +120,7 @@ class ControlWriter:
             except _AbortedError as aborted:
                 if time.monotonic() + PAUSE_SECONDS >= deadline:
                     raise self._gave_up(str(aborted)) from None
-                log.info("Transaction %s on %s was aborted and is sent again: %s", self._id, self._where, aborted)
+                log.info("Transaction %s on %s was aborted; sending it again: %s", self._id, self._where, aborted)
             time.sleep(PAUSE_SECONDS)
 
     def _signed(self, producer: Producer, records: Sequence[Record]) -> Sequence[Record]:
@@ -192,7 +192,7 @@ class ControlWriter:
             if error.code() in _FENCED:
                 raise self._fenced() from None
             # The broker forgot the transaction or is away: it ends by its timeout, or when the next producer opens.
-            log.debug("Transaction of %s could not be aborted: %s", self._id, error.str())
+            log.debug("Could not abort the transaction of %s: %s", self._id, error.str())
         self._began = False
 
     def _patiently(self, step: Callable[[float], None], deadline: float) -> None:

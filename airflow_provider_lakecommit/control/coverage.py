@@ -42,7 +42,7 @@ def _partitions(values: Any) -> list[tuple[SourcePartition, Any]]:
             for p, v in parts.items()
         ]
         if len(found) > 1 and len({p for p, _ in found}) != len(found):
-            raise ValueError("a partition is told twice")
+            raise ValueError("a partition is listed twice")
     except DAMAGE as e:
         raise WireError("LC2337", f"offset ranges are damaged: {e}") from e
     return found

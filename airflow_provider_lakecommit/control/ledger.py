@@ -83,7 +83,7 @@ def decode_ledger(packed: str) -> tuple[LedgerSection, ...]:
     try:
         sections = tuple(_section_from_json(s) for s in values["sections"])
         if len({s.key for s in sections}) < len(sections):
-            raise ValueError("a lane has two sections")
+            raise ValueError("a stream has two entries")
         return sections
     except DAMAGE as e:
         raise WireError("LC2357", f"the ledger of the table is damaged: {type(e).__name__} {e}") from e

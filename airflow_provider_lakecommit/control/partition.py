@@ -120,7 +120,7 @@ def _parameters(field: PartitionField) -> tuple[str, int, int]:
     match = _PARAMETERS.fullmatch(field.type)
     if match is None or (match["kind"] == "decimal") is (match["second"] is None):
         raise ControlEventError(
-            "LC2358", f"partition field {field.name!r} has type {field.type!r}: no file is partitioned by that"
+            "LC2358", f"partition field {field.name!r} has type {field.type!r}, which cannot be a partition type"
         )
     return match["kind"], int(match["first"]), int(match["second"] or 0)
 

@@ -217,7 +217,7 @@ class _Folding:
 
     def turn_down(self, e: SliceReported, report: SliceReport, files: list[SliceFiles], reason: str) -> None:
         if e.commit_id in self.cycles:
-            self.set_aside(e, f"the report of slice {report.slice_id} was not asked for: {reason}")
+            self.set_aside(e, f"the report of slice {report.slice_id} was not planned: {reason}")
         self.acceptance.turn_down(self.whole(e, report, files), reason)
 
     def over_budget(self, e: SliceReported) -> None:

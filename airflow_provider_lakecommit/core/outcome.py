@@ -132,7 +132,7 @@ _HELPS = (
     f"else `{RESET_BLOCKED}` (--retry, --raise or --skip) or LandingOperationOperator; other partitions go on"
 )
 
-_TWINS = " (*inactive assets* there mean that two landings have one name: give one of them another)"
+_TWINS = " (*inactive assets* there mean that two landings have the same name: rename one of them)"
 """Airflow has one asset of a name, and fails the commit task of the other before it begins."""
 
 TABLE = (
@@ -151,8 +151,8 @@ TABLE = (
         lambda run, _: run.commit in FAILED or run.closed is None,
         "failed",
         lambda run, _: (
-            f"{run.failure or f'the commit task ended {run.commit}, see its log{_TWINS}'}; "
-            "nothing can be said to be published, the next run publishes what is reported"
+            f"{run.failure or f'the commit task ended {run.commit}, see its log{_TWINS}'}; it is unknown what was "
+            "published; the next run publishes all finished slices"
         ),
     ),
     OutcomeRule(
@@ -160,15 +160,15 @@ TABLE = (
         lambda _, commit: commit.finished and bool(commit.missing),
         "failed",
         lambda _, commit: (
-            f"{commit.note}: no work is done for that cycle any more. The next run reads it; or clear the plan task of "
-            f"this run too"
+            f"{commit.note}: that cycle is closed. The next run reads these slices; or clear the plan task of this "
+            "run too"
         ),
     ),
     OutcomeRule(
         "finished before",
         lambda _, commit: commit.finished,
         "skipped",
-        lambda _, commit: commit.note or "this run was finished before",
+        lambda _, commit: commit.note or "this run had already finished",
     ),
     OutcomeRule(
         "group failed",
@@ -200,7 +200,7 @@ TABLE = (
         "stopped",
         lambda _, commit: bool(commit.stopped),
         "failed",
-        lambda _, commit: f"not all was planned, a decision is needed: {commit.stopped}",
+        lambda _, commit: f"some ranges were not planned and need your decision: {commit.stopped}",
     ),
     OutcomeRule(
         "published",
@@ -215,7 +215,7 @@ TABLE = (
         "waiting",
         lambda _, commit: bool(commit.waiting),
         "skipped",
-        lambda _, commit: f"what was written is kept and published later, it waits: {_named(commit.waiting)}",
+        lambda _, commit: f"the written files are kept and published later; waiting: {_named(commit.waiting)}",
     ),
     OutcomeRule(
         "nothing to do",

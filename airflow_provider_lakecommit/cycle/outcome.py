@@ -102,9 +102,9 @@ class CycleOutcome:
         slices = ", ".join(f"{n} {status}" for status, n in sorted(self.written.slices.items())) or "none run"
         seconds = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in self.seconds.items())
         published = "; ".join(f"{p.table}: {p.rows} rows in snapshot {p.snapshot_id}" for p in self.closed.published)
-        more = f"; reports that were redundant: {self.closed.redundant}" if self.closed.redundant else ""
+        more = f"; redundant reports: {self.closed.redundant}" if self.closed.redundant else ""
         if self.closed.failed:
-            more += f"; without {', '.join(self.closed.failed)}, for which commits fail"
+            more += f"; commits fail for {', '.join(self.closed.failed)}"
         text = f"cycle {self.number}: slices: {slices}; {published or 'nothing published'}{more} ({seconds})"
         return "".join([text, *(f"\n  {trouble}" for trouble in self.written.died)])
 
@@ -173,7 +173,7 @@ class RunOutcome:
         if self.refused:
             text += f"; no window was planned: {self.refused}"
         elif last.stopped:
-            text += f"; not all was planned: {last.stopped}"
+            text += f"; planned only in part: {last.stopped}"
         if last.blocked:
             text += f"; {first_of(last.blocked)} blocked: `{RESET_BLOCKED}` says how to go on"
         if last.waiting:

@@ -163,7 +163,7 @@ class GroupResult:
         if self.left:
             shown = "; ".join(str(s) for s in self.left[:SHOWN])
             more = f" and {len(self.left) - SHOWN} more slices" if len(self.left) > SHOWN else ""
-            text += f"; {sum(len(s) for s in self.left)} offsets will be: {shown}{more}"
+            text += f"; {sum(len(s) for s in self.left)} offsets will be read again: {shown}{more}"
         return text + "".join(f"; blocked: {b}" for b in self.blocked)
 
     def to_dict(self) -> dict[str, Any]:
@@ -257,9 +257,9 @@ class Closed:
         return tuple(
             f"{what}: {_counted(found)}{more}"
             for what, found, more in (
-                ("fields that no column is for were left out, in so many records", ignored, ""),
+                ("fields without a column were left out, in this many records", ignored, ""),
                 (
-                    "times in January or February 1970, of a coarser unit than `timestamps` says, in so many records",
+                    "times in January or February 1970, too coarse for the unit in `timestamps`, in this many records",
                     odd,
                     "",
                 ),

@@ -58,8 +58,8 @@ def connection(conn_id: str, kind: str, holds: str) -> Connection:
     except AirflowNotFoundException as e:
         raise SpecError(
             "LC5301",
-            f"the Airflow connection {conn_id!r} does not exist: make one of type `{kind}` with {holds}, "
-            "or name another one",
+            f"the Airflow connection {conn_id!r} does not exist: create one of type `{kind}` with {holds}, or name "
+            "another one",
         ) from e
 
 
@@ -111,13 +111,13 @@ def registry_connection(conn_id: str) -> dict[str, Any]:
     if not settings.get("url"):
         raise SpecError(
             "LC5303",
-            f"the connection {conn_id!r}{_unlike(found, 'http')} does not say where the schema registry is: give its "
+            f"the connection {conn_id!r}{_unlike(found, 'http')} has no address of the schema registry: set its "
             "host, or `url` in its extra",
         )
     if found.password and LOGIN not in settings:
         raise SpecError(
             "LC5304",
-            f"the connection {conn_id!r} has a password for the schema registry and no login; a token goes into its "
+            f"the connection {conn_id!r} has a password for the schema registry but no login; put a token into its "
             "extra, as `bearer.auth.token` with `bearer.auth.credentials.source`",
         )
     return settings
@@ -175,8 +175,8 @@ def stated_properties(iceberg_conn_id: str) -> dict[str, str]:
     if properties["type"] in ("rest", "sql") and not properties.get("uri"):
         raise SpecError(
             "LC5305",
-            f"the Iceberg connection {iceberg_conn_id!r}{_unlike(found, 'iceberg')} does not say where its "
-            f"{properties['type']} catalog is: give the URI as host, or as `uri` in its extra",
+            f"the Iceberg connection {iceberg_conn_id!r}{_unlike(found, 'iceberg')} has no address of its "
+            f"{properties['type']} catalog: set the URI as host, or as `uri` in its extra",
         )
     return named(properties, iceberg_conn_id)
 

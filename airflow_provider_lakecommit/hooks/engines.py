@@ -51,8 +51,8 @@ def engine_of(
     if conf:
         raise SpecError(
             "LC5306",
-            f"the Spark connection {conn_id!r} is of type `{CONNECT}`: its server has its settings already, give "
-            f"{', '.join(sorted(conf))} to the server, or leave spark_conf out",
+            f"the Spark connection {conn_id!r} is of type `{CONNECT}`: set {', '.join(sorted(conf))} on its server, "
+            "or remove spark_conf",
         )
     from airflow_provider_lakecommit.spark import ConnectEngine
 
@@ -72,8 +72,8 @@ def connect_url(conn_id: str) -> str:
         # Not with their text: parts of the connection may be in it.
         raise SpecError(
             "LC5307",
-            f"the Spark connection {conn_id!r} cannot be used: it needs the server as host, without a path, its port, "
-            "and where the server asks for one the token as password",
+            f"the Spark connection {conn_id!r} cannot be used: set the server as host (without a path), its port, "
+            "and the token as password if the server requires one",
         ) from None
     hide({"remote": url})
     return url

@@ -108,7 +108,7 @@ def rest_settings(conn: Connection) -> dict[str, Any]:
     if not host:
         raise SpecError(
             "LC5308",
-            f"the Airflow connection {conn.conn_id!r} says no host: give the address of a Kafka Connect worker",
+            f"the Airflow connection {conn.conn_id!r} has no host: set the address of a Kafka Connect worker",
         )
     url = host if "://" in host else f"{conn.schema or 'http'}://{host}"
     if conn.port:

@@ -61,7 +61,7 @@ def note_run(ti: Any, landing: str, line: str) -> bool:
     try:
         _persist(lambda: _write(conn_id, ti.dag_id, ti.run_id, landing, line))
     except Exception as e:
-        log.warning("the run has no note of landing %s: %s: %s", landing, type(e).__name__, e)
+        log.warning("Could not write the run note of landing %s: %s: %s", landing, type(e).__name__, e)
         return False
     return True
 
@@ -85,7 +85,7 @@ def _persist(act: Callable[[], None]) -> None:
         try:
             return act()
         except _AgainError as e:
-            log.debug("asked again in %s s: %s", pause, e)
+            log.debug("Retrying in %s s: %s", pause, e)
             time.sleep(pause)
     return act()
 

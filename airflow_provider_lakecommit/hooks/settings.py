@@ -41,11 +41,11 @@ class Settings:
         providers = tuple(conf.get(SECTION, "location_providers").replace(",", " ").split())
         if not deployment or not topic:
             raise SpecError(
-                "LC5309", f"[{SECTION}] deployment_id and control_topic must not be empty: set them or leave them out"
+                "LC5309", f"[{SECTION}] deployment_id and control_topic must not be empty: set them or remove them"
             )
         if grace < 0:
             raise SpecError(
-                "LC5310", f"[{SECTION}] spark_grace_seconds = {grace}: a number of seconds from 0 on is needed"
+                "LC5310", f"[{SECTION}] spark_grace_seconds = {grace}: it must be a number of seconds, 0 or more"
             )
         return cls(
             deployment_id=deployment,

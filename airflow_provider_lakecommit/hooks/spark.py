@@ -110,22 +110,22 @@ def spark_master(conn_id: str) -> SparkMaster:
     if not _MASTER.fullmatch(master):
         raise SpecError(
             "LC5311",
-            f"the Airflow connection {conn_id!r}, of type `{found.conn_type}`, is no Spark connection: "
-            f"{without(master, ())!r} is no master. Its type must be `spark`, with the master as host ({_MASTERS}), or "
-            "`spark_connect`",
+            f"the Airflow connection {conn_id!r}, of type `{found.conn_type}`, is not a Spark connection: "
+            f"{without(master, ())!r} is not a master. Its type must be `spark`, with the master as host "
+            f"({_MASTERS}), or `spark_connect`",
         )
     if on_cluster and master.startswith("spark://"):
         raise SpecError(
             "LC5312",
-            f"the Spark connection {conn_id!r} asks for `deploy-mode: cluster` on {master}: a standalone cluster takes "
-            "no Python application so. Leave deploy-mode out (the driver then runs beside the task), or run a Spark "
-            "Connect server on the cluster and give its connection of type `spark_connect`",
+            f"the Spark connection {conn_id!r} asks for `deploy-mode: cluster` on {master}: a standalone cluster "
+            "does not support this for Python applications. Remove deploy-mode (the driver then runs alongside the "
+            "task), or run a Spark Connect server on the cluster and give its connection of type `spark_connect`",
         )
     if "k8s" in master and getattr(spark_submit, "kube_client", None) is None:
         raise SpecError(
             "LC5313",
-            f"the Spark connection {conn_id!r} submits to {master}: the Spark provider's hook needs the distribution "
-            "apache-airflow-providers-cncf-kubernetes for that; install it beside Airflow",
+            f"the Spark connection {conn_id!r} submits to {master}: the Spark provider's hook needs "
+            "apache-airflow-providers-cncf-kubernetes for this; install it alongside Airflow",
         )
     return SparkMaster(local=re.match(r"local\b", master) is not None, driver_on_cluster=on_cluster)
 
@@ -258,7 +258,7 @@ class _Submission:
         except FileNotFoundError as e:
             raise SpecError(
                 "LC5316",
-                f"{e.filename} is not on the search path: install pyspark beside Airflow, or Spark on this worker",
+                f"{e.filename} is not on the search path: install pyspark alongside Airflow, or Spark on this worker",
             ) from e
 
     def stop(self) -> None:

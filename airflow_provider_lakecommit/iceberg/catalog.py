@@ -136,8 +136,8 @@ class Tables:
         if table is None:
             raise TableError(
                 "LC3304",
-                f"there is no table {identifier} in {self.called}: create it, or let a run of the landing do so: it "
-                "makes the tables that it states `create` for, and its dead-letter table",
+                f"there is no table {identifier} in {self.called}: create it, or run the landing: it creates the "
+                "tables that have a `create` section, and its dead-letter table",
             )
         return table
 
@@ -156,7 +156,7 @@ class Tables:
         except FileNotFoundError as e:
             raise TableError(
                 "LC3305",
-                f"the catalog points table {identifier} to a metadata file that is gone ({self.describe(e)}): "
+                f"the catalog points table {identifier} to a metadata file that is missing ({self.describe(e)}): "
                 "restore the file, or register the table with its newest metadata file",
             ) from None
         except (ValidationError, pydantic.ValidationError) as e:
@@ -164,8 +164,8 @@ class Tables:
                 raise self._away(f"reading table {identifier}", e) from None
             raise TableError(
                 "LC3306",
-                f"pyiceberg cannot read the metadata of table {identifier} ({self.describe(e)}): a type that it does "
-                "not know, such as variant, must go from the table",
+                f"pyiceberg cannot read the metadata of table {identifier} ({self.describe(e)}): remove columns of "
+                "unsupported types, such as variant, from the table",
             ) from None
         except Exception as e:
             raise self._away(f"reading table {identifier}", e) from None
@@ -291,20 +291,18 @@ def is_no_room(error: BaseException) -> bool:
 
 def _remedy(error: Exception) -> str:
     if isinstance(error, _NO_RIGHT):
-        return "correct them in the connection or in the section `catalog`"
+        return "correct them in the connection or in the `catalog` section"
     if "No default path is set" in str(error):
-        return "state `warehouse` there, as file:///folder or s3://bucket/folder: where tables are made"
-    check = "it runs and can be reached"
+        return "set `warehouse` there, as file:///folder or s3://bucket/folder: new tables are created in it"
+    check = "it is up and reachable"
     if is_no_room(error):
         where = "the storage of its tables" if isinstance(error, OSError) else "the disk of its database"
-        check = f"{where} has room and may be written to"
+        check = f"{where} has free space and is writable"
     elif type(error) in (OSError, FileNotFoundError):
-        check = (
-            "the storage of its tables, by `warehouse` and the endpoint stated, is there and can be reached from here"
-        )
+        check = "the storage of its tables (`warehouse` and the configured endpoint) exists and is reachable from here"
     elif "unable to open database file" in str(error):
-        check = "the folder of its database exists and may be written to"
-    return f"check that {check}; the next attempt goes on from where this one stopped"
+        check = "the folder of its database exists and is writable"
+    return f"check that {check}; the next attempt continues where this one stopped"
 
 
 def _make_namespaces(catalog: Catalog, namespace: tuple[str, ...]) -> None:

@@ -69,7 +69,7 @@ class CatalogClients:
         with self._lock:
             if self._closed:
                 raise ClosedError(
-                    "LC3309", f"catalog {self._name()} was closed: this work ends here, the next attempt goes on"
+                    "LC3309", f"catalog {self._name()} was closed: this attempt ends, the next one continues"
                 )
             catalog = self._idle.pop() if self._idle else None
         if catalog is None:

@@ -127,7 +127,7 @@ def rows_in_footer(io: FileIO, path: str) -> int:
         with io.new_input(path).open(seekable=True) as stream:
             return int(pq.read_metadata(stream).num_rows)
     except pa.ArrowException as e:
-        raise TableError("LC3313", f"file {path} is no Parquet file that can be read: {e}") from None
+        raise TableError("LC3313", f"file {path} is not a readable Parquet file: {e}") from None
 
 
 def _contradiction(file: DataFile) -> str | None:

@@ -50,11 +50,11 @@ def location_problem(location: str, properties: Mapping[str, str]) -> str | None
     if scheme in _ALWAYS:
         return None
     if (prefix := _IF_NAMED.get(scheme)) is None:
-        return f"{location} is in no storage that pyiceberg knows"
+        return f"{location} is in a storage that pyiceberg does not support"
     named = any(key.startswith(prefix) and not key.startswith(_SECRETLESS) for key in properties)
     if named or _IF_NAMED.get(scheme_of(warehouse)) == prefix:
         return None
-    return f"{location} is in a storage that the connection does not name: state a property {prefix}* there"
+    return f"{location} is in a storage that the connection does not configure: set a property {prefix}* there"
 
 
 def _local_problem(location: str, warehouse: str) -> str | None:

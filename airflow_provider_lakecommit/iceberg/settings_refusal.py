@@ -26,12 +26,12 @@ _EXTRAS = {"glue": "glue", "hive": "hive", "sql": "sql-sqlite"}
 """By the catalog's type: what brings its client; for PostgreSQL it is `postgres`."""
 _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], str]] = {
     "NoSuchModuleError": lambda properties: (
-        f"`uri` begins with {_scheme(properties)!r}, which is no database that SQLAlchemy knows here: PostgreSQL's "
-        f"begins with {POSTGRES}://"
+        f"`uri` begins with {_scheme(properties)!r}, which is not a database that the installed SQLAlchemy supports: "
+        f"for PostgreSQL use {POSTGRES}://"
     ),
     "ArgumentError": lambda _: (
-        f"`uri` is no address of a database, as {POSTGRES}://host/database or "
-        "sqlite:////folder/catalog.db (four slashes before an absolute path)"
+        f"`uri` is not the address of a database, such as {POSTGRES}://host/database or sqlite:////folder/catalog.db "
+        "(four slashes before an absolute path)"
     ),
     "InvalidSchema": lambda properties: _of_rest(properties),
     "MissingSchema": lambda properties: _of_rest(properties),
@@ -49,7 +49,7 @@ def mistake_in(properties: Mapping[str, str], error: Exception) -> str | None:
         return _not_installed(properties, error)
     kind, known = properties.get("type", ""), [each.value for each in CatalogType]
     if isinstance(error, ValueError) and kind and kind.lower() not in known:
-        return f"there is no type {kind!r} of catalogs{meant(kind, known)}: {', '.join(known)}"
+        return f"unknown catalog type {kind!r}{meant(kind, known)}: use one of {', '.join(known)}"
     return "" if isinstance(error, (ValueError, KeyError, TypeError)) else None
 
 
@@ -62,7 +62,7 @@ def missing_folder(properties: Mapping[str, str]) -> str:
     if not scheme.startswith("sqlite") or not path or folder.exists():
         return ""
     here = "" if Path(path).is_absolute() else f" below {Path.cwd()} (an absolute path has four slashes before it)"
-    return f"`uri` names the database {path}, and there is no folder {folder}{here}: bring it back, or correct the path"
+    return f"`uri` names the database {path}, but folder {folder}{here} does not exist: restore it, or fix the path"
 
 
 def wrong_warehouse(properties: Mapping[str, str]) -> str:
@@ -73,7 +73,7 @@ def wrong_warehouse(properties: Mapping[str, str]) -> str:
     if properties.get("type") not in _OF_FOLDERS or not stated or ":/" in stated or Path(stated).is_absolute():
         return ""
     return (
-        f"`warehouse` {stated!r} is a folder below wherever a process works: state the whole path, as "
+        f"`warehouse` {stated!r} is relative to the working directory of each process: set the absolute path, as "
         f"file://{Path(stated).absolute()} or s3://bucket/folder"
     )
 
@@ -87,7 +87,7 @@ def _not_installed(properties: Mapping[str, str], error: Exception) -> str:
     if missing is None or extra is None:
         return ""
     if properties.get("type") == "sql" and not scheme.startswith(("postgresql", "sqlite")):
-        return f"its driver, {missing}, is not installed: install it beside this package"
+        return f"its driver, {missing}, is not installed: install it alongside this package"
     return f"{missing} is not installed: {_install(extra)}"
 
 

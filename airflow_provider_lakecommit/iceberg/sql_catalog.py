@@ -34,7 +34,7 @@ def catalog_name(properties: Mapping[str, str], default: str) -> str:
         return default
     names = _names(properties["uri"])
     if len(names) == 1 and default not in names:
-        _log.info("The SQL catalog holds its tables under the name %r: using it (state `name` to choose)", names[0])
+        _log.info("The SQL catalog has its tables under the name %r: using it (set `name` to choose another)", names[0])
         return names[0]
     return default
 

@@ -249,7 +249,7 @@ def _source(by: str, entry: str, key: str, schema: Schema) -> tuple[NestedField,
         )
     if source.field_id not in _one_per_row(schema.fields):
         raise SpecError(
-            "LC3354", f"create.{key}: {entry!r}: column {column} is within a list or map, so a row has many of it"
+            "LC3354", f"create.{key}: {entry!r}: column {column} is inside a list or map, so a row has many values"
         )
     return source, transform, suffix
 

@@ -182,7 +182,7 @@ class AdminRequests:
                 # librdkafka answers each request within its timeout, if only by an error. Rarely one gets no answer.
                 _LOST.append(self._client)
                 self.close()
-                detail = "the client has lost the request"
+                detail = "the client lost the request"
                 raise unreachable(self._away, doing, self._config, self._trouble, waited, detail)
 
     def _tell_silence(self, doing: str) -> None:

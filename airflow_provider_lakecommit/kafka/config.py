@@ -75,8 +75,8 @@ _SCHEME = re.compile(r"(?:^|,)\s*([^,:/]+)://")
 _PROTOCOLS = frozenset({"plaintext", "ssl", "sasl_plaintext", "sasl_ssl"})
 _NOISE = re.compile(r"\s*\(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
 _CLOSED = (
-    "connections are taken and closed again without a word: so do brokers that want a login or TLS which the settings "
-    "do not state (`security.protocol`, `sasl.mechanism`), and those that are about to stop"
+    "brokers accept connections and close them at once: they may need a login or TLS that the settings lack "
+    "(`security.protocol`, `sasl.mechanism`), or are shutting down"
 )
 
 
@@ -186,8 +186,8 @@ def servers_of(config: Mapping[str, Any]) -> str:
     if wrong := [found[1] for found in _SCHEME.finditer(shown) if found[1].lower() not in _PROTOCOLS]:
         raise SpecError(
             "LC2003",
-            f"bootstrap.servers {shown!r}{whose(config)}: brokers are host:port, and {wrong[0]}:// is no protocol of "
-            f"Kafka's; how they are spoken to is security.protocol ({', '.join(sorted(_PROTOCOLS))})",
+            f"bootstrap.servers {shown!r}{whose(config)}: brokers are host:port, and {wrong[0]}:// is not a Kafka "
+            f"protocol; set the protocol with security.protocol ({', '.join(sorted(_PROTOCOLS))})",
         )
     return shown
 

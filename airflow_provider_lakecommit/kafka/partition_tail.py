@@ -200,8 +200,8 @@ class PartitionTail:
         return self._away(
             "LC2013",
             f"reading {place}: the brokers answer, and give nothing from offset {self._next} to {end} for "
-            f"{self._timeout:.0f} s{said}: they are too slow, or its log is damaged there; if that stays so, restore "
-            "the partition from a replica, or remove what cannot be read: `kafka-delete-records` with "
+            f"{self._timeout:.0f} s{said}: they are too slow, or the log is corrupt there; if this persists, restore "
+            "the partition from a replica, or delete the unreadable records: `kafka-delete-records` with "
             f'{{"topic": "{self._topic}", "partition": {self._partition}, "offset": {end}}}',
         )
 

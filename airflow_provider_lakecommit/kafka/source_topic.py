@@ -186,9 +186,7 @@ class SourceTopics:
         topics = [facts for facts in described.values() if facts is not None]
         partitions = self._offsets(topics)
         if self._admin.topics(self._topics) != described:
-            raise StaleTopicError(
-                f"{', '.join(self._topics)}: made anew or given more partitions while being looked at"
-            )
+            raise StaleTopicError(f"{', '.join(self._topics)}: recreated or given more partitions while being read")
         return SourceState(cluster_id=cluster_id, asked_at=asked_at, partitions=partitions, missing_topics=missing)
 
     def _offsets(self, topics: list[TopicFacts]) -> dict[SourcePartition, Watermark]:
@@ -206,7 +204,7 @@ class SourceTopics:
         return SourceError(
             "LC2006",
             f"topic {listed} does not exist in Kafka at {bootstrap_servers(self._config)}: correct `topics` of the "
-            "landing or create it; a topic that this principal may not describe looks the same",
+            "landing or create it; you get the same message for a topic that this principal may not describe",
         )
 
 

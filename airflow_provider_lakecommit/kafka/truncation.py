@@ -121,8 +121,8 @@ def _check_allowed(message: Message) -> None:
     if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         raise SourceError(
             "LC2007",
-            f"topic {message.topic()} may not be read ({error.str()}), so whether its log is still the one that was "
-            "landed cannot be asked: grant this principal READ on it",
+            f"topic {message.topic()} cannot be read ({error.str()}), so its log cannot be compared with the landed "
+            "one: grant this principal READ on it",
         )
 
 

@@ -198,8 +198,8 @@ def test_the_next_run_takes_over_from_the_one_that_follows_and_each_row_lands_on
     over.set()
     coming.join()
     assert (ended.state, second.state) == ("success", "success"), (ended, second)
-    assert ended.said("run second follows from here on")
-    assert not second.said("follows from here on")
+    assert ended.said("run second continues from here")
+    assert not second.said("continues from here")
     assert attempt(world.asked("third")).state in {"success", "skipped"}
     assert world.ids == list(range(len(world.ids)))
     runs = [run for run, _ in world.cycles() if run not in {"before", "third"}]

@@ -70,10 +70,10 @@ def test_a_task_that_is_killed_says_what_is_saved_and_the_next_run_lands_the_res
     tasks = live.states("killed", "broken")
     assert tasks == {"plan": "success", "write[0]": "failed", "commit": "success", "outcome": "failed"}
     assert live.lake.ids("shop.killed") == [0, 1]
-    until("the end of its writer", lambda: "offsets will be: " in live.log("killed", "broken", "write"))
+    until("the end of its writer", lambda: "offsets will be read again: " in live.log("killed", "broken", "write"))
     told = live.log("killed", "broken", "write")
     assert "is told to stop" in told
-    assert re.search(r"are reported and will not be read again; 4 offsets will be: ", told)
+    assert re.search(r"are reported and will not be read again; 4 offsets will be read again: ", told)
     until_its_job_is_gone("killed")
     for place in held:
         faults.let_go(place)

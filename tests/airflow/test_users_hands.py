@@ -61,7 +61,7 @@ def test_a_failed_run_that_is_cleared_lands_what_it_lacked_and_its_writer_alone_
     until("the cleared run", lambda: live.states("cleared", "a")["outcome"] is None)
     state, tasks = live.ended("cleared", "a")
     assert (state, tasks["commit"], tasks["outcome"]) == ("success", "skipped", "skipped")
-    assert live.said("cleared", "a", "nothing of it is missing")
+    assert live.said("cleared", "a", "all of it is landed")
     assert live.lake.ids("shop.cleared") == list(range(7))
 
 
@@ -107,7 +107,7 @@ def test_what_a_marked_or_deleted_run_claims_is_free_at_once_and_its_id_can_be_u
     start(live, name, "a", until_at="write.2", faults=faults)
     live.client.mark_run(name, "a", marked)
     until("its end", lambda: live.client.run_state(name, "a") == marked)
-    until("the end of its writer", lambda: live.said(name, "a", "offsets will be: ", "write"))
+    until("the end of its writer", lambda: live.said(name, "a", "offsets will be read again: ", "write"))
     until_its_job_is_gone(name)
     faults.let_go("write.2")
     assert live.run(name, "b") == ("success", GREEN)
@@ -131,7 +131,7 @@ def test_a_run_that_is_deleted_in_mid_flight_and_made_again_goes_on_where_it_was
     produce(topic, orders(*range(6)))
     start(live, "remade", "a", until_at="write.2", faults=faults)
     live.client.mark_run("remade", "a", "failed")
-    until("the end of its writer", lambda: live.said("remade", "a", "offsets will be: ", "write"))
+    until("the end of its writer", lambda: live.said("remade", "a", "offsets will be read again: ", "write"))
     until_its_job_is_gone("remade")
     live.client.delete_run("remade", "a")
     faults.let_go("write.2")
@@ -168,7 +168,7 @@ def test_three_runs_at_once_have_disjoint_windows_and_a_later_one_that_is_faster
     produce(topic, orders(2, 3))
     state, tasks = live.run("pipeline", "b")
     assert (state, tasks) == ("success", {**GREEN, "commit": "skipped", "outcome": "skipped"})
-    assert live.said("pipeline", "b", "is kept and published later, it waits")
+    assert live.said("pipeline", "b", "are kept and published later; waiting")
     assert live.run("pipeline", "c") == ("success", IDLE)
     assert live.lake.ids("shop.pipeline") == []
     faults.let_go("write.0")

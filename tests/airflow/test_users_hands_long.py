@@ -105,7 +105,7 @@ def test_a_paused_dag_whose_window_another_dag_has_landed_meanwhile_ends_without
     live.client.pause("paused", paused=False)
     state, tasks = live.ended("paused", "a")
     assert (state, tasks) == ("success", {**GREEN, "write[0]": "skipped", "commit": "skipped", "outcome": "skipped"})
-    assert live.said("paused", "a", "in the tables already, by other runs")
+    assert live.said("paused", "a", "other runs have already published its window")
     assert live.lake.ids("shop.paused") == [0, 1]
 
 
@@ -292,7 +292,7 @@ def test_a_commit_or_an_outcome_that_is_cleared_alone_judges_by_what_the_tables_
     state, tasks = clear("b", "commit")
     assert (state, tasks["commit"], tasks["outcome"]) == ("success", "skipped", "skipped")
     told = live.log("cleared_alone", "b", "commit")
-    assert "in the tables already, by other runs" in told, told[-3000:]
+    assert "other runs have already published its window" in told, told[-3000:]
     assert live.lake.head("shop.cleared_alone") != head
 
     # The colour of a run that has ended is nobody's work.
@@ -346,7 +346,7 @@ def test_a_landing_that_is_renamed_in_mid_run_makes_the_run_red_and_loses_nothin
     assert live.said("former", "a", "is of landing 'former'")
     state, tasks = live.run("former", "b")
     assert (state, tasks["plan"]) == ("failed", "failed")
-    assert live.said("former", "b", "a landing that was renamed its old name back")
+    assert live.said("former", "b", "LC3003")
 
     path.write_text(before)
     until("the old name", lambda: "**former**" in live.client.told("/dags/former/tasks/land.commit")["doc_md"])

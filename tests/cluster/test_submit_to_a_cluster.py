@@ -158,7 +158,7 @@ def test_cluster_mode_which_a_standalone_cluster_does_not_have_for_python_is_ref
     """That Spark refuses it itself is what the message says: should a release take it, this test tells."""
     stated = {"conn_type": "spark", "host": cluster.url, "extra": {"deploy-mode": "cluster"}}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(stated))
-    with pytest.raises(SpecError, match="a standalone cluster takes no Python application so"):
+    with pytest.raises(SpecError, match="LC5312"):
         spark_master("spark_default")
     (tmp_path / "main.py").touch()
     environment = SparkMaster(local=True, driver_on_cluster=False).environment

@@ -355,7 +355,7 @@ class TestWhatDoesNotFit:
             assert opened.plan.refused is RefusalState.INCOMPATIBLE
             assert opened.plan.left == 1
             assert "column n is int in the table and a text in 1" in str(opened.plan.reason)
-            cleared = "cleared by a column that takes them, columns.on_incompatible: dead_letter"
+            cleared = "cleared by a column of a matching type, columns.on_incompatible: dead_letter"
             assert cleared in str(opened.plan.reason)
             closed = world.close(run, opened)
             assert closed.stopped == opened.plan.reason
@@ -441,7 +441,7 @@ def test_a_catalog_that_refuses_is_named_and_the_landing_goes_on(
     refuse_schemas(monkeypatch)
     world.run()
     world.check(Counter(range(20)))
-    (told,) = [line for line in world.lines if "stays as it is" in line]
+    (told,) = [line for line in world.lines if "was not changed" in line]
     assert "schemas are not changed here" in told
     assert "add extra string" in told
     monkeypatch.undo()
@@ -568,7 +568,7 @@ def test_while_a_table_lags_behind_columns_stay_as_they_are(make_world: Make, pr
         session.tables.catalog.rename_table("shop.elsewhere", "shop.dead")
     produce(world.landing.topics, values({"id": 3, "extra": "x"}))
     opened = world.open("waits")
-    assert any("columns stay as they are for now: shop.dead has not taken" in line for line in opened.explain)
+    assert any("columns do not change yet: shop.dead lacks its rows of" in line for line in opened.explain)
     assert "extra" not in table_of(world).schema().column_names
     world.close("waits", opened)
     produce(world.landing.topics, values({"id": 4, "extra": "y"}))

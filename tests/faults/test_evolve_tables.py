@@ -168,7 +168,7 @@ class TestSeveralTables:
         produce(world.landing.topics, dealt(20, 20, order={"channel": "web"}))
         broken(monkeypatch, "refunds")
         opened = world.open("without")
-        assert "columns stay as they are for now: shop.refunds cannot be read" in " ".join(opened.explain)
+        assert "columns do not change yet: shop.refunds cannot be read" in " ".join(opened.explain)
         world.write(opened)
         with pytest.raises(CatalogError, match="refunds is broken"):
             world.close("without", opened)
@@ -278,7 +278,7 @@ class TestSql:
         assert len(columns(world)) == 42
         told = [line for line in world.lines if line.endswith(", by the SQL of the landing")]
         assert len(told) == 11
-        assert told[-1] == "shop.rows: and 30 changes more, by the SQL of the landing"
+        assert told[-1] == "shop.rows: 30 more changes, by the SQL of the landing"
 
     def test_types_are_widened_by_its_types_where_that_is_said(self, make_world: Make, produce: Produce) -> None:
         world = make_world(**WITH_SQL)
@@ -345,7 +345,7 @@ class TestSql:
         evolving = with_sql(world, "select id, n as count from record", evolve="add")
         produce(world.landing.topics, items(10, 10))
         refuse_schemas(monkeypatch)
-        with pytest.raises(TableError, match=r"'count', which the table lacks.*the catalog does not let it be changed"):
+        with pytest.raises(TableError, match=r"'count', which the table lacks.*the catalog refuses the change"):
             evolving.run()
         monkeypatch.undo()
         evolving.settle()
@@ -414,7 +414,7 @@ class TestSql:
             with pytest.raises(LakecommitError, match=r"shop\.rows"):
                 world.run()
             produce(world.landing.topics, dealt(40, 20))
-            with pytest.raises(TableError, match="until that is over, the SQL as it was before lands what comes"):
+            with pytest.raises(TableError, match="until then, records land with the previous SQL"):
                 newer.open("newer")
             with pytest.raises(LakecommitError, match=r"shop\.rows"):
                 world.run()

@@ -120,7 +120,7 @@ def test_the_others_go_on_and_the_table_has_all_once_it_takes_commits(world: Wor
     assert not run.outcomes[-1].closed.failed
     assert run.read == 9 * WINDOW, "nothing is read twice"
     assert said(world, "this table is not to be written") == 1
-    assert said(world, f"{table} takes commits again") == 1
+    assert said(world, f"{table} accepts commits again") == 1
     check(world, 0, 10 * WINDOW)
 
 
@@ -189,7 +189,7 @@ def test_a_table_that_hangs_is_asked_rarely(world: World, monkeypatch: pytest.Mo
         run = Run(world).land("run", after=after)
     failed = [o.number for o in run.outcomes if o.closed.failed]
     assert failed == list(range(9))
-    assert run.outcomes[-1].closed.failed[REFUNDS].startswith("5 commits in a row that failed")
+    assert run.outcomes[-1].closed.failed[REFUNDS].startswith("5 failed commits in a row")
     assert len(refused.asked) == 5
     assert Run(world).land("next").error is None
     check(world, 0, 10 * WINDOW)
@@ -209,7 +209,7 @@ def test_a_table_that_is_dropped_meanwhile_is_told_once_with_what_helps(world: W
     assert said(world, "LandingOperationOperator") <= 3, (
         "with the first plan, for its explanation, and by the first commit"
     )
-    assert said(world, "WARNING: shop.refunds is planned without") <= 1
+    assert said(world, "WARNING: shop.refunds is left out of this plan") <= 1
 
 
 @pytest.mark.heavy(but=("11-after",))

@@ -227,7 +227,7 @@ def test_a_former_landing_whose_table_was_dropped_is_named_and_fails_no_run(worl
     assert not plans.failed
     answer = shop.run("status", **changed)
     assert answer.code == 6
-    assert "was reported for lake.orders, which does not exist any more" in answer.out
+    assert "was reported for lake.orders, which no longer exists" in answer.out
 
 
 def test_a_name_that_nothing_knows_is_refused_with_one_that_is_like_it(world: SetWorld) -> None:

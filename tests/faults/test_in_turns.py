@@ -212,7 +212,7 @@ def test_who_is_interrupted_leaves_and_what_hangs_does_nothing_more_when_it_come
     faults.hangs.clear()
     world.lines.clear()
     told = world.close("a", opened, retry=True)
-    assert any("was published and not announced; doing it now" in line for line in world.lines), world.lines
+    assert any("was published but not announced; announcing it now" in line for line in world.lines), world.lines
     assert told.rows == 20
 
 

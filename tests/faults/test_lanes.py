@@ -308,7 +308,7 @@ def test_what_is_reported_behind_what_retention_took_is_published_when_the_lane_
     removed(late, 15)
     past.write(opened)
     past.close("first", opened)
-    with pytest.raises(SourceError, match=r"backfill SPEC --close \S+`, .* what is reported is published all the same"):
+    with pytest.raises(SourceError, match=r"backfill SPEC --close \S+`, .* finished slices are still published"):
         past.run()
     removed(late, 40)
     with late.session() as session, joined_session(session, open_lanes(session)[0]) as own:

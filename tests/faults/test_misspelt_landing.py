@@ -77,7 +77,7 @@ def test_no_command_gives_a_misspelt_landing_a_ledger(orders: World, what: str) 
 @pytest.mark.heavy
 @pytest.mark.parametrize("what", NEEDS)
 def test_commands_that_need_a_known_landing_name_the_one_that_is_meant(orders: World, what: str) -> None:
-    known = r"no control record knows landing ordrs; known are orders"
+    known = r"no table or control record has a landing ordrs; similar names are orders"
     with misspelt(orders).session() as session, pytest.raises(LakecommitError, match=known):
         NEEDS[what](session)
 
@@ -88,7 +88,7 @@ def test_where_no_table_tells_a_first_reset_is_shown_with_the_names_that_are_lik
     with elsewhere.session() as session:
         found = init_preview(session, "latest")
         assert found.loses
-        assert next(iter(init_text(found))).endswith("knows landing ordrs; known are orders")
+        assert next(iter(init_text(found))).endswith("has a landing ordrs; similar names are orders")
         ledger_init(session, "latest", agreed=found, decision=WORD)
         # It is known by then.
         assert not init_preview(session, "latest").unknown
@@ -103,4 +103,4 @@ def test_of_a_table_that_was_dropped_the_log_knows_the_landing(orders: World) ->
         session.tables.catalog.drop_table("shop.dead")
     renamed = replace(orders, landing=replace(orders.landing, name="other-name"))
     with renamed.session() as session:
-        assert "known are orders" in init_preview(session, "earliest").unknown
+        assert "similar names are orders" in init_preview(session, "earliest").unknown

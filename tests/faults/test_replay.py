@@ -358,7 +358,7 @@ def test_what_retention_takes_from_an_open_replay_is_named_with_the_way_on(lande
     removed(landed, 25)
     again.write(opened)
     again.close("first", opened)
-    with pytest.raises(SourceError, match=r"`lakecommit backfill SPEC --close \S+`, .*; the same words then replay"):
+    with pytest.raises(SourceError, match=r"`lakecommit backfill SPEC --close \S+`, .*; the same command then replays"):
         again.run()
     with again.session() as session:
         close_lane(session, decision=WORD)

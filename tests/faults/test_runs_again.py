@@ -31,7 +31,7 @@ def test_a_finished_run_is_told_what_of_its_window_is_missing_until_another_run_
     again = world.open("a", retry=True)
     assert (again.finished, again.slices) == (True, ())
     assert [len(s) for s in again.lacking] == [40]
-    assert "not landed of it: " in again.note
+    assert "not landed: " in again.note
     told = world.close("a", again, retry=True)
     assert told.finished
     assert told.missing == tuple(map(str, again.lacking))
@@ -39,7 +39,7 @@ def test_a_finished_run_is_told_what_of_its_window_is_missing_until_another_run_
     world.run("b")
     again = world.open("a", retry=True)
     assert (again.finished, again.lacking) == (True, ())
-    assert "nothing of it is missing" in again.note
+    assert "all of it is landed" in again.note
     assert world.close("a", again, retry=True).missing == ()
     world.check(Counter(range(120)))
 
@@ -59,7 +59,7 @@ def test_a_run_that_wakes_after_its_deadline_finds_its_window_landed_by_others(
     assert world.write(asleep) == []
     closed = world.close("asleep", asleep)
     assert (closed.published, closed.missing, closed.waiting) == ((), (), ())
-    assert "in the tables already" in str(closed.reason)
+    assert "other runs have already published its window" in str(closed.reason)
     world.check(Counter(range(100)))
 
 
@@ -72,7 +72,7 @@ def test_a_run_whose_claim_was_taken_over_works_no_more_for_its_cycle(make_world
     assert world.write(dead) == []
     again = world.open("dead", retry=True, release=False)
     assert again.finished
-    assert "as its run was gone" in again.note
+    assert "because its run had ended" in again.note
     assert sum(map(len, again.lacking)) == 80
     world.write(heir)
     assert world.close("heir", heir).rows == 80

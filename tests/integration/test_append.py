@@ -140,7 +140,7 @@ def test_appends_deletes_and_overwrites_of_others_do_not_disturb(lake: Lake) -> 
 
 
 def test_a_table_without_a_section_of_the_landing_is_refused(lake: Lake) -> None:
-    with pytest.raises(LedgerError, match="no section for lane live of landing orders"):
+    with pytest.raises(LedgerError, match=r"stream live of landing orders.*LC3005"):
         lake.publish(lake.request(staged((0, 0, 10), epoch=uuid4())))
 
 
@@ -157,9 +157,9 @@ def test_a_table_that_was_dropped_and_made_anew_is_another_table(lake: Lake) -> 
     before = lake.load().metadata.table_uuid
     lake.catalog.drop_table(lake.name)
     lake.create()
-    with pytest.raises(LedgerError, match=f"{before}.*dropped and made anew"):
+    with pytest.raises(LedgerError, match=f"{before}.*LC3004"):
         lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch), table_uuid=before))
-    with pytest.raises(LedgerError, match=f"{before}.*dropped and made"):
+    with pytest.raises(LedgerError, match=f"{before}.*LC3017"):
         join_table(lake.tables, lake.name, section(), table_uuid=before)
     assert lake.load().current_snapshot() is None
 
@@ -201,7 +201,7 @@ def test_a_new_epoch_is_for_all_sections_and_made_once(lake: Lake) -> None:
 def test_a_section_that_is_not_there_is_not_changed(lake: Lake, kind: SnapshotKind) -> None:
     lake.join()
     head = lake.state().head_id
-    with pytest.raises(LedgerError, match=r"no section for lane live of landing returns: plan again"):
+    with pytest.raises(LedgerError, match=r"stream live of landing returns.*LC3016"):
         change_section(lake.tables, lake.name, "returns", "live", kind, lambda now: now)
     assert lake.state().head_id == head
 
@@ -212,9 +212,9 @@ def test_no_landing_joins_a_table_whose_rollback_was_not_dealt_with(lake: Lake) 
     middle = lake.load().metadata.current_snapshot_id
     carry_forward(lake.tables, lake.name, "orders", "live")
     lake.load().manage_snapshots().rollback_to_snapshot(middle).commit()
-    with pytest.raises(LedgerError, match=r"the epochs of orders \(live\) are renewed before"):
+    with pytest.raises(LedgerError, match=r"the epochs of orders \(live\) .*LC3037"):
         lake.join(section("returns"))
-    with pytest.raises(LedgerError, match="are renewed before"):
+    with pytest.raises(LedgerError, match="LC3037"):
         carry_forward(lake.tables, lake.name, "orders", "live")
     lake.load().manage_snapshots().rollback_to_snapshot(keep).commit()
     with pytest.raises(LedgerError, match="lakecommit reset offsets"):

@@ -286,7 +286,7 @@ def test_a_run_that_is_told_to_stop_publishes_what_is_read_and_says_what_is_not(
     answer = process.end()
     assert answer.code == 128 + signal.SIGTERM
     assert "told to stop by SIGTERM: what is read is published" in answer.err
-    assert "what was read is published, the next run reads" in answer.err
+    assert "the records read so far are published, the next run reads" in answer.err
     assert "Traceback" not in answer.err
     assert 3 * SLICE <= table_of(spec).scan().to_arrow().num_rows < 10_000
     assert land(spec).code == 0

@@ -23,7 +23,7 @@ def test_windows_follow_their_goal_and_a_hot_partition_is_read_by_all_groups(
     produce(world.landing.topics, records(2_400, 600), 1)
 
     trial = world.open("trial")
-    assert trial.explain[0] == "window.target 0.02 s: nothing was measured yet, a trial: at most 1000 records"
+    assert trial.explain[0] == "window.target 0.02 s: no window measured yet (trial): at most 1000 records"
     assert [(g.group, g.records) for g in trial.groups] == [(0, 500), (1, 500)]
     world.write(trial)
     world.close("trial", trial)

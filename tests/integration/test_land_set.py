@@ -30,7 +30,7 @@ def test_each_topic_gets_its_table_a_new_one_its_own_and_two_that_meet_are_named
     answer = shop.run("land")
     assert answer.code == 1, answer.err
     assert [shop.ids(f"t{n}") for n in range(6)] == [list(range(n * 10)) for n in range(6)]
-    assert "meet in table lake.a_b" in answer.err
+    assert "share table lake.a_b" in answer.err
     told = {line["landing"] for line in answer.lines}
     assert {name for name in told if name.startswith("shop.lake.")} == {f"shop.lake.t{n}" for n in range(6)}
     (refused,) = (name for name in told if not name.startswith("shop.lake."))
@@ -95,7 +95,7 @@ def test_a_topic_without_records_waits_for_its_first_one_and_one_that_tells_no_c
     shop.topic("empty")
     answer = shop.run("plan", defaults=plain)
     assert answer.code == 0, answer.err
-    assert f"shop.lake.empty: {shop.prefix}.empty never had a record: lake.empty is made when" in answer.out
+    assert f"shop.lake.empty: {shop.prefix}.empty never had a record: lake.empty is created with" in answer.out
     answer = shop.run("land", defaults=plain)
     assert answer.code == 0, answer.err
     shop.sender.produce(shop.topic("garbage"), [b"\xff no json"], 0)
@@ -141,7 +141,7 @@ def test_one_broken_table_stops_nobody(shop: Shop) -> None:
     well = [n for n in range(20) if n not in (3, 7)]
     assert [shop.ids(f"t{n:02d}") for n in well] == [list(range(9))] * 18
     assert "18 of 20 landings did what was asked; failed: shop.lake.t03, shop.lake.t07" in answer.err
-    assert "dropped, renamed or made anew" in answer.err
+    assert "dropped, renamed or recreated" in answer.err
 
 
 def test_a_pattern_that_matches_nothing_is_an_error_that_names_near_topics(shop: Shop) -> None:
@@ -173,7 +173,7 @@ def test_a_topic_of_the_pattern_that_was_deleted_is_named_and_stops_nobody(shop:
     assert shop.run("land").code == 0
     delete_topic(shop.admin, gone)
     told = (
-        f"shop.lake.goes: its topics are gone, or not to be seen by this principal any more ({gone}); lake.goes stays"
+        f"shop.lake.goes: its topics are gone, or this principal can no longer see them ({gone}); lake.goes stays"
     )
     answer = shop.run("plan")
     assert answer.code == 0
@@ -217,7 +217,7 @@ def test_the_status_of_a_set_has_a_line_for_each_landing_the_worst_first(shop: S
     assert answer.out.splitlines() == [
         "shop.lake.b: BEHIND: 5 offsets are not landed; 5 offsets behind",
         "shop.lake.a: all is well",
-        f"shop.lake.empty: all is well: {shop.prefix}.empty never had a record: lake.empty is made when there is one",
+        f"shop.lake.empty: all is well: {shop.prefix}.empty never had a record: lake.empty is created with the",
         "3 landings: 1 behind, 2 well, 0 failed; 5 offsets behind",
     ]
     [value] = shop.run("status", "--json", defaults=plain).lines

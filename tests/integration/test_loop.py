@@ -141,7 +141,7 @@ def test_a_control_log_that_forgets_each_plan_ends_the_run_by_name_and_never_in_
             answer.result(30)
         return done
 
-    with pytest.raises(SparkJobError, match="no more in the control log, whose retention may be shorter than a cycle"):
+    with pytest.raises(SparkJobError, match="the control topic no longer holds the plan of cycle"):
         list(run(world, Workers(acts=[do_and_forget] * 9)))
     world.check(Counter())
     *_, last = run(world, Workers(), name="b")
@@ -201,7 +201,7 @@ def test_cycles_that_move_nothing_end_the_run_with_the_reason(world: World, monk
         raise SparkJobError("LC9999", "java is gone")
 
     monkeypatch.setattr(pause_policy, "PAUSES", (0.0,))
-    with pytest.raises(SparkJobError, match="4 cycles in a row moved nothing; of the last one java is gone"):
+    with pytest.raises(SparkJobError, match="4 cycles in a row made no progress; of the last one java is gone"):
         list(run(world, Workers(acts=[die] * 4)))
 
 
@@ -219,7 +219,7 @@ def test_a_run_that_is_told_to_stop_leaves_its_cycle_to_the_next_attempt(world: 
         with pytest.raises(SparkJobError, match="was told to stop"):
             list(landers[0].cycles())
         earlier = cycles_of(session, run_identity)
-    assert said(world, "what is reported is published by the next run")
+    assert said(world, "the next run publishes the reported slices")
     assert log_of(world) == ["CycleOpened"]
     assert earlier is not None
     assert earlier.number == 0

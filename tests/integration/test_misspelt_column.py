@@ -73,7 +73,7 @@ def test_it_ends_early_with_its_cause_and_is_landed_once_it_is_mended(
     renamed(world, "cost", "costs")
     closed = world.run()
     assert (closed.rows, closed.blocked) == (RECORDS, ())
-    assert any("tried again, as the spec or the table has changed" in line for line in world.lines)
+    assert any("the spec or the table changed since" in line for line in world.lines)
     idle = world.open("d")
     assert idle.slices == ()
     assert any("column cost is not there" in line for line in idle.explain)

@@ -84,7 +84,7 @@ def test_unread_records_of_the_far_future_spoil_neither_plan_nor_status(world: W
     assert found["lag"] == 2
     opened = world.open("a")
     assert len(opened.slices) > 0
-    assert not any("cannot be told" in line for line in world.lines)
+    assert not any("could not determine" in line for line in world.lines)
 
 
 def test_records_whose_time_no_table_holds_are_counted_by_name(world: World) -> None:

@@ -211,7 +211,7 @@ def test_who_may_not_read_a_topic_is_told_so_where_its_log_is_to_be_compared(bro
     assert diverged(kafka, [place], 60.0) == []
     with (
         guarded.rights((TOPIC, "source", LITERAL, (DESCRIBE,))),
-        pytest.raises(SourceError, match=r"topic source may not be read .*grant this principal READ on it"),
+        pytest.raises(SourceError, match=r"topic source cannot be read .*grant this principal READ on it"),
     ):
         diverged(kafka, [place], 600.0)
 

@@ -204,7 +204,7 @@ def test_a_server_that_goes_on_so_ends_the_run_with_what_it_said_and_the_next_on
         error = runs.loaded()
     assert isinstance(error, CommitUnknownError)
     assert f"for {runs.world.landing.table} were sent" in str(error)
-    assert "nothing was deleted, and the next attempt looks again" in str(error)
+    assert "nothing was deleted, and the next attempt checks again" in str(error)
     assert len(runs.story().failed) == 1
     runs.drained()
     runs.check()

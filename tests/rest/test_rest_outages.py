@@ -67,7 +67,7 @@ def test_one_that_stays_away_leaves_an_unknown_outcome_that_a_later_run_finds_ou
         assert "The snapshot may or may not be there; nothing was deleted" in str(error)
     away = runs.loaded()
     assert isinstance(away, CatalogError)
-    assert "check that it runs and can be reached" in str(away)
+    assert "check that it is up and reachable" in str(away)
     server.start()
     runs.drained()
     runs.check()
@@ -147,7 +147,7 @@ def test_what_a_gateway_says_in_the_catalogs_place_is_an_outage_and_nothing_is_m
         for error in (runs.loaded(), runs.loaded()):
             assert isinstance(error, CatalogError)
             assert f"reading table {runs.world.landing.table}" in str(error)
-            assert "check that it runs and can be reached" in str(error)
+            assert "check that it is up and reachable" in str(error)
     assert {asked.method for asked in gateway.asked[before:]} == {"GET"}
     runs.drained()
     runs.check()

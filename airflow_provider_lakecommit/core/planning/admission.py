@@ -102,7 +102,7 @@ class AdmissionRule:
     but_holes: bool = False
 
 
-_SNAPSHOT = "a snapshot that takes them: the commit of every run publishes what it can"
+_SNAPSHOT = "a snapshot that publishes them: the commit of every run publishes what it can"
 
 
 def _full(state: RefusalState, kind: str, per_slice: Callable[[Pressure], int] = lambda _: 1) -> AdmissionRule:
@@ -155,13 +155,13 @@ TABLE = (
             f"commits failed in {_cycles(p.failures)} for {', '.join(sorted(p.failed))}; "
             f"the last one: {_short(p.last_reason)}"
         ),
-        lambda _p, _t: "one COMMIT_COMPLETE, which this run's commit tries for",
+        lambda _p, _t: "one COMMIT_COMPLETE, which the commit task of this run attempts",
     ),
     AdmissionRule(
         RefusalState.OPEN_CYCLES,
         lambda p, t: t.budget.open_cycles is not None and p.open_cycles >= t.budget.open_cycles,
         lambda p, t: f"{p.open_cycles} windows are under way, backpressure.max_open_cycles is {t.budget.open_cycles}",
-        lambda p, _: f"the end of one of them, at the latest the deadline of its claim{_time(p.deadline)}",
+        lambda p, _: f"the end of one of them, at the latest when its claim expires{_time(p.deadline)}",
     ),
     _full(RefusalState.PENDING_SLICES, "slices"),
     _full(RefusalState.PENDING_FILES, "files", lambda p: p.slice_files),
@@ -173,7 +173,7 @@ TABLE = (
             f"commits failed in {_cycles(p.failures)}, the next window waits for {p.windows_failed - p.since_window} "
             f"more; the last one: {_short(p.last_reason)}"
         ),
-        lambda _p, _t: "one COMMIT_COMPLETE, or so many cycles",
+        lambda _p, _t: "one COMMIT_COMPLETE, or that many cycles",
         but_holes=True,
     ),
 )
@@ -187,7 +187,7 @@ def admit(pressure: Pressure, terms: Terms) -> Admit | Refuse:
         return _admitted(pressure, terms)
     refused = Refuse(state=row.state, reason=row.says(pressure, terms), clears=row.clears(pressure, terms))
     if row.but_holes and pressure.holes:
-        return Admit(holes_only=True, notes=(f"only what pending slices wait for is planned. {refused}",))
+        return Admit(holes_only=True, notes=(f"Planned only what pending slices wait for. {refused}",))
     return refused
 
 
@@ -213,7 +213,7 @@ def _admitted(p: Pressure, t: Terms) -> Admit:
 def _slower(most: Admit, p: Pressure) -> Admit:
     """Each window that failed halves the next one."""
     share = 0.5**p.windows_failed
-    note = f"commits failed in {_cycles(p.failures)}: the window takes {share:.3g} of what is missing"
+    note = f"commits failed in {_cycles(p.failures)}: the window takes {share:.3g} of the backlog"
     return replace(
         most,
         slices=None if most.slices is None else math.ceil(most.slices / 2),
@@ -228,7 +228,7 @@ def catalog_away(error: Exception) -> Refuse:
     return Refuse(
         state=RefusalState.CATALOG_AWAY,
         reason=_short(str(error)),
-        clears="the catalog's return: the next cycle plans",
+        clears="a catalog that answers: the next cycle plans again",
     )
 
 

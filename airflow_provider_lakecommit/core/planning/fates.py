@@ -77,7 +77,7 @@ def outruled(landing_state: LandingState, rules: str, marks: Mapping[SourceParti
     for attempt, a in others.items():
         lacking = [table for table, there in has.items() if a.coverage - there]
         if lacking and not (a.coverage & landed) and not gone(a.coverage, marks):
-            why = f"{' and '.join(lacking)} lacks it and would judge it by other rules: it is read again for all"
+            why = f"{' and '.join(lacking)} lacks it and would apply other rules: it is read again for all tables"
             out[attempt] = f"{a.coverage}: {why}"
     return out
 

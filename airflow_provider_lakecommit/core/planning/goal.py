@@ -86,7 +86,7 @@ def sized(
 def _window(limits: WindowLimits, evidence: Sequence[WindowCost], seconds: float, lines: list[str]) -> WindowLimits:
     """Records of the window: what is written in the time that is left of the goal."""
     if not evidence:
-        wanted, why = int(seconds * ASSUMED_RATE), "nothing was measured yet, a trial"
+        wanted, why = int(seconds * ASSUMED_RATE), "no window measured yet (trial)"
     else:
         rate, idle = _at_once(evidence) / _per_record(evidence), _idle(evidence, seconds)
         wanted, why = _held(round(rate * (seconds - idle)), evidence), _measured(evidence, rate, idle)
@@ -110,8 +110,8 @@ def _held(wanted: int, evidence: Sequence[WindowCost]) -> int:
 def _measured(evidence: Sequence[WindowCost], rate: float, idle: float) -> str:
     n = len(evidence)
     return (
-        f"{n} window{'s' if n > 1 else ''} measured, {rate:.0f} records a second by {_lanes(evidence)} at once and "
-        f"{idle:.1f} s beside"
+        f"{n} window{'s' if n > 1 else ''} measured, {rate:.0f} records/s with {_lanes(evidence)} in "
+        f"parallel, and {idle:.1f} s overhead"
     )
 
 
@@ -160,7 +160,7 @@ def _slices(
         even = 2 * lanes
     many = max(least, min(even, worth))
     many = max(many, _tried(evidence, records))
-    lines.append(f"{many} slices of about {seconds / many:.1f} s, {lanes} at once")
+    lines.append(f"{many} slices of about {seconds / many:.1f} s, {lanes} in parallel")
     dear = {p: of for p in missing if (of := median(c.dear.get(str(p), 100) for c in evidence) / 100) > 1}
     lines += [f"{p}: a record costs {of:.1f} times the mean, so its slices have fewer" for p, of in dear.items()]
     return replace(limits, slice_records=-(-records // many), dear=dear)
@@ -218,7 +218,7 @@ def _groups(
     """No more groups than have half of the goal's time to work each: a small window needs no more tasks than that."""
     seconds = records * _per_record(evidence)
     groups = min(limits.groups, max(1, math.ceil(2 * seconds / window_seconds)))
-    lines.append(f"{groups} of {limits.groups} groups: the slices take about {seconds:.1f} s in all")
+    lines.append(f"{groups} of {limits.groups} groups: the slices take about {seconds:.1f} s in total")
     return replace(limits, groups=groups)
 
 
@@ -231,5 +231,5 @@ def lopsided(slices: Sequence[Slice], limits: WindowLimits) -> tuple[str, ...]:
     group = max(work, key=lambda g: (work[g], -g), default=0)
     if groups < 2 or work[group] * groups <= 2 * total:
         return ()
-    told = "`window.group_by: load` deals slices out by what they cost"
+    told = "`window.group_by: load` distributes slices by their cost"
     return (f"group {group} has {work[group]} of {total} records; {told}",)

@@ -134,14 +134,14 @@ class Headroom:
 
     def _how_long(self) -> str:
         if self.retention is None:
-            return f"expires at a time that is unknown ({self.why or 'not asked'})"
+            return f"expires at an unknown time ({self.why or 'not requested'})"
         if self.retention.time is None:
             what = "compacted: a newer record of its key may replace it" if self.retention.compacted else "retention.ms"
             return f"is never removed for its age ({what})"
         if self.left is not None:
             return f"expires in {duration_text(self.left)} at the earliest" if self.left > timedelta(0) else _OVERDUE
         if (latest := self.due) is None:
-            return f"expires at a time that is unknown ({self.why or 'no answer in time'})"
+            return f"expires at an unknown time ({self.why or 'no answer in time'})"
         return f"may expire within {duration_text(latest - self.at)}" if latest > self.at else _OVERDUE
 
     def _by_size(self) -> str:

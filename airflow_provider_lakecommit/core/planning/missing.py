@@ -130,7 +130,7 @@ def find_missing(
     """
     _check_topics(landing_state, watermarks)
     blocked, per_table, gone = landing_state.blocked_coverage, {}, []
-    notes = dict.fromkeys(diverged, "its log has other records than were landed, so nothing of it is planned")
+    notes = dict.fromkeys(diverged, "its log no longer has the landed records, so nothing of it is planned")
     landed, left_behind = _landed_data(landing_state), dict[str, Coverage]()
     for table, ledger in landing_state.ledgers.items():
         accepted = landing_state.accepted_coverage(table)
@@ -165,7 +165,7 @@ def find_missing(
 def _removed_error(gone: Iterable[str], landing_state: LandingState) -> SourceError:
     # A lane that replaces publishes nothing of what it has before it has all.
     again = any(ledger.section.replaces for ledger in landing_state.ledgers.values())
-    rest = "the same words then replay what the source has" if again else "what is reported is published all the same"
+    rest = "the same command then replays the remaining records" if again else "finished slices are still published"
     return SourceError(
         "LC1303",
         f"offsets that are not landed were removed from the source by its retention: {', '.join(gone)}; "
@@ -213,22 +213,22 @@ def _check_topics(landing_state: LandingState, watermarks: Mapping[SourcePartiti
             if p.topic in now and p not in watermarks:
                 raise SourceError(
                     "LC1305",
-                    f"topic {p.topic} has lost partition {p.partition} that {table} has a ledger of; "
-                    f"is this the right cluster?",
+                    f"topic {p.topic} has no partition {p.partition}, but the ledger of {table} has; check that this "
+                    "is the right cluster",
                 )
 
 
 def _made_anew(section: LedgerSection) -> str:
     if section.ends:
-        return f"nothing more of lane {section.lane} can be read: `{BACKFILL} SPEC --close {section.lane}`"
+        return f"no more records of stream {section.lane} can be read: `{BACKFILL} SPEC --close {section.lane}`"
     return f"to land the new topic from its start: `{RESET_OFFSETS} SPEC --from earliest`"
 
 
 def _shorter(table: str, p: SourcePartition, end: int, mark: Watermark) -> str:
     return (
         f"{table} has landed {p} up to {end}, but the partition ends at {mark.high}: records were lost at the source "
-        f"or this is another cluster; after checking: `{RESET_OFFSETS} SPEC --from latest`, or from the offset where "
-        "its new records begin"
+        f"or this is another cluster; check which, then continue with `{RESET_OFFSETS} SPEC --from latest`, or from "
+        "the offset of its first new record"
     )
 
 

@@ -108,9 +108,9 @@ def _trim(session: LandingSession, closed: Closed, executor: CommitterThread) ->
             if gone := executor.run_exclusive(
                 session.key(name), partial(trim_snapshots, session.tables, name, session.landing.branch), about=about
             ):
-                session.log(f"{name}: {gone} old snapshots were expired")
+                session.log(f"{name}: expired {gone} old snapshots")
         except LakecommitError as e:
-            session.log(f"{name}: old snapshots stay for now: {e}")
+            session.log(f"{name}: could not expire old snapshots; the next commit tries again: {e}")
 
 
 def _past(session: LandingSession, run: RunIdentity, ticket: CycleTicket | None) -> FoundCycle | None:
@@ -216,7 +216,7 @@ def _closed(
         valid_through=through,
         reason=None if state is None or something else _why_idle(state),
         stopped="" if state is None else state.plan.stopped,
-        note=f"it was ended early ({state.ended_early}), the next run goes on" if state and early else "",
+        note=f"the cycle ended early ({state.ended_early}); the next run continues" if state and early else "",
         ignored_fields=summed(r.ignored_fields for r in _done(folded, ticket.commit_id)),
         rejects=summed(r.rejects for r in _done(folded, ticket.commit_id)),
         reject_reason=_reject_reason(_done(folded, ticket.commit_id)),
@@ -248,14 +248,14 @@ def _missing(landing_state: LandingState, state: CycleState | None, voided: Coll
 
 def _why_idle(state: CycleState) -> str:
     """Why there was nothing to publish, and nothing of the window waits, is blocked or is missing."""
-    return state.plan.reason or f"its window {state.plan.coverage} is in the tables already, by other runs"
+    return state.plan.reason or f"other runs have already published its window {state.plan.coverage}"
 
 
 def _forgotten(ticket: CycleTicket) -> str:
     """What is to be said of a cycle whose START was removed: nobody knows any more what it was to do."""
     return (
-        f"the plan of cycle {ticket.commit_id} is no more in the control log, whose retention may be shorter than a "
-        "cycle; what it lacked is planned again"
+        f"the control topic no longer holds the plan of cycle {ticket.commit_id}, its retention may be shorter than a "
+        "cycle; the unpublished ranges are planned again"
     )
 
 

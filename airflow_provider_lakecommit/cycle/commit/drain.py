@@ -71,7 +71,7 @@ def drained_after(
         # Brokers that are away, and what is the same here and there, are told once, by the error itself.
         away = isinstance(error, SourceUnavailableError) and isinstance(e, (type(error), ControlTopicError))
         if not away and str(e) != str(error):
-            session.log(f"what is reported could not be published now: {e}")
+            session.log(f"could not publish the reported slices: {e}")
         return None
 
 
@@ -89,6 +89,6 @@ def tried_again(
     :raises LakecommitError: what keeps it from being opened, or closed for any table of rows
     """
     failing.try_all()
-    why = f"what waits for {', '.join(failing.names)} is tried once more"
+    why = f"retrying the slices that wait for {', '.join(failing.names)}"
     opened = start_without_tables(session, run, why, release)
     return opened, close_cycle(session, run, opened.ticket, executor=executor, failing=failing)

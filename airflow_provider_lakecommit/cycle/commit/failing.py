@@ -54,7 +54,7 @@ class FailingTables:
         self._began = monotonic()
         self._last = False
         self.left_out: frozenset[str] = frozenset()
-        """By the newest commit."""
+        """The tables that the newest commit skipped."""
 
     def __bool__(self) -> bool:
         return bool(self._troubles)
@@ -88,7 +88,7 @@ class FailingTables:
         for name in done:
             if (over := self._troubles.pop(name, None)) is not None:
                 seconds = monotonic() - over.since
-                self._say(f"WARNING: {name} takes commits again, after {_commits(over.times)} in {seconds:.0f} s")
+                self._say(f"WARNING: {name} accepts commits again, after {_commits(over.times)} in {seconds:.0f} s")
         for name, error in failures.items():
             if isinstance(error, LakecommitError):
                 self._failed(name, error, others=others)
@@ -97,7 +97,7 @@ class FailingTables:
         now, before = monotonic(), self._troubles.get(name)
         trouble = self._troubles[name] = before or _Trouble(error, now)
         if before is None or _VARIES.sub("#", str(before.error)) != _VARIES.sub("#", str(error)):
-            more = "; other tables go on, what this one lacks is kept, and tried again" if others else ""
+            more = "; other tables continue, the slices of this one are kept and retried" if others else ""
             self._say(f"WARNING: {name}: {error}{more}")
         trouble.error = error
         trouble.times += 1
@@ -107,7 +107,7 @@ class FailingTables:
 
     def lines(self) -> dict[str, str]:
         """By table, for how long and why."""
-        return {name: f"{_commits(t.times)}; the last one: {t.error}" for name, t in self._troubles.items()}
+        return {name: f"{_commits(t.times)}; the last error: {t.error}" for name, t in self._troubles.items()}
 
     def error(self) -> LakecommitError | None:
         """Why the tables have not all that the run landed: of the first of them, by its name."""
@@ -116,10 +116,10 @@ class FailingTables:
         name, first = next(iter(self._troubles.items()))
         more = [f"{other}: {t.error}" for other, t in self._troubles.items() if other != name]
         text = f"{'' if name in str(first.error) else f'{name}: '}{first.error}"
-        kept = f"{', '.join(self._troubles)} lacks what waits for it, which the next run publishes"
+        kept = f"the next run publishes the slices that wait for {', '.join(self._troubles)}"
         kind = TableError if isinstance(first.error, Terminal) else CatalogError
         return kind("LC6241", "; ".join([text, *more, kept]))
 
 
 def _commits(times: int) -> str:
-    return "1 commit that failed" if times == 1 else f"{times} commits in a row that failed"
+    return "1 failed commit" if times == 1 else f"{times} failed commits in a row"

@@ -138,7 +138,7 @@ class TablePublisher:
         folded = self._look(folded)
         for record in self._forgotten(folded):
             self.session.log(
-                f"{self.table.name}: snapshot {record.snapshot_id} was published and not announced; doing it now"
+                f"{self.table.name}: snapshot {record.snapshot_id} was published but not announced; announcing it now"
             )
             found = self._recorded(record)
             self._announce(folded, found, record.token, {})
@@ -259,7 +259,7 @@ class TablePublisher:
         self, folded: FoldedLog, found: PublishedSnapshot, token: UUID | None, voided: dict[UUID, str]
     ) -> None:
         if token is None:
-            raise LakecommitError("LC6202", f"snapshot {found.snapshot_id} of {self.table.name} has no token")
+            raise LakecommitError("LC6202", f"snapshot {found.snapshot_id} of {self.table.name} has no commit token")
         metadata = self.table.table.metadata
         record = self.session.sender("commit", found.commit_id).published(
             self.session.new_id(),

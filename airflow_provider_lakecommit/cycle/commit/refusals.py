@@ -49,13 +49,13 @@ class Refusals:
         """
         attempt = accepted.report.attempt
         if grounds in (Grounds.EPOCH, Grounds.OVERLAP):
-            self.not_taken[attempt] = f"{self.table} does not take {reason}; what it lacks of it is read again"
+            self.not_taken[attempt] = f"{self.table} rejects {reason}; its missing ranges are read again"
             self.session.log(self.not_taken[attempt])
         elif not gone(accepted.coverage, self._marks().partitions):
             self.voided[attempt] = f"{reason}; its range is read again"
             self.session.log(f"{self.table}: voided {self.voided[attempt]}")
         elif grounds is Grounds.SPEC and attempt not in self.kept:
-            self.session.log(f"{self.table}: {accepted.coverage} is published under its own partition spec: {reason}")
+            self.session.log(f"{self.table}: {accepted.coverage} is published with its own partition spec: {reason}")
             self.kept.add(attempt)
         else:
             self.held[attempt] = (reason, losses([accepted], self._marks().partitions))
@@ -75,8 +75,8 @@ class Refusals:
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         raise SourceError(
             "LC6203",
-            f"{self.table}: {reasons[0]}{more}. It is not voided, because the source has its records no more: that "
-            f"would lose {lost}. Undo what stands against it and the next commit publishes it, or give it up with "
+            f"{self.table}: {reasons[0]}{more}. The slice is not voided: the source no longer has its records, so that "
+            f"would lose {lost}. Fix the cause, and the next commit publishes the slice; or give it up with "
             f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
         )
 

@@ -59,16 +59,16 @@ def reported_files(accepted: AcceptedSlice, name: str, metadata: TableMetadata) 
     report, files = accepted.report.table(name), list[DataFile]()
     for value in accepted.files[name]:
         if report is None:
-            raise TableError("LC6204", "its report does not tell of this table")
+            raise TableError("LC6204", "its report does not mention this table")
         spec, schema = metadata.specs().get(report.spec_id), metadata.schema_by_id(report.schema_id)
         if spec is None or schema is None:
             raise TableError(
-                "LC6205", f"partition spec {report.spec_id} or schema {report.schema_id} is not of the table any more"
+                "LC6205", f"the table no longer has partition spec {report.spec_id} or schema {report.schema_id}"
             )
         try:
             payload = decode(value).payload
             if not isinstance(payload, DataWritten):
-                raise TableError("LC6206", "its file list is no DATA_WRITTEN")
+                raise TableError("LC6206", "its file list is not a DATA_WRITTEN event")
             files += to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
         except DAMAGE as e:
             raise TableError("LC6207", f"its file list in the control topic cannot be read: {e}") from e
@@ -89,7 +89,7 @@ def _files_to_append(session: LandingSession, accepted: AcceptedSlice, name: str
         raise TableError("LC6208", problem)
     old = () if accepted.young(session.now(), CHECK_AGE) else files
     if gone := next((f.file_path for f in old if not table.io.new_input(f.file_path).exists()), None):
-        raise TableError("LC6209", f"its file {gone} was removed by somebody")
+        raise TableError("LC6209", f"its file {gone} is missing: it was deleted from storage")
     return files
 
 
@@ -133,7 +133,7 @@ def hidden_record(source: SourcePort, landing: Landing, report: SliceReport) -> 
     for span in empty:
         offset = source.first_value(span) if span.partition in there else None
         if offset is not None and span.partition in source.watermarks(missing_ok=True).partitions:
-            return f"its report says that there is no row in {span}, and there is one at offset {offset}"
+            return f"its report claims no row in {span}, but there is one at offset {offset}"
     return None
 
 
@@ -148,18 +148,18 @@ def _rows_problem(landing: Landing, name: str, report: SliceReport) -> str | Non
         return _routed_rows_problem(landing, name, report, rows, records)
     if rows == records or (rows > records and not dead and not landing.one_row_each):
         return None
-    return f"its report says {rows} rows for {records} {'rejected' if dead else 'landed'} records"
+    return f"its report counts {rows} rows for {records} {'rejected' if dead else 'landed'} records"
 
 
 def _routed_rows_problem(landing: Landing, name: str, report: SliceReport, rows: int, records: int) -> str | None:
     """The same where each record is for one of several tables."""
     told = [t.rows for table in landing.data_tables if (t := report.table(table)) is not None]
     if rows > records and landing.one_row_each:
-        return f"its report says {rows} rows of {name} for {records} landed records"
+        return f"its report counts {rows} rows of {name} for {records} landed records"
     if len(told) == len(landing.data_tables) and (
         sum(told) < records or (sum(told) > records and landing.one_row_each)
     ):
-        return f"its report says {sum(told)} rows of all tables for {records} landed records"
+        return f"its report counts {sum(told)} rows in all tables for {records} landed records"
     return None
 
 
@@ -172,14 +172,14 @@ def _files_problem(landing: Landing, table: Table, report: SliceReport, paths: S
         return problem
     own = is_attempt_at(report.attempt, report.whole or report.slice_id)
     if own is False:
-        return f"attempt {report.attempt} was made at another slice"
+        return f"attempt {report.attempt} belongs to another slice"
     if named_provider(metadata.properties) is None:
         if problem := next((p for path in paths if (p := name_problem(path, report.attempt))), None):
             return problem
         if own:
             return None
     held = _held(table, landing.branch)
-    return next((f"file {path} is in the table already" for path in paths if path in held), None)
+    return next((f"file {path} is already in the table" for path in paths if path in held), None)
 
 
 def _footers_problem(table: Table, files: Sequence[DataFile]) -> str | None:
@@ -189,7 +189,7 @@ def _footers_problem(table: Table, files: Sequence[DataFile]) -> str | None:
         try:
             rows = rows_in_footer(table.io, path)
         except FileNotFoundError:
-            return f"file {path} is gone"
+            return f"file {path} is missing"
         except OSError as e:
             raise CatalogError(
                 "LC6210",
@@ -199,7 +199,7 @@ def _footers_problem(table: Table, files: Sequence[DataFile]) -> str | None:
         except TableError as e:
             return str(e)
         if rows != file.record_count:
-            return f"file {path} holds {rows} rows, {file.record_count} were announced"
+            return f"file {path} holds {rows} rows, but {file.record_count} were reported"
     return None
 
 

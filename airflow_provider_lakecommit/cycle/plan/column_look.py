@@ -89,7 +89,7 @@ class ColumnLook:
     @property
     def not_made(self) -> tuple[str, ...]:
         """What is not changed, and why."""
-        waits = (f"columns stay as they are for now: {self.waits}",) if self.waits and self.changes else ()
+        waits = (f"columns do not change yet: {self.waits}",) if self.waits and self.changes else ()
         return (*(line for one in self.tables for line in one.not_made), *waits)
 
 
@@ -203,7 +203,7 @@ def _unknown_places(session: LandingSession, folded: FoldedLog, schemas: Sequenc
 def _uneven(prepared: Prepared, folded: FoldedLog, missing: Missing) -> str:
     """Which table lacks what another one has, so that it would be judged by other columns; empty: none does."""
     if prepared.failures:
-        return f"{', '.join(prepared.failures)} cannot be read, or needs a person"
+        return f"{', '.join(prepared.failures)} cannot be read, or needs your action"
     for tables, ranges in missing.ranges.items():
         if len(tables) < len(prepared.tables):
             return f"{', '.join(tables)} lacks {ranges}, which other tables of the landing have"
@@ -212,7 +212,7 @@ def _uneven(prepared: Prepared, folded: FoldedLog, missing: Missing) -> str:
         for accepted in folded.state.accepted[one.name]:
             share = accepted.report.table(one.name)
             if share is not None and share.rows and accepted.coverage.overlaps(others):
-                return f"{one.name} has not taken its rows of {accepted.coverage} yet, which are landed elsewhere"
+                return f"{one.name} lacks its rows of {accepted.coverage}, which other tables already have"
     return ""
 
 

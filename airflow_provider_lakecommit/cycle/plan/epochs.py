@@ -64,7 +64,7 @@ class SpecWaits(Exception):
     """A spec change cannot void yet: ``table`` has not taken what the data table holds ``behind`` it."""
 
     def __init__(self, table: str, behind: Coverage) -> None:
-        super().__init__(f"{table} has not taken {behind} yet, which is landed")
+        super().__init__(f"{table} has not yet received {behind}, which is already landed")
         self.table = table
         self.behind = behind
 
@@ -107,18 +107,18 @@ def after_rollback(
     own, others = _kept(session, name, state, source, rows=True), endangered(session, name, state)
     if kept := "; ".join(filter(None, (own, *others.values()))):
         if state.newest and _newest_by_the_log(session, name, state):
-            session.log(f"{name}: {state.reason}, and nothing newer is known; the tag is made again, {kept} is kept")
+            session.log(f"{name}: {state.reason}, and there is no newer snapshot; restored the tag and kept {kept}")
             return restore_tag(
                 session.tables, name, session.landing.name, session.lane, branch=branch, snapshot_id=state.snapshot_id
             )
         raise LedgerError(
             "LC6001",
-            f"{name}: {state.reason}; a new epoch would void what is reported and the source has no more: {kept}. "
-            f"Nothing is changed: put the branch back{_to_tag(state)}, so that it can be published, or give it up with "
+            f"{name}: {state.reason}; a new epoch would void reported slices that the source no longer has: {kept}. "
+            f"Nothing is changed: put the branch back{_to_tag(state)} to publish them, or give them up with "
             f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
         )
     check_tags(session.tables, name, state)
-    session.log(f"WARNING: {name}: {state.reason}; what was pending is void and read again (new epoch)")
+    session.log(f"WARNING: {name}: {state.reason}; pending slices were voided and are read again (new epoch)")
     return renew_epochs(session.tables, name, session.landing.name, session.lane, branch=branch)
 
 
@@ -135,15 +135,15 @@ def _with_the_log(session: LandingSession, name: str, state: LedgerState, source
     if old.topic != session.control.name and (kept := _kept(session, name, state, source)):
         raise LedgerError(
             "LC6002",
-            f"{name}: landing {session.landing.name} has its records in control topic {old.topic}, and is to have them "
-            f"in {session.control.name} now; what is reported there and the source has no more would be lost: {kept}. "
-            f"Nothing is changed: name control topic {old.topic} again until `{LAND} SPEC` has published it, "
-            f"or give it up with `{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
+            f"{name}: landing {session.landing.name} has its records in control topic {old.topic}, but now uses "
+            f"{session.control.name}; this would lose reported slices that the source no longer has: {kept}. "
+            f"Nothing is changed: name control topic {old.topic} again until `{LAND} SPEC` has published them, "
+            f"or give them up with `{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
         )
     if _is_cut(old, log) and (kept := _kept(session, name, state, source)):
-        session.log(f"{name}: {why}; the new epoch waits until {kept} is published: the source has it no more")
+        session.log(f"{name}: {why}; the new epoch waits until {kept} is published: the source no longer has it")
         return state
-    session.log(f"WARNING: {name}: {why}; what was pending is void and read again (new epoch)")
+    session.log(f"WARNING: {name}: {why}; pending slices were voided and are read again (new epoch)")
     new = position_at_end(session, log)
     return _change(
         session,
@@ -163,12 +163,12 @@ def _with_the_spec(
     if session.landing.window.on_spec_change != "void" or section.spec_version == wanted:
         return state
     if kept := _kept(session, name, state, source):
-        session.log(f"{name}: the spec changed; {kept} is published under its own, as the source has it no more")
+        session.log(f"{name}: the spec changed; {kept} is published with its old spec: the source no longer has it")
         return state
     if data is not None and data.spec_version != wanted:
         # What waits for the data table waits for all: by two specs a record could end in both tables, or in none.
         return state
-    session.log(f"{name}: the spec changed from {section.spec_version} to {wanted}; pending slices are void")
+    session.log(f"{name}: the spec changed from {section.spec_version} to {wanted}; voided the pending slices")
     if data is None:
         for other in session.landing.tables[1:]:
             _check_level(session, other, section)
@@ -188,18 +188,18 @@ def _with_the_topics(session: LandingSession, name: str, state: LedgerState, sou
     added = joining_offsets(session, {p: mark for p, mark in source.partitions.items() if p.topic not in known})
     if not added:
         return state
-    session.log(f"{name}: a topic joins at {_starts_text(added)}")
+    session.log(f"{name}: added a topic from {_starts_text(added)}")
     return _change(session, name, SnapshotKind.ORIGIN, lambda s: _with_starts(s, added))
 
 
 def _log_lost(control: ControlPosition, log: ControlLog) -> str | None:
     """Why the control log is not the one that a ledger relies on, or ``None``."""
     if (control.cluster_id, control.topic_id) != (log.cluster_id, log.topic_id):
-        return f"control topic {control.topic} was made anew or is in another cluster"
+        return f"control topic {control.topic} was recreated or is in another cluster"
     if control.read_from > log.end:
         return f"control topic {control.topic} ends at {log.end}, before the position {control.read_from} of the ledger"
     if control.low is not None and log.begin > control.low:
-        return f"retention cut control topic {control.topic} at {log.begin}, records from {control.low} on are needed"
+        return f"retention cut control topic {control.topic} at {log.begin}; records needed from {control.low}"
     return None
 
 

@@ -117,20 +117,20 @@ def _evolve(session: LandingSession, one: TableLook, decision: Decision | None) 
         made = evolve_table(session.tables, request)
     except CommitRefusedError as e:
         session.log(
-            f"WARNING: {one.table} stays as it is, {session.tables.called} does not let it be changed: {e}. The "
-            f"landing goes on with the columns that there are; what is due: {some_of(one.found.changes)}"
+            f"WARNING: {one.table} was not changed: {session.tables.called} refused it: {e}. The landing "
+            f"continues with the existing columns; pending changes: {some_of(one.found.changes)}"
         )
         return ()
     except CommitUnknownError as e:
         raise CommitUnknownError(
             "LC6003",
-            f"{e}. It was to change columns: {some_of(one.found.changes)}. Where the catalog takes rows and never "
-            "this, `evolve: none` has the landing go on with the columns that there are",
+            f"{e}. The request was to change columns: {some_of(one.found.changes)}. If the catalog never accepts "
+            "this, set `evolve: none` and the landing continues with the existing columns",
         ) from None
     for change in made[:MOST_NAMED]:
         session.log(f"{one.table}: {change}, by {by}")
     if len(made) > MOST_NAMED:
-        session.log(f"{one.table}: and {len(made) - MOST_NAMED} changes more, by {by}")
+        session.log(f"{one.table}: {len(made) - MOST_NAMED} more changes, by {by}")
     return made
 
 
@@ -140,8 +140,8 @@ def _refused(look: ColumnLook, plan: Plan) -> Plan:
     why = Refuse(
         state=RefusalState.INCOMPATIBLE,
         reason="; ".join(f"{one.table}: {some_of(one.found.misfits)}, by {one.wanted.told_by}" for one in found),
-        clears="a column that takes them, columns.on_incompatible: dead_letter, or a person who has the landing go "
-        f"on behind these records (`{RESET_OFFSETS}`)",
+        clears="a column of a matching type, columns.on_incompatible: dead_letter, or your decision to continue "
+        f"after these records (`{RESET_OFFSETS}`)",
     )
     nothing = empty_plan(plan.landing, plan.lane, plan.spec_version, plan.asked_at, why)
     return replace(nothing, ends=plan.ends, left=plan.left + sum(len(s) for s in plan.slices))
@@ -160,6 +160,6 @@ def _check_sql(landing: Landing, prepared: Prepared, look: ColumnLook) -> None:
             try:
                 check_schema(landing, tables[one.table].schema(), one.table)
             except TableError as e:
-                waits = look.waits and f"{look.waits}; until that is over, the SQL as it was before lands what comes"
-                why = waits or some_of(one.found.left_out) or "the catalog does not let it be changed"
-                raise TableError("LC6004", f"{one.table}: {e}; it was not changed: {why}") from e
+                waits = look.waits and f"{look.waits}; until then, records land with the previous SQL"
+                why = waits or some_of(one.found.left_out) or "the catalog refuses the change"
+                raise TableError("LC6004", f"{one.table}: {e}; the table is not changed: {why}") from e

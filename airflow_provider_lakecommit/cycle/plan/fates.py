@@ -83,8 +83,8 @@ def check_agreement(session: LandingSession, prepared: Prepared, marks: Marks) -
             starts = ",".join(f"{p.topic}:{p.partition}={s.ranges[0].start}" for p, s in sorted(ranges.parts.items()))
             raise LedgerError(
                 "LC6006",
-                f"{one} and {other} have {ranges} by different readings, whose columns or decoding differ: a record "
-                "of it may be in both tables, or in neither. One of them was rolled back alone. Have it read again "
+                f"{one} and {other} read {ranges} with different columns or decoding: a record of these ranges may be "
+                "in both tables, or in neither. One of them was rolled back alone. Read the ranges again "
                 f"for both: `{RESET_OFFSETS} SPEC --from {starts} --delete`",
             )
 
@@ -101,7 +101,7 @@ def _alike(landing: Landing, t: PreparedTable, rules: str, landing_state: Landin
 
 def given_up(session: LandingSession, prepared: Prepared, landing_state: LandingState, marks: Marks) -> dict[UUID, str]:
     """Attempts that a plan voids so that others are not held up, each with the reason: only what can be read again."""
-    apart = {a: f"{why}; its ranges are read again apart" for a, why in disentangled(landing_state, marks).items()}
+    apart = {a: f"{why}; its ranges are read again separately" for a, why in disentangled(landing_state, marks).items()}
     return apart | outruled(landing_state, _rules(session, prepared), marks)
 
 
@@ -114,20 +114,20 @@ def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable, mar
     lacking, columns = " and ".join(one.tables), ", ".join(session.landing.data_tables)
     ends = ",".join(f"{p.topic}:{p.partition}={s.ranges[-1].end}" for p, s in sorted(one.ranges.parts.items()))
     before = _newest_without(session, one, holder, marks)
-    together = f"roll {one.holder} back to snapshot {before}, so that all are read again together; " if before else ""
+    together = f"roll {one.holder} back to snapshot {before} to read them again for all tables; " if before else ""
     # By the columns of rows, where the source has all that goes: neither a rollback nor a hand is needed.
     starts = ",".join(f"{p.topic}:{p.partition}={s.ranges[0].start}" for p, s in sorted(one.ranges.parts.items()))
-    out = f"take the rest of it out too, `{RESET_OFFSETS} SPEC --from {starts} --delete`, for the same; "
+    out = f"delete the rest of them as well with `{RESET_OFFSETS} SPEC --from {starts} --delete`, to the same effect; "
     if _others_behind(session, holder, one.ranges):
         anew = " ".join(f"--range {p.topic}:{p.partition}={r.start}-{r.end}" for p, r in one.ranges.items())
-        out = f"land these ranges anew in all tables, `{BACKFILL} SPEC --replace {anew}`; "
+        out = f"replace these ranges in all tables with `{BACKFILL} SPEC --replace {anew}`; "
     together += out if session.landing.columns.metadata and not gone(one.ranges, marks) else ""
     words = " and ".join(f"`{RESET_ASSERT} SPEC --table {t} --at {ends}`" for t in one.tables)
     return (
-        f"{lacking} lacks {one.ranges}, which {one.holder} has from when the columns of {columns} or the "
-        f"decoding of landing {session.landing.name} were others: read for {lacking} alone now, a record could end in "
-        f"two tables, or in none. Nothing is read until that is settled: {together}or undo the change until {lacking} "
-        f"has it; or, if {lacking} is right without it, say so with {words}"
+        f"{lacking} lacks {one.ranges}, which {one.holder} read with other columns of {columns} or another "
+        f"decoding of landing {session.landing.name}: read for {lacking} alone now, a record could end in "
+        f"two tables, or in none. Nothing is read until you decide: {together}or undo the change until {lacking} "
+        f"has them; or, if {lacking} is correct without them, confirm it with {words}"
     )
 
 

@@ -43,18 +43,18 @@ def check_former(session: LandingSession, name: str) -> None:
         if lost := endangered(session, former, state, own):
             raise LedgerError(
                 "LC6007",
-                f"landing {landing} has reported for {former}, which it names no more, what the source "
-                f"has no more: {'; '.join(lost.values())}. {name} cannot get it: name {former} again until `lakecommit "
-                f"land SPEC` has published it, or give it up with `{RESET_OFFSETS} SPEC --from earliest "
+                f"landing {landing} has reported slices for {former}, which its spec no longer names, and the source "
+                f"no longer has them: {'; '.join(lost.values())}. {name} cannot get them: name {former} until "
+                f"`lakecommit land SPEC` has published them, or give up with `{RESET_OFFSETS} SPEC --from earliest "
                 f"--give-up-reported` while {former} is named",
             )
         if known_section(session, state) is not None:
             raise TableError(
                 "LC6008",
-                f"landing {landing} lands into {former} already, so it cannot land into {name} under the same name: "
-                f"all of its topics would be landed again. Name {former} again, or give the landing of {name} a name "
-                f"of its own. To go on in {name} instead of {former}: `{RESET_OFFSETS} SPEC --from latest` lands what "
-                "comes from now on, `--from earliest` lands all that the source has",
+                f"landing {landing} already lands into {former}, so it cannot land into {name} under the same name: "
+                f"it would land all of its topics again. Name {former} again, or give the landing of {name} a name "
+                f"of its own. To continue in {name} instead of {former}: `{RESET_OFFSETS} SPEC --from latest` lands "
+                "only new records, `--from earliest` lands everything that the source has",
             )
 
 
@@ -93,6 +93,6 @@ def left_by_former(session: LandingSession, data: LedgerSection) -> Coverage:
     left &= data.covered
     if left:
         session.log(
-            f"{left} is reported for a table that the landing names no more, and is not in it: it is read again"
+            f"{left} was reported for a table that the spec no longer names, and is missing there: it is read again"
         )
     return left

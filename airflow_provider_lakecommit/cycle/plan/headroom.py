@@ -40,8 +40,8 @@ PLAN_SECONDS = 0.05
 FEW = 64
 """Up to so many partitions a plan asks not only whether the headroom is short, but also how long it is."""
 ROUNDS = 10
-_WHAT = "how long unread offsets are kept"
-_DENIED = "the settings of the topic may not be read, or were not told in time: grant DESCRIBE_CONFIGS"
+_WHAT = "the retention of unread offsets"
+_DENIED = "the topic's settings were not readable or did not arrive in time: grant DESCRIBE_CONFIGS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def advised(session: LandingSession, what: str, make: Callable[[], T], otherwise
     try:
         return make()
     except Exception as e:
-        session.log(f"WARNING: {what} cannot be told: {type(e).__name__}: {e}")
+        session.log(f"WARNING: could not determine {what}: {type(e).__name__}: {e}")
         return otherwise
 
 

@@ -56,7 +56,7 @@ def _starts_of(session: LandingSession, landing: str, table: str) -> Iterator[tu
     try:
         state = read_ledger(found.metadata, session.landing.branch)
     except TableError as e:
-        session.log(f"WARNING: where landing {landing} began its topics is not known: {e}")
+        session.log(f"WARNING: the first offsets of landing {landing} are unknown: {e}")
         return
     for section in state.sections or state.remembered:
         if section.landing == landing:

@@ -36,7 +36,7 @@ def unknown_text(session: LandingSession, states: Mapping[str, LedgerState | Non
         return ""
     near = nearest(name, {*there, *recent}, alike=ALIKE)
     like = dict.fromkeys((*near, *(n for n in sorted(recent) if _lands_the_same(session, n))))
-    return f"no table and no control record knows landing {name}; known are {', '.join(like)}" if like else ""
+    return f"no table or control record has a landing {name}; similar names are {', '.join(like)}" if like else ""
 
 
 def _lands_the_same(session: LandingSession, name: str) -> bool:

@@ -161,8 +161,8 @@ def _is_foreign(session: LandingSession, prepared: Prepared, found: FoundCycle) 
         return False
     where = f"offset {found.state.offset} of {session.control.name}[{found.ticket.partition}]"
     session.log(
-        f"the plan of cycle {found.state.cycle.commit_id} at {where} is not followed: {what}; what it claims is free. "
-        "See who else writes to that topic"
+        f"ignored the plan of cycle {found.state.cycle.commit_id} at {where}: {what}; the ranges it claimed are free. "
+        "Check who else writes to that topic"
     )
     return True
 
@@ -222,9 +222,9 @@ def _opened_without_tables(
     waits = isinstance(error, SpecWaits)
     if past is not None:
         if not waits:
-            session.log(f"the catalog is away, what this run planned before is all that is known: {error}")
+            session.log(f"the catalog is unreachable, only the earlier plan of this run is known: {error}")
         return _not_held(past.opened(session, None))
-    session.log(f"{'' if waits else 'WARNING: the catalog is away, '}the cycle opens with an empty plan: {error}")
+    session.log(f"{'' if waits else 'WARNING: catalog unreachable, '}opened the cycle with an empty plan: {error}")
     why = spec_waits(error.table, str(error)) if isinstance(error, SpecWaits) else catalog_away(error)
     return start_without_tables(session, run, why, release)
 
@@ -269,8 +269,8 @@ def _decide(
     missing = missing_or_told(session, landing_state, source, landing_state.claims(now, released), diverged.partitions)
     for table, behind in missing.gone.items():
         session.log(
-            f"{table} lacks {behind}, which {landing.table} has and the source has removed: what is newer waits behind "
-            f"it there; to go on without it: `{RESET_OFFSETS} SPEC --from earliest`"
+            f"{table} lacks {behind}, which {landing.table} has and the source has removed: newer records wait after "
+            f"it; to continue without it: `{RESET_OFFSETS} SPEC --from earliest`"
         )
     if not prepared.suspended:
         check_agreement(session, prepared, source.partitions)
@@ -316,7 +316,7 @@ def _tried_again(
     rules = rules_of(landing.decoding_hash, *schemas_of(landing.destinations, prepared.targets))
     blocks = outdated(folded.state, landing.spec_version, rules)
     for b in blocks:
-        session.log(f"{b.coverage} is tried again, as the spec or the table has changed since it was blocked")
+        session.log(f"retrying {b.coverage}: the spec or the table changed since it was blocked")
     state, raised = lifted(folded.state, blocks, own_budget(landing.budget, landing.dead_letter_table))
     return replace(folded, state=state), tuple(raised)
 
@@ -350,7 +350,7 @@ def _start(
     try:
         sent = send_start(session, folded.partition, cycle, plan, directives)
     except FencedError:
-        session.log("another planner of this landing was faster; looking again")
+        session.log("another planner of this landing was faster; planning again")
         return None
     return session.read_state(folded.ledgers, since=folded, until=sent)
 

@@ -128,7 +128,7 @@ def _lost(session: LandingSession, name: str, uuid: UUID, section: LedgerSection
     except ControlTopicError as e:
         if (section.landing, section.lane) == (session.landing.name, session.lane):
             raise
-        session.log(f"{name}: what landing {section.landing} has reported is not known here: {e}")
+        session.log(f"{name}: could not read the reports of landing {section.landing}: {e}")
         return ""
     topics = {p.topic for coverage in (doubted, *(a.coverage for a in pending)) for p in coverage.parts}
     marks = _marks(session, section, tuple(sorted(topics))) if topics else {}

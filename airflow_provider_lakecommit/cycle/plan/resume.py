@@ -131,15 +131,15 @@ def ticket_of(session: LandingSession, state: CycleState, partition: int, read_f
 def where_it_is(session: LandingSession, state: CycleState, lacking: tuple[Slice, ...] | None) -> str:
     """What became of a cycle that is over; ``lacking`` is not known where no table could be read."""
     ended = (
-        "was given up by a later plan, as its run was gone"
+        "was released by a later plan, because its run had ended"
         if state.closed_at is None
         else f"was closed at offset {state.closed_at} of {session.control.name}"
     )
     window = f"its window was {state.plan.coverage}" if state.plan.slices else "its window was empty"
     if lacking:
-        window += f"; not landed of it: {', '.join(map(str, lacking))}"
+        window += f"; not landed: {', '.join(map(str, lacking))}"
     elif lacking is not None and state.plan.slices:
-        window += ", nothing of it is missing"
+        window += ", and all of it is landed"
     return f"this run's cycle {state.cycle.commit_id} {ended}; {window}"
 
 
@@ -189,7 +189,7 @@ class EarlierCycles:
         done = [c for c in self.cycles if c.plan.slices]
         windows = "; ".join(f"cycle {c.cycle.commit_id}: {c.plan.coverage}" for c in done) or "nothing was planned"
         where = f"partition {self.partition} of {self.control_topic}"
-        return f"{len(self.cycles)} cycles of this run, from offset {self.cycles[0].offset} of {where} on: {windows}"
+        return f"{len(self.cycles)} cycles of this run, from offset {self.cycles[0].offset} of {where}: {windows}"
 
 
 def cycles_of(session: LandingSession, run: RunIdentity, since: datetime | None = None) -> EarlierCycles | None:

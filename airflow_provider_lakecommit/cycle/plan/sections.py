@@ -128,7 +128,7 @@ def own_section(state: LedgerState, session: LandingSession) -> LedgerSection:
     if section is None:
         raise LedgerError(
             "LC6010",
-            f"the table of landing {session.landing.name} has no ledger section of lane {session.lane}: plan first",
+            f"the table of landing {session.landing.name} has no ledger entry for stream {session.lane}: plan first",
         )
     return section
 
@@ -138,9 +138,9 @@ def check_lane_open(session: LandingSession, name: str) -> None:
     if session.lane != LIVE:
         raise LedgerError(
             "LC6011",
-            f"{name}: lane {session.lane} of landing {session.landing.name} is not open, or not any more, as after a "
-            f"rollback of the table: `{BACKFILL} SPEC --list` shows what is open, `{BACKFILL} SPEC --close "
-            f"{session.lane}` closes it where it is open still",
+            f"{name}: backfill {session.lane} of landing {session.landing.name} is not open, or a rollback of the "
+            f"table closed it: list open backfills with `{BACKFILL} SPEC --list`, or use `{BACKFILL} SPEC --close "
+            f"{session.lane}` if it is still open",
         )
 
 
@@ -149,10 +149,10 @@ def check_cluster(session: LandingSession, name: str, section: LedgerSection, cl
     if section.cluster_id != cluster_id:
         raise SourceError(
             "LC6012",
-            f"{name} holds offsets of Kafka cluster {section.cluster_id}, landing {session.landing.name} now reads "
-            f"cluster {cluster_id}: point it back; where its topics were copied there, `{RESET_MIGRATE} SPEC --old "
-            f"HOST:PORT` finds by the old cluster's records where it goes on, `--from same` or `--from "
-            f"TOPIC:0=OFFSET,…` says it",
+            f"{name} holds offsets of Kafka cluster {section.cluster_id}, but landing {session.landing.name} now reads "
+            f"cluster {cluster_id}: point it back. If its topics were copied, `{RESET_MIGRATE} SPEC --old HOST:PORT` "
+            "compares the records to find where to continue; or state it with `--from same` or `--from "
+            "TOPIC:0=OFFSET,…`",
         )
 
 

@@ -34,7 +34,7 @@ def warnings_of(landing: Landing, prepared: Prepared, told: Collection[str] = ()
 
 def without_line(name: str) -> str:
     """Of a table that a window is planned without."""
-    return f"{name} is planned without, and lacks what is landed now"
+    return f"{name} is left out of this plan, and lacks the records that land now"
 
 
 def not_as_stated(landing: Landing, prepared: Prepared) -> Iterator[str]:
@@ -48,26 +48,26 @@ def not_as_stated(landing: Landing, prepared: Prepared) -> Iterator[str]:
 def _of_table(landing: Landing, data: PreparedTable, by_name: Mapping[str, PreparedTable]) -> Iterator[str]:
     if not (other := differences(landing, data.name, data.table)):
         return
-    yield f"{data.name} is not as `create` says, which makes only a missing table: {'; '.join(other)}"
+    yield f"{data.name} is not as `create` says; `create` applies only to a missing table: {'; '.join(other)}"
     if _rows(data.table) != "0":
         return
     dead = by_name.get(landing.dead_letter_table or "")
     if dead is None or _rows(dead.table) in (None, "0"):
-        yield f"{data.name} has no row yet: drop it, and the next run makes it as `create` says now"
+        yield f"{data.name} has no rows yet: drop it, and the next run creates it as `create` states"
     else:
-        yield f"{data.name} has no row yet: {_both(landing, data, dead)}"
+        yield f"{data.name} has no rows yet: {_both(landing, data, dead)}"
 
 
 def _both(landing: Landing, data: PreparedTable, dead: PreparedTable) -> str:
     others = sorted({s.landing for s in dead.state.sections} - {landing.name})
     if others:
         return (
-            f"drop it, and the next run says to which snapshot {dead.name} has to go back, which has its rejected "
+            f"drop it, and the next run reports the snapshot to roll {dead.name} back to: that table has its rejected "
             f"records and those of {', '.join(others)}"
         )
     return (
-        f"drop it and {dead.name}, which has its rejected records; then `{RESET_OFFSETS} SPEC --from earliest` makes "
-        "both, and the next run reads all again as `create` says now"
+        f"drop it and {dead.name}, which has its rejected records; then `{RESET_OFFSETS} SPEC --from earliest` creates "
+        "both, and the next run reads everything again as `create` states"
     )
 
 

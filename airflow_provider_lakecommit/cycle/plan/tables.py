@@ -231,7 +231,7 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
         check_first_run(session, name)
         landing = session.landing
         made = landing.create_of(name) is not None or name not in landing.data_tables
-        told, ask = "no plan has made it, see what the plan said", "create it, or state `create` in the landing"
+        told, ask = "no plan has created it, see the log of the plan", "create it, or state `create` in the landing"
         why = told if made else ask
         raise TableError("LC6013", f"there is no table {name} in {session.tables.called}: {why}")
     state = _sound_ledger(session, name, table)
@@ -254,7 +254,7 @@ def _does_without(session: LandingSession, name: str) -> bool:
     if session.tables.find(name) is not None:
         return False
     check_first_run(session, name)
-    session.log(f"WARNING: there is no table {name}: records for it are rejected until there is")
+    session.log(f"WARNING: there is no table {name}: its records are rejected until it exists")
     return True
 
 
@@ -306,20 +306,20 @@ def check_first_run(session: LandingSession, name: str, table: Table | None = No
     if table is not None and table.metadata.table_uuid in uuids:
         raise LedgerError(
             "LC6014",
-            f"branch {session.landing.branch} of {name} has no snapshot of landing {session.landing.name}, and the "
-            "control topic remembers its slices for this very table: it was rolled back to before the first one, or "
-            f"replaced, and its rows are gone with that. `{RESET_OFFSETS} SPEC --from earliest` reads again what the "
-            f"source has of them; if somebody has brought them back, say what is there with `{RESET_ASSERT} SPEC --at "
+            f"branch {session.landing.branch} of {name} has no snapshot of landing {session.landing.name}, but the "
+            "control topic remembers slices for this very table: it was rolled back to before the first one, or "
+            f"replaced, and its rows are gone. `{RESET_OFFSETS} SPEC --from earliest` reads again all of them "
+            f"that the source has; if the rows were restored, state their offsets with `{RESET_ASSERT} SPEC --at "
             "TOPIC:PARTITION=OFFSET,…`",
         )
     if uuids:
         raise LedgerError(
             "LC6015",
             f"{name} of {session.tables.called} has no ledger, but the control topic remembers slices of landing "
-            f"{session.landing.name} for table {', '.join(sorted(map(str, uuids)))}: it was dropped, renamed or made "
-            "anew, or this is another catalog than before. Bring it back, or correct where the catalog is; else say "
-            f"that it holds what was landed (`{RESET_ASSERT} SPEC --from-log`) or where it goes "
-            f"on (`{RESET_OFFSETS} SPEC --from OFFSETS`); LandingOperationOperator does both",
+            f"{session.landing.name} for table {', '.join(sorted(map(str, uuids)))}: it was dropped, renamed or "
+            "recreated, or this is another catalog. Restore the table, or correct the catalog connection; else assert "
+            f"that it holds the landed rows (`{RESET_ASSERT} SPEC --from-log`), or set where it "
+            f"continues (`{RESET_OFFSETS} SPEC --from OFFSETS`); LandingOperationOperator does both",
         )
 
 

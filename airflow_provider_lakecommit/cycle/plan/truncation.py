@@ -109,22 +109,22 @@ def truncated(session: LandingSession, landing_state: LandingState, table: str) 
         asked = [(p, at) for p, at in asked if p in there]
     out: dict[UUID, str] = {}
     for t in session.source.diverged(asked):
-        where = "nobody can tell where" if t.end is None else f"offset {t.end}"
+        where = "an unknown offset" if t.end is None else f"offset {t.end}"
         if any(t.concerns(p, at) for p, at in section.positions.items()):
             raise SourceError(
                 "LC6018",
                 f"{table} was landed from another log of {t.partition}, which differs from {where} on: nothing is "
-                "published; the next plan says how to go on",
+                "published; the next plan reports how to continue",
             )
         for a in accepted:
             if any(s.position is not None and t.concerns(s.span.partition, s.position) for s in a.report.spans):
-                out[a.report.attempt] = f"{a.coverage}: the log of {t.partition} is another one from {where} on"
+                out[a.report.attempt] = f"{a.coverage}: the log of {t.partition} differs from {where} on"
     return out
 
 
 def _what(found: Iterable[Truncation], watermarks: Mapping[SourcePartition, Watermark]) -> str:
     differs = "; ".join(_differs(d, watermarks[d.partition]) for d in found)
-    return f"{differs}: the log lost its end and grew again, or was put back from a copy"
+    return f"{differs}: the log was truncated and grew again, or was restored from a copy"
 
 
 def _ways(landing_state: LandingState, found: list[Truncation]) -> str:
@@ -134,18 +134,18 @@ def _ways(landing_state: LandingState, found: list[Truncation]) -> str:
     rows = "; ".join([*has, *gets])
     offsets = ",".join(f"{p.topic}:{p.partition}={o}" for p, o in goes_on_at(landing_state, first).items())
     return (
-        f"Of what it no longer has, {rows or 'nothing is in a table'}; what it has in its place is not landed. After "
-        f"checking: `{RESET_OFFSETS} SPEC --from {offsets}` goes on with its new records (the rows stay where they "
-        "are), `--from latest` without them"
+        f"Of the lost records, {rows or 'none is in a table'}; the records in their place are not landed. After "
+        f"checking: `{RESET_OFFSETS} SPEC --from {offsets}` continues with the new records (the rows stay where they "
+        "are), `--from latest` skips them"
     )
 
 
 def _way_of_lane(lane: str) -> str:
-    return f"Lane {lane} reads nothing of it: `{LAND} SPEC` says how to go on"
+    return f"Stream {lane} reads none of it: `{LAND} SPEC` reports how to continue"
 
 
 def _differs(d: Truncation, mark: Watermark) -> str:
     read = f"{d.partition} was read up to {d.position.offset} under leader epoch {d.position.leader_epoch}"
     if d.end is None:
-        return f"{read}, its log knows no epoch as old (it is at {mark.leader_epoch}), so it is another one"
-    return f"{read}, and is another log from offset {d.end} on (leader epoch {mark.leader_epoch}, end {mark.high})"
+        return f"{read}, but its log only knows newer epochs (it is at {mark.leader_epoch}), so it is another log"
+    return f"{read}, but is another log from offset {d.end} on (leader epoch {mark.leader_epoch}, end {mark.high})"

@@ -62,9 +62,9 @@ def unbelieved_text(session: LandingSession, ranges: Coverage, section: LedgerSe
     with log_of(session, at) as control:
         end = control.read(at.partition, BEYOND).end if control else at.read_from
     return (
-        f"records of {at.topic} that are not believed say that {ranges} is reported. If they are of the "
-        f"time before the signing key, have them believed: `{UNSIGNED_BELOW}: {at.topic_id}/{at.partition}:{end}`"
-        f"; if they are signed by an earlier key, state it as `{OTHER_KEY}`"
+        f"unverified records of {at.topic} report {ranges}. If they are from the "
+        f"time before the signing key, accept them with `{UNSIGNED_BELOW}: {at.topic_id}/{at.partition}:{end}`"
+        f"; if they are signed with an earlier key, state it as `{OTHER_KEY}`"
     )
 
 

@@ -50,7 +50,7 @@ def with_unread(session: LandingSession, name: str, unread: Coverage) -> LedgerS
 
     :raises LakecommitError: the table cannot be read or written
     """
-    session.log(f"WARNING: {name}: {unread} is given up there and read for another table: it is read for {name}, too")
+    session.log(f"WARNING: {name}: gave up {unread}, which another table reads: {name} reads it again, too")
     landing = session.landing
     told: dict[str, str] = {}
 

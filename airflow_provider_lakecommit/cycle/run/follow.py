@@ -153,7 +153,7 @@ class Follow:
         except LakecommitError as e:
             if self._successor.found:
                 # A retry would take over from that run.
-                raise TableError("LC6212", f"{e}: run {self._successor.found} goes on with that") from e
+                raise TableError("LC6212", f"{e}: run {self._successor.found} continues with it") from e
             raise
 
     def _cycles(self) -> Iterator[CycleOutcome]:
@@ -227,7 +227,7 @@ class Follow:
         if pause is None:
             raise error
         self._log.end(trouble=True)
-        self._log.say(f"WARNING: goes on in {pause:.0f} s, after error {self._troubles.row} in a row: {error}")
+        self._log.say(f"WARNING: continuing in {pause:.0f} s, after error {self._troubles.row} in a row: {error}")
         self._rest(pause)
 
     def _over(self) -> bool:

@@ -89,7 +89,7 @@ class Interval:
         """:param seconds: since the last line"""
         text = f"followed for {seconds:.0f} s: {self.records:,} offsets, {self.rows:,} rows, {self.windows} windows"
         if self.youngest is not None:
-            text += f"; in the table when {self.youngest:.1f} to {self.oldest:.1f} s old"
+            text += f"; records were {self.youngest:.1f} to {self.oldest:.1f} s old when published"
         text += f"; {ahead.records:,} offsets behind"
         if ahead.held_up:
             text += f", {ahead.held_up:,} held up by open transactions"

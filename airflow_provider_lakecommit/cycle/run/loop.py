@@ -204,7 +204,7 @@ class LandingRunner:
         told = ""
         while not self._writers.stopping and (why := self._session.yields()):
             if not told:
-                self._log(f"{why}: no window is opened before that is landed")
+                self._log(f"{why}: no window opens until that is landed")
             told = why
             self._pause(YIELD_SECONDS)
 
@@ -232,7 +232,7 @@ class LandingRunner:
         window.seconds["open"] = time.monotonic() - began
         self._windows.append(window)
         for commit_id in dead:
-            self._log(f"cycle {commit_id} is of a run that has ended: its claims end, what it reported is kept")
+            self._log(f"cycle {commit_id} belongs to a run that has ended: freed its claims, kept its reported slices")
         for line in opened.lines(number):
             self._log(line)
         if not opened.finished:
@@ -289,7 +289,7 @@ class LandingRunner:
         """Before the run ends with an error: what is under way beside the window that had it reports what it has."""
         under_way = [w.writing for w in self._windows if w.writing is not None and w.writing.has_jobs]
         if len(under_way) > 1 and not self._writers.stopping:
-            self._log(f"{len(under_way) - 1} windows are still written; what they report is published by the next run")
+            self._log(f"{len(under_way) - 1} windows are still being written; the next run publishes their slices")
         for writing in under_way:
             writing.let_end()
         # What they are is in the log; whoever goes on opens cycles anew.
@@ -331,9 +331,9 @@ class LandingRunner:
         for ticket in tickets:
             self._writers.saved(ticket, told=True)
         self._log(
-            "what is reported is published by the next run"
+            "the next run publishes the reported slices"
             if tickets
-            else "nothing was being written; what is in the tables stays, the next run goes on from there"
+            else "no window was being written; rows in the tables stay, and the next run continues from there"
         )
 
     def _go_on_or_stop(self) -> None:
@@ -344,7 +344,7 @@ class LandingRunner:
             self.report_interrupted()
             raise SparkJobError("LC6214", told)
         raise SparkJobError(
-            "LC6215", f"{told}: what was read is published, the next run reads {'; '.join(self._again)}"
+            "LC6215", f"{told}: the records read so far are published, the next run reads {'; '.join(self._again)}"
         )
 
     def _pause(self, seconds: float) -> None:

@@ -66,6 +66,6 @@ def _why_given_up(last: CycleOutcome, idle: int) -> str:
     reasons = last.written.trouble or last.closed.voided or last.closed.missing
     why = f"{first_of(reasons)} the reason" if reasons else "it was granted no slice"
     return (
-        f"{idle} cycles in a row moved nothing; of the last one {why}. Published rows stay: once the reason is gone, "
-        f"the same command goes on from there, and `{STATUS} SPEC` shows what is left to land"
+        f"{idle} cycles in a row made no progress; of the last one {why}. Published rows stay: fix the cause, and "
+        f"the same command continues from there; `{STATUS} SPEC` shows what is left to land"
     )

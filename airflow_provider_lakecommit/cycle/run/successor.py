@@ -95,5 +95,5 @@ class Successor:
         self._place = end
         if (successor := successor_of(cycles, self._run)) is not None:
             self.found = successor
-            self._say(f"run {successor} follows from here on: this one opens no further window")
+            self._say(f"run {successor} continues from here: this run opens no more windows")
         return bool(self.found)

@@ -38,7 +38,7 @@ class Upkeep:
             for name in self._session.landing.tables if self._keep else ():
                 self._expire(name)
         except LakecommitError as e:
-            self._session.log(f"WARNING: old snapshots stay for now: {e}")
+            self._session.log(f"WARNING: could not expire old snapshots: {e}")
 
     def _measure(self) -> None:
         if self._session.landing.window.max_bytes is None:
@@ -54,4 +54,4 @@ class Upkeep:
             expire_older, self._session.tables, name, landing.branch, landing=landing.name, before_ms=before
         )
         if gone := self._executor.run_exclusive(self._session.key(name), expire):
-            self._session.log(f"{name}: {gone} old snapshots were expired")
+            self._session.log(f"{name}: expired {gone} old snapshots")

@@ -113,7 +113,7 @@ class ConcurrentLandings:
 
     def _check(self) -> None:
         if self._closed:
-            raise ClosedError("LC6218", "this call is over: the next attempt goes on")
+            raise ClosedError("LC6218", "this call has ended: the next attempt continues")
 
 
 def _nobody(_: str) -> None:

@@ -98,10 +98,10 @@ class FoldedLog:
             return found
         raise ControlTopicError(
             "LC6219",
-            f"the START of cycle {commit_id} was written to partition {self.partition} of the control topic, and "
-            f"cannot be read back: the log is damaged before offset {self.end}, or was cut at once. If `lakecommit "
-            "status` names damage: restore the partition from a replica, or remove what cannot be read with "
-            f"`kafka-delete-records`, up to offset {self.end}; else look at the topic's retention",
+            f"the START of cycle {commit_id} was written to partition {self.partition} of the control topic, but "
+            f"cannot be read back: the log is corrupt before offset {self.end}, or was cut just now. If `lakecommit "
+            "status` lists unreadable records: restore the partition from a replica, or remove them with "
+            f"`kafka-delete-records`, up to offset {self.end}; else check the topic's retention",
         )
 
 
@@ -239,8 +239,8 @@ class LandingSession:
 
     def _warn(self, state: LandingState, partition: int) -> None:
         self.log(
-            f"WARNING: {state.quarantined_count} records of {self.control.name} cannot be read and are passed over, "
-            f"what they were about is planned again (`{STATUS}` lists them); the newest is "
+            f"WARNING: {state.quarantined_count} records of {self.control.name} cannot be read and are skipped, "
+            f"the ranges they concern are planned again (`{STATUS}` lists the records); the newest is "
             f"{state.quarantined[-1].told(partition)}"
         )
 
@@ -282,7 +282,7 @@ class LandingSession:
         with self._sending:
             if self._closed:
                 raise ClosedError(
-                    "LC6220", f"landing {self.landing.name} was let go of: the next attempt says what is to say"
+                    "LC6220", f"the session of landing {self.landing.name} is closed: see the next attempt"
                 )
             rested = key in self._writers
             try:

@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 __all__ = ["offsets_at"]
 
 ASK_SECONDS = 30.0
-"""For which brokers may look."""
+"""Seconds that brokers may take to answer."""
 
 
 def offsets_at(
@@ -33,7 +33,7 @@ def offsets_at(
     if silent := sorted(marks.keys() - found.keys()):
         raise SourceUnavailableError(
             "LC6221",
-            f"the brokers did not say within {ASK_SECONDS:.0f} s where {moment.isoformat()} is in "
-            f"{', '.join(map(str, silent))}: try again, or name offsets",
+            f"the brokers did not report within {ASK_SECONDS:.0f} s the offset of {moment.isoformat()} in "
+            f"{', '.join(map(str, silent))}: try again, or state offsets",
         )
     return {p: None if first is None else min(first[0], marks[p].stable) for p, first in found.items()}

@@ -59,7 +59,7 @@ class Progress:
     def __str__(self) -> str:
         text = f"{self.slices} of {self.all_slices} slices, {self.records:,} of {self.all_records:,} records"
         if self.trouble:
-            return f"{text} were reported, and after {self.seconds:.0f} s nothing newer is known: {self.trouble}"
+            return f"{text} were reported; no newer progress is known after {self.seconds:.0f} s: {self.trouble}"
         if self.left is None:
             return f"{text} after {self.seconds:.0f} s"
         return f"{text}, {self.rate:,.0f} records/s, about {duration_text(self.left)} left"

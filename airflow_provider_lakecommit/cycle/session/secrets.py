@@ -53,7 +53,7 @@ def secrets_for(
         except CatalogError as e:
             if with_keys:
                 raise
-            log(f"table {name} is written with the storage properties of the connection alone: {e}")
+            log(f"table {name} is written with only the storage properties of the connection: {e}")
     return Secrets(kafka=kafka, io=tables.io_properties(), tables=storage)
 
 
@@ -69,8 +69,8 @@ def storage_for(tables: Tables, name: str, now: float) -> TableStorage:
         raise CatalogError(
             "LC6222",
             f"catalog {tables.name} hands out storage credentials of table {name} that expire at {clock(now + left)}, "
-            f"in {left:.0f} s: no job begins with less than {LEAST_SECONDS:.0f} s. The next attempt asks again; have "
-            "the catalog hand out credentials that hold as long as a window takes to write, and see that its clock and "
-            "the one here agree",
+            f"in {left:.0f} s: a job needs at least {LEAST_SECONDS:.0f} s. The next attempt asks again; have "
+            "the catalog hand out credentials that last as long as a window takes to write, and check that its clock "
+            "and the local one agree",
         )
     return storage

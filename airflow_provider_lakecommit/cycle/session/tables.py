@@ -66,13 +66,13 @@ def _check(landing: Landing, name: str, table: Table) -> None:
         raise TableError(
             "LC6224",
             f"table {name} has format version {table.format_version}, or its types need it: pyiceberg can append to "
-            f"versions up to {SUPPORTED_TABLE_FORMAT_VERSION}; timestamps of nanoseconds need 3, those of microseconds "
-            "do not",
+            f"versions up to {SUPPORTED_TABLE_FORMAT_VERSION}; nanosecond timestamps need 3, microsecond timestamps do "
+            "not",
         )
     role = role_of(landing.destinations, name)
     if role is Role.DEAD_LETTERS and (missing := _lacking(table.schema())):
         raise TableError(
-            "LC6225", f"dead-letter table {name} lacks {', '.join(missing)}: name another one, or let it be made"
+            "LC6225", f"dead-letter table {name} lacks {', '.join(missing)}: name another table, or let a run create it"
         )
     # In a table that the landing did not make, columns of these names may be the records' own.
     stated = landing.columns.metadata is not None or MARKED in table.metadata.properties
@@ -92,9 +92,9 @@ def _created(session: LandingSession, name: str, dry: bool) -> Table:
     _check(landing, name, imagined)
     check_fit(landing, target_of(name, imagined, session.new_id()))
     if dry:
-        session.log(f"table {name} is missing; a run makes it")
+        session.log(f"table {name} is missing; a run creates it")
         return imagined
-    session.log(f"table {name} is missing and is made")
+    session.log(f"table {name} is missing; creating it")
     return session.tables.create(name, *wanted)
 
 
@@ -107,7 +107,7 @@ def differences(landing: Landing, name: str, table: Table) -> tuple[str, ...]:
     schema, spec, _ = create_from_spec(_create_section(landing, stated))
     has = {f.name: f for f in table.schema().fields}
     found = [
-        f"column {f.name} is not there"
+        f"column {f.name} is missing"
         if (own := has.get(f.name)) is None
         else f"column {f.name} is {_plain(own)}, not {_plain(f)}"
         for f in schema.fields
@@ -172,9 +172,9 @@ def _create_section(landing: Landing, create: Mapping[str, Any]) -> Mapping[str,
 def _undeclared(landing: Landing, columns: Sequence[str]) -> TableError:
     return TableError(
         "LC6227",
-        f"{landing.table}: column {', '.join(columns)} can be filled by the records' own fields or from the record "
-        f"itself, and landing {landing.name} does not say which. State `columns.metadata: false` for the first, `true` "
-        "for the second",
+        f"{landing.table}: column {', '.join(columns)} can be filled from the records' own fields or from record "
+        f"metadata, and landing {landing.name} does not state which. Set `columns.metadata: false` for fields, `true` "
+        "for metadata",
     )
 
 

@@ -99,11 +99,11 @@ def contradiction(plan: Plan, tables: Mapping[str, Table], unread: Collection[st
             continue
         table = tables.get(target.table)
         if table is None:
-            return f"it writes to {target.table}, which is no table of this landing"
+            return f"it writes to {target.table}, which is not a table of this landing"
         if what := _differs(target, table):
-            return f"its {what} of {target.table} is not that of the table"
+            return f"its {what} of {target.table} differs from the table's"
     missing = {t for s in plan.slices for t in s.tables} - {t.table for t in plan.targets}
-    return f"it says nothing of {', '.join(sorted(missing))}, which it writes to" if missing else None
+    return f"it does not describe {', '.join(sorted(missing))}, which it writes to" if missing else None
 
 
 def _differs(target: TableTarget, table: Table) -> str | None:
@@ -114,7 +114,7 @@ def _differs(target: TableTarget, table: Table) -> str | None:
         "schema": target.schema in {s.model_dump_json() for s in metadata.schemas if s.schema_id == target.schema_id},
         "spec": target.spec in {s.model_dump_json() for s in metadata.partition_specs if s.spec_id == target.spec_id},
         "sort order": not order or order in {o.model_dump_json() for o in metadata.sort_orders},
-        "place of files": _placing(target.properties) == _placing(metadata.properties),
+        "file location": _placing(target.properties) == _placing(metadata.properties),
     }
     return next((what for what, same in known.items() if not same), None)
 

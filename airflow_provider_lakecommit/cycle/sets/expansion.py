@@ -93,15 +93,15 @@ def matches_nothing(declared: LandingSet, known: Collection[str]) -> str:
     if matching:
         named = ", ".join(matching[:NAMED]) + (", …" if len(matching) > NAMED else "")
         return (
-            f"landing set {declared.name!r}: {len(matching)} topics match topics_pattern {pattern!r} ({named}), and "
-            "`exclude` takes out all of them, or they are Kafka's own or the control topic"
+            f"landing set {declared.name!r}: {len(matching)} topics match topics_pattern {pattern!r} ({named}), but "
+            "all of them are excluded by `exclude`, internal to Kafka, or the control topic"
         )
     plain = re.sub(r"\\[A-Za-z]|\(\?P?<?\w*>?|[^A-Za-z0-9._-]", "", pattern)
     near = nearest(plain, [t for t in known if not t.startswith(INTERNAL)])
-    named = f"; near are {', '.join(near)}" if near else ""
+    named = f"; similar names are {', '.join(near)}" if near else ""
     return (
-        f"landing set {declared.name!r}: no topic matches topics_pattern {pattern!r} (of the whole name), of "
-        f"{len(known)} that this principal may see{named}"
+        f"landing set {declared.name!r}: no topic matches topics_pattern {pattern!r} (with its whole name), of the "
+        f"{len(known)} topics that this principal may see{named}"
     )
 
 
@@ -145,8 +145,8 @@ def landing_for(declared: LandingSet, *topics: str) -> Landing:
         return mine[0]
     troubles = [t.why for t in found.troubles if not set(topics).isdisjoint(t.topics)]
     where = "; ".join([*troubles, *(f"{', '.join(each.topic_names)} go to {each.table}" for each in mine)])
-    why = where or "none is of the set"
-    raise SpecError("LC6230", f"landing set {declared.name!r}: topics {', '.join(topics)} have not one landing: {why}")
+    why = where or "the set has none of them"
+    raise SpecError("LC6230", f"landing set {declared.name!r}: topics {', '.join(topics)} are not one landing: {why}")
 
 
 def _way(declared: LandingSet, topic: str) -> _Way | None:
@@ -180,9 +180,9 @@ def _trouble(ways: Sequence[_Way]) -> Trouble | None:
     tables, topics = sorted({w.table for w in ways}), tuple(w.topic for w in ways)
     if len(tables) == 1 and (len(ways) == 1 or all(w.merged for w in ways)):
         return None
-    where = tables[0] if len(tables) == 1 else f"{' and '.join(tables)}, which many engines take for one"
+    where = tables[0] if len(tables) == 1 else f"{' and '.join(tables)}, which many engines treat as one"
     why = (
-        f"topics {', '.join(topics)} meet in table {where}: give one of them a rule of its own, `exclude` it, or say "
+        f"topics {', '.join(topics)} share table {where}: give one of them its own rule, `exclude` it, or set "
         "`merge: true` in a rule for all of them"
     )
     return Trouble(topics=topics, table=tables[0], why=why)
@@ -190,8 +190,8 @@ def _trouble(ways: Sequence[_Way]) -> Trouble | None:
 
 def _dead_letters_of(owner: Landing, other: Landing) -> Trouble:
     why = (
-        f"topics {', '.join(other.topic_names)} go to {other.table}, where the dead letters of {owner.table} are: "
-        "give them a rule of their own, or `dead_letter_table` another template"
+        f"topics {', '.join(other.topic_names)} go to {other.table}, the dead-letter table of {owner.table}: "
+        "give them their own rule, or change the template `dead_letter_table`"
     )
     return Trouble(topics=other.topic_names, table=other.table, why=why)
 

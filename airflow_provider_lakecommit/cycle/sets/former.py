@@ -79,12 +79,12 @@ class FormerLanding:
     def _open(self) -> Sequence[str]:
         named, parts = f"--landing {self.name}", []
         if self.pending and self.dropped:
-            parts.append(f"{self.pending} was reported for {self.landing.table}, which does not exist any more")
+            parts.append(f"{self.pending} was reported for {self.landing.table}, which no longer exists")
         elif self.pending:
             how = "the next run publishes it" if self.own else f"`{PUBLISH_NOW} SPEC {named}` publishes it"
-            parts.append(f"{self.pending} is reported and not in {', '.join(self.landing.tables)}: {how}")
+            parts.append(f"{self.pending} is reported but not in {', '.join(self.landing.tables)}: {how}")
         parts += [
-            f"lane {lane} is open: `{BACKFILL} SPEC {named} --close {lane}` publishes what it has reported"
+            f"backfill {lane} is open: `{BACKFILL} SPEC {named} --close {lane}` publishes its reported slices"
             for lane in self.lanes
         ]
         return parts
@@ -93,10 +93,10 @@ class FormerLanding:
         if not self.gone:
             return ()
         topics = ", ".join(self.landing.topic_names)
-        lost = "" if self.whole else ", and what the newest cycle had seen of them was not all landed"
+        lost = "" if self.whole else ", and not all of their records that the newest cycle observed were landed"
         return (
-            f"its topics are gone, or not to be seen by this principal any more ({topics}){lost}; "
-            f"{self.landing.table} stays as it is; name them in `exclude` to hear no more of it",
+            f"its topics are gone, or this principal can no longer see them ({topics}){lost}; "
+            f"{self.landing.table} stays as it is; list the topics in `exclude` to silence this",
         )
 
     def to_dict(self) -> dict[str, Any]:

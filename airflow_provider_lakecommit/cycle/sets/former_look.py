@@ -42,7 +42,7 @@ __all__ = ["Formers", "former_landings", "former_named", "start_former"]
 
 UNKNOWN = "unknown"
 """The topic of a landing whose topics only its ledger tells."""
-WHY = "the set no longer has this landing: what it has reported is published"
+WHY = "the set no longer has this landing: its reported slices are published"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,7 +112,7 @@ def has_no_record(landing: Landing, connections: SetConnections) -> bool:
 
 def without_records(landing: Landing) -> str:
     """What is said of such a landing."""
-    return f"{', '.join(landing.topic_names)} never had a record: {landing.table} is made when there is one"
+    return f"{', '.join(landing.topic_names)} never had a record: {landing.table} is created with the first one"
 
 
 def _is_idle(session: LandingSession, connections: SetConnections) -> bool:

@@ -41,7 +41,7 @@ def with_schema(declared: LandingSet, landing: Landing, kafka: Mapping[str, Any]
     if not columns:
         raise TableError(
             "LC6231",
-            f"there is no table {landing.table}, and {found.values} records of {', '.join(landing.topic_names)} tell "
-            "no column: it is made when there are some that do; or state `create` in `defaults` or `overrides`",
+            f"there is no table {landing.table}, and {found.values} records of {', '.join(landing.topic_names)} show "
+            "no columns: it is created once there are records that do; or state `create` in `defaults` or `overrides`",
         )
     return replace(landing, create={"schema": [{"name": c.name, "type": c.type} for c in columns]})

@@ -239,7 +239,7 @@ class _Outbox:
                 self.close()
                 raise
         raise FencedError(
-            "LC6232", f"all {WRITERS} ids of this set were taken over by others while it was sending; try again"
+            "LC6232", f"other processes took over all {WRITERS} ids of this set while it was sending; try again"
         )
 
 

@@ -114,7 +114,7 @@ def run_groups(
             rest = left() if e.workers_died and deaths <= MOST_DEATHS else ()
             if not rest:
                 return jobs, e
-            log(f"{e}; what is left of it is done again, each slice in a process apart")
+            log(f"{e}; retrying the remaining slices, each in its own process")
             jobs = rest
     return (), ()
 
@@ -159,7 +159,7 @@ def _hold_against_tables(landing: Landing, state: CycleState, load: Callable[[st
         raise ControlTopicError(
             "LC6235",
             f"the plan of cycle {state.cycle.commit_id} of landing {landing.name} at offset {state.offset} is not "
-            f"followed: {what}; run the plan task again, and see who else writes to the control topic",
+            f"executed: {what}; run the plan task again, and check who else writes to the control topic",
         )
 
 
@@ -185,7 +185,7 @@ def _look(
             "LC6236",
             f"the plan of cycle {ticket.commit_id} of landing {ticket.landing} is not in partition "
             f"{ticket.partition} of {control.name} from offset {ticket.read_from} on (the log begins at {log.begin}): "
-            f"its retention is too short or it was made anew; run the plan task again",
+            f"its retention is too short or it was recreated; run the plan task again",
         )
     return state, landing_state, entries
 

@@ -77,13 +77,13 @@ def _file_schema(table: str, schema: Schema) -> Schema:
             name = schema.find_column_name(column)
             raise TableError(
                 "LC3318",
-                f"{table}: column {name} is a struct without a field, which no file can hold: add one "
-                "to it, or drop it",
+                f"{table}: column {name} is a struct without fields, which cannot be written: add a field, or drop "
+                "the column",
             )
     try:
         return sanitize_column_names(schema)
     except ValueError as e:
-        raise TableError("LC3319", f"{table} has a column whose name no file can hold ({e}); rename it") from e
+        raise TableError("LC3319", f"{table} has a column whose name Parquet cannot hold ({e}); rename it") from e
 
 
 def _locations(target: TableTarget, providers: Collection[str]) -> LocationProvider:
@@ -91,17 +91,17 @@ def _locations(target: TableTarget, providers: Collection[str]) -> LocationProvi
     if named is not None and named not in providers:
         raise TableError(
             "LC3320",
-            f"{target.table}: table property {PROVIDER} names {named}, which is not imported: state it in "
-            "`connections.location_providers` of the landing if it is meant, or take it from the table",
+            f"{target.table}: table property {PROVIDER} names {named}, which is not allowed: add it to "
+            "`connections.location_providers` of the landing if you trust it, or remove the property from the table",
         )
     path = target.properties.get(TableProperties.WRITE_DATA_PATH, "")
     if path and not path.startswith("/") and not urlsplit(path).scheme:
         raise TableError(
             "LC3321",
-            f"{target.table}: table property {TableProperties.WRITE_DATA_PATH}={path!r} is relative to the folder of "
-            "each process; correct it",
+            f"{target.table}: table property {TableProperties.WRITE_DATA_PATH}={path!r} is relative to the working "
+            "directory of each process; set an absolute path",
         )
     try:
         return load_location_provider(target.location, dict(target.properties))
     except (ValueError, AttributeError, TypeError) as e:
-        raise TableError("LC3322", f"{target.table}: where its files go is not known: {e}") from e
+        raise TableError("LC3322", f"{target.table}: the location of its files cannot be determined: {e}") from e

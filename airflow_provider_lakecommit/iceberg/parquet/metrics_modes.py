@@ -77,6 +77,6 @@ def _mode(text: str, fallback: int) -> int:
         return {"none": NONE, "counts": COUNTS, "full": FULL}[mode]
     cut = _TRUNCATE.fullmatch(mode)
     if cut is None or int(cut[1]) < 1:
-        log.warning("metrics mode %r cannot be read and is passed over", text)
+        log.warning("Ignored unreadable metrics mode %r", text)
         return fallback
     return int(cut[1])

@@ -120,8 +120,8 @@ class FileFormat:
             except (OSError, OverflowError) as e:
                 raise TableError(
                     "LC3325",
-                    f"{self._table}: table property {TableProperties.PARQUET_COMPRESSION_LEVEL}={level} is no level of "
-                    f"{codec}; correct it",
+                    f"{self._table}: table property {TableProperties.PARQUET_COMPRESSION_LEVEL}={level} is not a "
+                    f"level of {codec}; correct it",
                 ) from e
         return {"compression": codec, "compression_level": level}
 

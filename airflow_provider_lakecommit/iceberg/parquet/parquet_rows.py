@@ -92,7 +92,7 @@ def _named(io: FileIO, path: str) -> Iterator[None]:
     except OSError as e:
         raise StorageError("LC3329", f"file {path} cannot be read ({trouble_of(io, e)}): check the storage") from None
     except pa.ArrowException as e:
-        raise TableError("LC3330", f"file {path} is no Parquet file that can be read: {e}") from None
+        raise TableError("LC3330", f"file {path} is not a readable Parquet file: {e}") from None
 
 
 def positions_of(io: FileIO, path: str) -> dict[str, Numbers]:

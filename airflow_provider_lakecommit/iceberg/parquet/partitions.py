@@ -143,8 +143,8 @@ def check_transform(transform: Transform[Any, Any], schema: Schema, source_id: i
     if isinstance(transform, UnknownTransform) or not (kind.is_primitive and transform.can_transform(kind)):
         raise TableError(
             "LC3331",
-            f"{what} wants {transform} of column {schema.find_column_name(source_id)!r}, which is {kind}: "
-            "that cannot be written; replace the field",
+            f"{what} is {transform} of column {schema.find_column_name(source_id)!r}, which is {kind}: this "
+            "transform cannot be written; replace the field",
         )
     return kind
 

@@ -152,7 +152,7 @@ class FanoutWriter:
                 continue
             except Exception as e:
                 why = redacted(str(e), self._io.properties)
-                log.warning("file %s of a given up attempt could not be deleted (%s); it is in no table", path, why)
+                log.warning("Could not delete file %s of an abandoned attempt (%s); no table refers to it", path, why)
 
     def _put(self, block: pa.Table) -> bool:
         """Deal a block out to its partitions, unless its pieces would be too small."""

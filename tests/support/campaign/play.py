@@ -39,7 +39,7 @@ _DOES = re.compile(r"(?:land|backfill|reset)\b(?!.*--list)|dead-letters\b.*--rep
 _CONFIRMED = re.compile(r"reset\b|backfill\b.*--(?:replace|close)")
 
 # Refusals that need no remedy: what was asked for is there, or is not there to be done.
-WAITS = re.compile(r"^.*what is newer waits behind it there.*$", re.MULTILINE)
+WAITS = re.compile(r"^.*newer records wait after it.*$", re.MULTILINE)
 """In the log of a run that ends well: a table waits for a decision, as the source has removed what it lacks."""
 SELF_EVIDENT = re.compile(
     r"is what the next run of the live lane lands|there is nothing to replace|nothing is blocked|"

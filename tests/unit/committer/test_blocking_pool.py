@@ -88,7 +88,7 @@ def test_a_call_that_hangs_gives_its_place_to_another() -> None:
         await until(lambda: len(pool.hanging) == 2)
         assert await pool.run("orders", lambda: "done") == "done"
         await until(lambda: len({line.split(" has not")[0] for line in said}) == 2)
-        assert said[0].startswith("stuck0: a call of the catalog has not come back for 0.01 s; other tables go on")
+        assert said[0].startswith("stuck0: a catalog call has not returned for 0.01 s; other tables continue")
         assert pool.size == 3
         for call in stuck:
             call.gate.set()
@@ -254,7 +254,7 @@ def test_without_more_threads_it_goes_on_with_those_it_has(monkeypatch: pytest.M
             await pool.run("a", lambda: 0)
         allowed = 1
         assert await asyncio.gather(*(pool.run(n, lambda: 1) for n in range(5))) == [1] * 5
-        assert said == ["the committer goes on with 1 threads: can't start new thread"]
+        assert said == ["The committer continued with 1 threads: can't start new thread"]
         pool.close()
         await until(lambda: threads() == 0)
 

@@ -143,11 +143,11 @@ def mismatched(**changes: object) -> StagedSlice:
     [
         (lambda: mismatched(rows=4), "hold 5 rows, its report says 4"),
         (lambda: mismatched(files=()), "hold 0 rows"),
-        (lambda: mismatched(files=(data_file("file:///a", 5, partition=[1]),)), "1 partition values of spec 0, 0 are"),
+        (lambda: mismatched(files=(data_file("file:///a", 5, partition=[1]),)), "1 partition values of spec 0, not 0"),
         (lambda: mismatched(files=(data_file("file:///a", 5, spec_id=3),)), "of spec 3"),
         (
             lambda: mismatched(files=(data_file("file:///a", 3), data_file("file:///a", 2))),
-            "file:///a is in this commit already",
+            "file:///a is already in this commit",
         ),
         (
             lambda: mismatched(spans=(SpanReport(span=Span(at(0), OffsetRange(0, 5)), counts=Counts(landed=4)),)),

@@ -172,7 +172,7 @@ def test_a_turn_in_a_turn_is_refused_while_the_outer_one_runs() -> None:
 
             later.append(asyncio.create_task(afterwards()))
 
-        with pytest.raises(RuntimeError, match="a turn for b was asked for in a turn for a"):
+        with pytest.raises(RuntimeError, match="a turn for b was requested inside a turn for a"):
             await turns.exclusive("a", nested)
         await turns.exclusive("a", leaves_something_to_do)
         await at_rest()
@@ -222,7 +222,7 @@ def test_a_failure_that_nobody_hears_any_more_is_logged(caplog: pytest.LogCaptur
 
     with caplog.at_level(logging.WARNING):
         run(test())
-    assert "shop.orders failed after its caller had left: while it was told to end" in caplog.text
+    assert "shop.orders failed after its caller had been cancelled: while it was told to end" in caplog.text
 
 
 def test_closing_lets_work_end_and_begins_nothing_more() -> None:

@@ -29,12 +29,12 @@ CASES = {
     "commit failed": (
         replace(ALL_WELL, commit="failed", closed=None, failure="CatalogError: away"),
         "failed",
-        "CatalogError: away; nothing can be said to be published",
+        "CatalogError: away; it is unknown what was published",
     ),
     "commit died without a word": (
         replace(ALL_WELL, commit="failed", closed=None),
         "failed",
-        "ended failed, see its log (*inactive assets* there mean that two landings have one name",
+        "ended failed, see its log (*inactive assets* there mean that two landings have the same name",
     ),
     "a group failed, the others are published": (
         ended(Commit(published=("t snapshot 1",), missing=("orders-1[5, 9)",)), groups={0: "success", 1: "failed"}),
@@ -54,7 +54,7 @@ CASES = {
     "records do not fit, and the landing is to stop before them": (
         ended(Commit(published=("t snapshot 1",), stopped="incompatible records: c is int"), groups={}),
         "failed",
-        "not all was planned, a decision is needed: incompatible records: c is int",
+        "some ranges were not planned and need your decision: incompatible records: c is int",
     ),
     "a group failed of bad records": (
         ended(
@@ -108,7 +108,7 @@ CASES = {
     "the writer of a finished run was cleared, without its plan": (
         ended(Commit(finished=True, note="not landed of it: orders-1[5, 9)", missing=("orders-1[5, 9)",))),
         "failed",
-        "not landed of it: orders-1[5, 9): no work is done for that cycle any more",
+        "not landed of it: orders-1[5, 9): that cycle is closed",
     ),
 }
 

@@ -49,7 +49,7 @@ def test_what_a_cycle_that_was_ended_leaves_is_planned_by_the_next_cycle_and_is_
     assert told.ended_early == "Ada wants it now"
     closed = landing.close("a", opened)
     assert (closed.rows, closed.missing, closed.left) == (10, (), 20)
-    assert closed.note == "it was ended early (Ada wants it now), the next run goes on"
+    assert closed.note == "the cycle ended early (Ada wants it now); the next run continues"
     again = landing.open("b")
     assert sum(map(len, again.slices)) == 20
     landing.report(again)
@@ -123,7 +123,7 @@ def test_jobs_that_do_not_end_within_the_grace_are_given_up(landing: FakeLanding
     with pytest.raises(SparkJobError, match="LC6214"):
         list(working.cycles())
     assert "TablePublished" not in landing.kinds()
-    assert landing.said("what is reported is published by the next run")
+    assert landing.said("the next run publishes the reported slices")
 
 
 def test_work_is_given_up_at_once_where_it_cannot_be_asked() -> None:

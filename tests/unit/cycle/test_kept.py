@@ -151,7 +151,7 @@ def test_a_missing_file_of_a_slice_that_cannot_be_read_again_is_named_and_nothin
     reported_and_cut(landing)
     landing.clock.passes(timedelta(days=2))
     with pytest.raises(
-        SourceError, match=r"removed by somebody.*not voided.*lose orders\[0\] \[20, 30\) \(10 records\)"
+        SourceError, match=r"deleted from storage.*not voided.*lose orders\[0\] \[20, 30\) \(10 records\)"
     ):
         drain(landing.session, landing.run_identity("b"), "offsets are gone")
     assert ends(landing) == (20, 10)
@@ -202,7 +202,7 @@ def test_a_spec_change_that_voids_waits_for_what_cannot_be_read_again(
     landing.session.landing = changed_landing(landing.session.landing, unknown_fields="dead_letter")
     opened = landing.open("b")
     assert epoch(landing) == before
-    assert landing.said("orders[0] [20, 40) (20 records) is published under its own")
+    assert landing.said("orders[0] [20, 40) (20 records) is published with its old spec")
     landing.report(opened)
     assert landing.close("b", opened).rows == 60
     landing.open("c")
@@ -260,7 +260,7 @@ class TestNotTaken:
         drained = drain(landing.session, landing.run_identity("b"), "offsets are gone")
         assert drained is not None
         assert drained[1].rows == 0
-        assert all("shop.rows does not take slice" in reason for reason in drained[1].voided)
+        assert all("shop.rows rejects slice" in reason for reason in drained[1].voided)
         # It is named, with the way on; and that way still leads to all rows.
         with pytest.raises(LedgerError, match="LC6001"):
             landing.open("c")
@@ -280,7 +280,7 @@ class TestNotTaken:
         )
         drained = drain(landing.session, landing.run_identity("b"), "asked for")
         assert drained is not None
-        assert all("shop.rows does not take slice" in reason for reason in drained[1].voided)
+        assert all("shop.rows rejects slice" in reason for reason in drained[1].voided)
         ledgers = [t.ledger for name in (DATA, DEAD) if (t := prepare_table(landing.session, name)) is not None]
         accepted = landing.session.read_state(ledgers).state.accepted
         assert accepted[DATA] == ()
@@ -318,7 +318,7 @@ class TestBehindABlock:
     def test_what_can_be_read_again_is_voided_and_its_other_partition_goes_on(self, entangled: FakeLanding) -> None:
         opened = entangled.open("next")
         assert {str(s) for s in opened.slices} == {"orders[0][5, 10)", "orders[1][0, 5)", "orders[1][5, 10)"}
-        assert entangled.said("waits for a blocked or failing range of orders[1]; its ranges are read again apart")
+        assert entangled.said("waits for a blocked or failing range of orders[1]; its ranges are read again separately")
         entangled.report(opened, lambda s: s.spans[0].partition == P0)
         entangled.close("next", opened)
         assert ends(entangled) == (10, 0)
@@ -354,7 +354,7 @@ class TestOtherLandings:
     def test_what_one_of_them_has_reported_and_its_source_has_no_more_is_named(self, shared: FakeLanding) -> None:
         shared.source.others[-1].starts = {REFUNDS: 60}
         lost = r"of landing refunds refunds\[0\] \[0, 40\) \(40 records\)"
-        with pytest.raises(LedgerError, match=rf"no more: {lost}"):
+        with pytest.raises(LedgerError, match=rf"no longer has: {lost}"):
             shared.open("b")
         with pytest.raises(LedgerError, match=lost):
             ledger_init(shared.session, "earliest")
@@ -363,7 +363,7 @@ class TestOtherLandings:
 
     def test_what_can_be_read_again_is_void_as_before(self, shared: FakeLanding) -> None:
         shared.open("b")
-        assert shared.said("what was pending is void and read again")
+        assert shared.said("pending slices were voided and are read again")
 
     def test_of_a_topic_that_its_source_does_not_tell_of_nothing_is_void(self, shared: FakeLanding) -> None:
         shared.source.others.clear()
@@ -384,7 +384,7 @@ class TestNotBelieved:
     def test_what_the_source_has_no_more_is_not_given_up_before_somebody_was_asked(self, landing: FakeLanding) -> None:
         reported_and_cut(landing)
         self.doubt(landing, "it is not signed")
-        told = r"not believed say that orders\[0\] \[20, 40\) is reported.*unsigned\.below: control-1/\d:\d+`"
+        told = r"unverified records of \S+ report orders\[0\] \[20, 40\).*unsigned\.below: control-1/\d:\d+`"
         with pytest.raises(SourceError, match=told):
             landing.open("b")
         with pytest.raises(LedgerError, match="LC7020"):

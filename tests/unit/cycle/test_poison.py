@@ -22,6 +22,6 @@ def test_a_plan_and_its_commit_go_on_and_name_the_record(landing: FakeLanding) -
     landing.lines.clear()
     closed = landing.cycle("later")
     assert not closed.missing
-    said = [line for line in landing.lines if "passed over" in line]
+    said = [line for line in landing.lines if "are skipped" in line]
     assert said
     assert all(f"newest is {place}: " in line for line in said)

@@ -167,7 +167,7 @@ def test_what_is_in_no_row_is_a_warning_with_counts() -> None:
         rejects={"wrong_value cost": 3, "not_json": 4},
     )
     fields, rejects = closed.warnings
-    assert fields.startswith("fields that no column is for were left out, in so many records: f29 29, f28 28")
+    assert fields.startswith("fields without a column were left out, in this many records: f29 29, f28 28")
     assert fields.endswith("f10 10 and 9 more")
     assert rejects == "records were rejected: not_json 4, wrong_value cost 3"
     assert Closed(commit_id=CYCLE).warnings == ()
@@ -196,7 +196,7 @@ def test_records_that_were_all_rejected_are_told_as_that_with_the_reason() -> No
 def test_times_that_are_hardly_meant_so_are_a_warning_of_their_own() -> None:
     closed = Closed(commit_id=CYCLE, ignored_fields={"x": 3, f"{ODD_TIME}at (epoch_millis)": 200})
     assert closed.warnings == (
-        "fields that no column is for were left out, in so many records: x 3",
-        "times in January or February 1970, of a coarser unit than `timestamps` says, in so many records: "
+        "fields without a column were left out, in this many records: x 3",
+        "times in January or February 1970, too coarse for the unit in `timestamps`, in this many records: "
         "at (epoch_millis) 200",
     )

@@ -177,5 +177,5 @@ def _told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger=run_note.__name__):
         assert note_run(TI, "orders", "5 rows") is False
     [told] = [r.getMessage() for r in caplog.records if r.name == run_note.__name__]
-    assert told.startswith("the run has no note of landing orders: ")
+    assert told.startswith("Could not write the run note of landing orders: ")
     assert "s3cret" not in told

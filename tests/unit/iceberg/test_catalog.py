@@ -55,14 +55,14 @@ def test_a_catalog_that_is_away_is_a_catalog_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
-        (OSError(errno.EROFS, "Read-only file system", "/lake/w"), "check that the storage of its tables has room"),
-        (OSError(errno.ENOSPC, "No space left on device"), "check that the storage of its tables has room"),
-        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "check that it runs and can be reached"),
+        (OSError(errno.EROFS, "Read-only file system", "/lake/w"), "check that the storage of its tables has free space"),
+        (OSError(errno.ENOSPC, "No space left on device"), "check that the storage of its tables has free space"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "check that it is up and reachable"),
         (
             RuntimeError("(sqlite3.OperationalError) unable to open database file"),
             "check that the folder of its database",
         ),
-        (RuntimeError("No default path is set, please specify a location"), "state `warehouse` there"),
+        (RuntimeError("No default path is set, please specify a location"), "set `warehouse` there"),
     ],
 )
 def test_a_disk_that_is_full_or_not_there_is_no_catalog_that_is_away(error: Exception, remedy: str) -> None:
@@ -127,7 +127,7 @@ def test_no_table_is_made_below_wherever_a_process_works(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": warehouse.format(tmp_path)}
-    told = rf"`warehouse` '{warehouse}' is a folder below .*as file://{tmp_path}/house or s3://"
+    told = rf"`warehouse` '{warehouse}' is relative to .*as file://{tmp_path}/house or s3://"
     with pytest.raises(SpecError, match=told) if refused else nullcontext():
         Tables(properties).create("shop.orders", SCHEMA)
 

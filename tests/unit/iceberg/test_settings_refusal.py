@@ -16,8 +16,8 @@ from airflow_provider_lakecommit.iceberg.settings_refusal import missing_folder,
 @pytest.mark.parametrize(
     ("properties", "told"),
     [
-        ({"type": "hve", "uri": "thrift://h:1"}, "no type 'hve' of catalogs (did you mean 'hive'?): rest, hive, glue"),
-        ({"type": "sql", "uri": "postgres://me:no-word@db/x"}, "PostgreSQL's begins with postgresql+psycopg2://"),
+        ({"type": "hve", "uri": "thrift://h:1"}, "unknown catalog type 'hve' (did you mean 'hive'?): use one of rest, hive, glue"),
+        ({"type": "sql", "uri": "postgres://me:no-word@db/x"}, "for PostgreSQL use postgresql+psycopg2://"),
         ({"type": "sql", "uri": "sqlite:/lake.db"}, "or sqlite:////folder/catalog.db (four slashes"),
         ({"type": "rest", "uri": "localhost:8181"}, "begins with http:// or https://, not with 'localhos'"),
         ({"type": "sql"}, "URI missing"),
@@ -61,7 +61,7 @@ def _lacking(module: str) -> Exception:
         (
             {"type": "sql", "uri": "mysql+pymysql://db/x"},
             "pymysql",
-            "its driver, pymysql, is not installed: install it beside this package",
+            "its driver, pymysql, is not installed: install it alongside this package",
         ),
         ({"type": "bigquery"}, "google", ""),
     ],
@@ -84,8 +84,8 @@ def test_a_catalog_that_is_away_is_no_mistake() -> None:
 def test_a_database_in_a_folder_that_is_not_there_is_away_and_says_so(tmp_path: Path) -> None:
     told = missing_folder({"type": "sql", "uri": f"sqlite:///{tmp_path}/lake/catalog.db"})
     assert told == (
-        f"`uri` names the database {tmp_path}/lake/catalog.db, and there is no folder {tmp_path}/lake: bring it back, "
-        "or correct the path"
+        f"`uri` names the database {tmp_path}/lake/catalog.db, but folder {tmp_path}/lake does not exist: restore it, "
+        "or fix the path"
     )
     relative = missing_folder({"type": "sql", "uri": "sqlite:///no_such_folder/catalog.db"})
     assert "(an absolute path has four slashes before it)" in relative

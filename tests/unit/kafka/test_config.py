@@ -98,7 +98,7 @@ def test_brokers_that_close_each_connection_without_a_word_may_want_a_login() ->
     trouble = LastError()
     trouble(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
     assert trouble.cause is not None
-    assert "want a login or TLS which the settings do not state (`security.protocol`" in trouble.cause
+    assert "may need a login or TLS that the settings lack (`security.protocol`" in trouble.cause
     trouble(refused())
     assert trouble.cause == "broker-1:9092/bootstrap: Connection refused"
 

@@ -285,7 +285,7 @@ def test_a_file_that_is_no_parquet_is_wrong(lake: Lake) -> None:
     path = Path(urlsplit(one.files[0].file_path).path)
     path.write_bytes(b"x" * path.stat().st_size)
     (text,) = texts(history(lake, files=True))
-    assert "is no Parquet file that can be read" in text
+    assert "is not a readable Parquet file" in text
 
 
 def test_a_file_of_another_table_is_wrong(lake: Lake) -> None:

@@ -124,7 +124,7 @@ def test_of_a_full_budget_only_what_pending_slices_wait_for_is_planned() -> None
     plan, explain = decide(story, given({P0: 30}, terms=terms))
     assert plan.coverage == coverage(A)
     assert plan.left == len(coverage(C))
-    assert any(line.startswith("only what pending slices wait for is planned. pending slices: ") for line in explain)
+    assert any(line.startswith("Planned only what pending slices wait for. pending slices: ") for line in explain)
 
 
 def test_a_slower_landing_takes_a_share_of_what_is_missing() -> None:

@@ -64,13 +64,13 @@ class TestWindow:
         found = of([], window_seconds=10)
         assert (found.max_records, found.slice_records) == (10 * ASSUMED_RATE, DEFAULT)
         assert told([], window_seconds=10) == (
-            "window.target 10 s: nothing was measured yet, a trial: at most 500000 records"
+            "window.target 10 s: no window measured yet (trial): at most 500000 records"
         )
 
     def test_the_time_that_is_left_for_writing_is_filled(self) -> None:
         assert of([cost()], window_seconds=8.5).max_records == 1_600_000
         assert told([cost()], window_seconds=8.5).splitlines()[0] == (
-            "window.target 8.5 s: 1 window measured, 200000 records a second by 2 at once and 0.5 s beside: at most "
+            "window.target 8.5 s: 1 window measured, 200000 records/s with 2 in parallel, and 0.5 s overhead: at most "
             "1600000 records"
         )
 
@@ -94,7 +94,7 @@ class TestWindow:
         self, task_ms: int, counts: bool
     ) -> None:
         small = cost(400_000, task_ms=task_ms, full=False)
-        assert ("nothing was measured" in told([small], window_seconds=8.5)) is not counts
+        assert ("no window measured" in told([small], window_seconds=8.5)) is not counts
 
     def test_declared_limits_are_never_passed(self) -> None:
         limits = replace(LIMITS, max_records=5_000, max_bytes=2_000_000, record_bytes=1_000)
@@ -110,7 +110,7 @@ class TestSlices:
     def test_few_large_ones_where_each_is_short(self) -> None:
         found = of([cost()], records=200_000, window_seconds=60)
         assert found.slice_records == 200_000
-        assert "1 slices of about 2.0 s, 2 at once" in told([cost()], records=200_000, window_seconds=60)
+        assert "1 slices of about 2.0 s, 2 in parallel" in told([cost()], records=200_000, window_seconds=60)
 
     def test_where_no_slice_waited_more_are_tried_at_once(self) -> None:
         one = cost(slices=1, busy_ms=10_000)
@@ -206,7 +206,7 @@ class TestByLoad:
     def test_a_group_with_far_too_much_is_named(self) -> None:
         chosen, limits = chosen_of(p0=80, p1=10, p2=10), WindowLimits(groups=3, slice_records=10)
         assert lopsided(cut_of(chosen, limits), limits) == (
-            "group 0 has 80 of 100 records; `window.group_by: load` deals slices out by what they cost",
+            "group 0 has 80 of 100 records; `window.group_by: load` distributes slices by their cost",
         )
         assert lopsided(cut_of(chosen, replace(limits, by_load=True)), limits) == ()
         assert lopsided((), limits) == ()

@@ -81,8 +81,8 @@ def test_only_topics_that_delete_lose_records_for_age_or_size(settings: dict[str
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        (headroom(retention=None, why="no rights"), "unknown (no rights)"),
-        (headroom(), "unknown (no answer in time)"),
+        (headroom(retention=None, why="no rights"), "at an unknown time (no rights)"),
+        (headroom(), "at an unknown time (no answer in time)"),
         (headroom(retention=Retention(time=None, bytes=None)), "is never removed for its age (retention.ms)"),
         (headroom(retention=Retention(time=None, bytes=None, compacted=True)), "compacted"),
         (headroom(retention=Retention(time=None, bytes=7)), "by size: unknown (retention.bytes=7)"),

@@ -102,7 +102,7 @@ class TestFinishedBefore:
         before = landing.kinds()
         again = landing.close(opened=opened, retry=True)
         assert (again.finished, again.published, again.missing) == (True, (), ())
-        assert "nothing of it is missing" in again.note
+        assert "all of it is landed" in again.note
         assert landing.kinds() == before
 
     def test_what_it_told_nobody_is_told(self, landing: FakeLanding) -> None:

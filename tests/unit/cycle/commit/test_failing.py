@@ -47,7 +47,7 @@ def test_a_table_is_tried_ever_more_rarely_and_told_once(clocked: Clocked) -> No
     gaps = [b - a for a, b in pairwise(tries)]
     assert gaps[:5] == [1, *PAUSES[1:5]]
     assert set(gaps[5:]) == {PAUSES[-1]}
-    more = "other tables go on, what this one lacks is kept, and tried again"
+    more = "other tables continue, the slices of this one are kept and retried"
     assert clocked.said == [f"WARNING: {A}: away at 0.0 [LC9999]; {more}"]
     clocked.commit(A, error="no rights")
     clocked.tables.try_all()
@@ -56,7 +56,7 @@ def test_a_table_is_tried_ever_more_rarely_and_told_once(clocked: Clocked) -> No
     clocked.commit()
     assert clocked.said[1].startswith(f"WARNING: {A}: no rights at ")
     assert len(clocked.said) == 3
-    assert clocked.said[-1].startswith(f"WARNING: {A} takes commits again, after {len(tries) + 1} commits in a row")
+    assert clocked.said[-1].startswith(f"WARNING: {A} accepts commits again, after {len(tries) + 1} failed commits in")
     assert clocked.tables.error() is None
 
 
@@ -88,5 +88,5 @@ def test_the_end_is_told_by_the_names_and_whether_trying_again_can_help(clocked:
     )
     error = clocked.tables.error()
     assert isinstance(error, TableError)
-    told = f"{DEAD}: its column is gone [LC9999]; {A}: {A} is away [LC9999]; {DEAD}, {A} lacks what waits for it"
-    assert str(error) == f"{told}, which the next run publishes [LC6241]"
+    told = f"{DEAD}: its column is gone [LC9999]; {A}: {A} is away [LC9999]; the next run publishes"
+    assert str(error) == f"{told} the slices that wait for {DEAD}, {A} [LC6241]"

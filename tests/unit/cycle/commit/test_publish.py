@@ -37,7 +37,7 @@ def test_files_that_somebody_removed_void_their_slice_and_its_range_is_read_agai
     assert closed.published == ()
     # The third one stands behind one of them.
     assert (len(closed.voided), len(closed.waiting)) == (2, 1)
-    assert all("was removed by somebody" in reason for reason in closed.voided)
+    assert all("was deleted from storage" in reason for reason in closed.voided)
     # The voids are in the log, so no later commit takes the slices either.
     directives = [e.directives for e in landing.session.read_state(()).entries if isinstance(e, CycleClosed)]
     assert len(directives[-1].voided) == 2
@@ -199,4 +199,4 @@ def test_a_slice_without_files_that_says_it_landed_something_is_voided(landing: 
     landing.report(opened, only=lambda s: s.spans[0].partition == P1, files=False, landed=True)
     closed = landing.close(opened=opened)
     (reason,) = closed.voided
-    assert "its report says 0 rows for 10 landed records; its range is read again" in reason
+    assert "its report counts 0 rows for 10 landed records; its range is read again" in reason

@@ -35,7 +35,7 @@ def test_a_ledger_in_order_keeps_its_epoch(landing: FakeLanding) -> None:
 @pytest.mark.parametrize(
     ("lose", "why"),
     [
-        (lambda c: setattr(c, "topic_id", "control-2"), "was made anew or is in another cluster"),
+        (lambda c: setattr(c, "topic_id", "control-2"), "was recreated or is in another cluster"),
         (lambda c: c.logs.clear(), "before the position"),
         (lambda c: c.cut(c.partition_for("lakecommit-rows"), 99), "retention cut control topic"),
     ],
@@ -73,7 +73,7 @@ def test_a_topic_that_is_added_joins_where_the_landing_starts(landing: FakeLandi
     opened = landing.open("b")
     assert [s.spans[0].partition for s in opened.slices] == [OTHER]
     assert epoch(landing) == before
-    assert landing.said("a topic joins at refunds[0]@0")
+    assert landing.said("added a topic from refunds[0]@0")
 
 
 class TestSpecChange:

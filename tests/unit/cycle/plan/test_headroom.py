@@ -78,7 +78,7 @@ def test_advice_that_cannot_be_made_is_a_warning_and_no_error(
     session, folded, source = asking.session, look(asking), asking.source.watermarks()
     assert plan_lines(session, watch(asking)) == ()
     assert looked_at(session, folded.state, source, HOUR, 1.0) == ()
-    assert any("WARNING: how long unread offsets are kept cannot be told" in line for line in asking.lines)
+    assert any("WARNING: could not determine the retention of unread offsets" in line for line in asking.lines)
     monkeypatch.setattr("airflow_provider_lakecommit.cycle.plan.headroom.oldest_unread", broken)
     assert ask(session, folded.state, source, HOUR).found() == ()
 
@@ -99,8 +99,8 @@ def test_settings_that_may_not_be_read_make_it_unknown_and_never_a_warning(askin
     asking.source.kept = {}
     found = watch(asking)
     assert plan_lines(asking.session, found) == (
-        "orders[0]: the oldest unread offset 0 expires at a time that is unknown (the settings of the topic may not be "
-        "read, or were not told in time: grant DESCRIBE_CONFIGS)",
+        "orders[0]: the oldest unread offset 0 expires at an unknown time (the topic's settings were not "
+        "readable or did not arrive in time: grant DESCRIBE_CONFIGS)",
     )
     assert (asking.lines, asking.source.asked) == ([], [])
 

@@ -61,7 +61,7 @@ def test_windows_follow_what_the_windows_before_took(make_landing: MakeLanding) 
     second = landing.open("b")
     assert second.explain[0].startswith("window.target 4 s: 1 window measured, ")
     assert len(second.plan.coverage) == 8 * ASSUMED_RATE
-    assert second.explain[1] == "2 slices of about 1.0 s, 1 at once"
+    assert second.explain[1] == "2 slices of about 1.0 s, 1 in parallel"
 
 
 def test_the_same_log_and_tables_make_the_same_plan(make_landing: MakeLanding) -> None:

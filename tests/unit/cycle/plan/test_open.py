@@ -44,7 +44,7 @@ def test_a_window_is_planned_said_and_granted(landing: FakeLanding) -> None:
     assert [str(s) for s in opened.slices] == ["orders[0][0, 10)", "orders[1][0, 10)", "orders[0][10, 20)"]
     assert landing.kinds() == ["CycleOpened"]
     assert opened.plan.targets[0].table == "shop.rows"
-    assert any("expires at a time that is unknown" in line for line in opened.explain)
+    assert any("expires at an unknown time" in line for line in opened.explain)
 
 
 def test_of_two_planners_the_later_one_keeps_what_the_earlier_did_not_claim(landing: FakeLanding) -> None:
@@ -76,7 +76,7 @@ def test_a_planner_that_is_fenced_looks_again(landing: FakeLanding) -> None:
     fence(landing.control, 1)
     assert len(landing.open().slices) == 3
     assert landing.kinds() == ["CycleOpened"]
-    assert landing.said("another planner of this landing was faster; looking again")
+    assert landing.said("another planner of this landing was faster; planning again")
 
 
 def test_of_two_that_wish_for_one_slot_unseen_by_each_other_the_later_in_the_log_takes_another(
@@ -140,7 +140,7 @@ def test_a_table_without_a_row_that_is_not_as_create_says_now_may_be_dropped_and
     landing: FakeLanding,
 ) -> None:
     """A misspelt column that was mended in `create`: every record of the first run was rejected."""
-    dropped = f"{DATA} has no row yet: drop it, and the next run makes it as `create` says now"
+    dropped = f"{DATA} has no rows yet: drop it, and the next run creates it as `create` states"
     misspelt = {"schema": [{"name": "idd", "type": "long", "required": True}]}
     other = landing.connect(create=misspelt)
     opened = open_cycle(other, landing.run_identity("first"))
@@ -195,7 +195,7 @@ class TestCatalogAway:
         landing.catalog.away = True
         again = landing.open(retry=True)
         assert again.slices == first.slices
-        assert landing.said("what this run planned before is all that is known")
+        assert landing.said("only the earlier plan of this run is known")
 
     def test_claims_of_the_dead_end_all_the_same(self, landing: FakeLanding) -> None:
         landing.open("dead")

@@ -113,7 +113,7 @@ def test_a_cycle_that_was_given_up_says_so_and_what_it_lacks(landing: FakeLandin
     landing.open("b", release=lambda cycle: cycle.run == "a")
     again = landing.open(retry=True)
     assert again.finished
-    assert "was given up by a later plan, as its run was gone" in again.note
+    assert "was released by a later plan, because its run had ended" in again.note
     assert again.lacking == opened.slices
 
 

@@ -20,7 +20,7 @@ from tests.fakes.lake import data_file
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 from tests.support.declared import changed_landing
 
-TOLD = r"not believed say that orders\[0\] \[20, 40\) is reported"
+TOLD = r"unverified records of \S+ report orders\[0\] \[20, 40\)"
 
 
 @pytest.fixture

@@ -172,9 +172,9 @@ def test_brokers_that_are_away_for_a_while_are_waited_for(followed: Followed) ->
     followed.away = lambda: SourceUnavailableError("LC9999", "no answer") if 10 < followed.seconds < 40 else None
     outcomes = list(followed.follow(lifetime=timedelta(minutes=2)).cycles())
     assert sum(rows(outcomes)) == 34
-    told = [line for line in followed.landing.lines if "goes on in" in line]
+    told = [line for line in followed.landing.lines if "continuing in" in line]
     assert 3 <= len(told) <= 7
-    assert told[0] == "WARNING: goes on in 1 s, after error 1 in a row: no answer [LC9999]"
+    assert told[0] == "WARNING: continuing in 1 s, after error 1 in a row: no answer [LC9999]"
 
 
 def test_a_source_that_needs_a_person_ends_it(followed: Followed) -> None:
@@ -239,7 +239,7 @@ def test_spark_that_dies_each_time_ends_it_in_the_end(followed: Followed) -> Non
     followed.engine.acts += [die] * 100
     with pytest.raises(SparkJobError, match="LC6217"):
         list(cycles)
-    assert len([line for line in followed.landing.lines if "goes on in" in line]) == 2
+    assert len([line for line in followed.landing.lines if "continuing in" in line]) == 2
 
 
 def test_when_its_time_is_over_what_is_under_way_is_finished_and_nothing_opened(make: Callable[..., Followed]) -> None:
@@ -298,7 +298,7 @@ def test_it_says_a_line_in_an_interval_and_all_of_a_window_with_trouble(followed
             followed.engine.acts.append(die)
     lines = [line for line in quiet if line.startswith("followed for")]
     assert len(lines) == 4
-    assert "; in the table when 0.0 to " in lines[1]
+    assert "; records were 0.0 to " in lines[1]
     told = [line for line in quiet[said[1] :] if "reported" in line or line.startswith("cycle ")]
     assert any("0 slices (0 records) are reported" in line for line in told)
     assert len(told) < 12, told
@@ -358,7 +358,7 @@ def test_a_run_ends_behind_its_window_once_a_later_run_of_its_dag_follows(follow
     outcomes = list(followed.follow(turns=True).cycles())
     assert 20.0 <= followed.seconds <= 24.0
     assert all(o.whole for o in outcomes)
-    assert [line for line in followed.landing.lines if "run later follows from here on" in line]
+    assert [line for line in followed.landing.lines if "run later continues from here" in line]
 
 
 def test_an_idle_run_sees_the_later_one_within_some_seconds(followed: Followed) -> None:
@@ -400,7 +400,7 @@ def test_a_run_takes_over_from_all_that_began_before_it(followed: Followed) -> N
     followed.plans.sort(key=lambda plan: plan[0])
     list(followed.follow(turns=True).cycles())
     assert followed.seconds >= 60.0
-    assert not followed.landing.said("follows from here on")
+    assert not followed.landing.said("continues from here")
 
 
 def turns_told(followed: Followed) -> list[int]:
@@ -501,7 +501,7 @@ def test_a_table_that_takes_no_commits_for_a_while_ends_no_follow_and_is_tried_e
     assert tries[0] <= 50
     assert not outcomes[-1].closed.failed
     assert outcomes[-1].closed.valid_through is not None
-    told = [line for line in routed.landing.lines if "not to be written" in line or "takes commits again" in line]
+    told = [line for line in routed.landing.lines if "not to be written" in line or "accepts commits again" in line]
     assert len(told) == 2
     assert any("commits fail for shop.rows" in line for line in routed.landing.lines if "followed for" in line)
     state = routed.landing.session.read_state(()).state

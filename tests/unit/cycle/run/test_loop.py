@@ -104,7 +104,7 @@ def test_brokers_that_are_away_are_told_once(
     monkeypatch.setattr(drain, "drain", Mock(side_effect=draining))
     with pytest.raises(type(planning), match=planning.message):
         cycles(engine)
-    assert sum("could not be published now" in line for line in engine.landing.lines) == lines
+    assert sum("could not publish the reported slices" in line for line in engine.landing.lines) == lines
 
 
 def test_brokers_that_do_not_answer_are_not_waited_for_twice(
@@ -137,7 +137,7 @@ def test_a_job_that_dies_costs_what_it_had_in_hand_and_its_cycle_is_closed(engin
         10,
     )
     assert (second.closed.rows, second.caught_up) == (20, True)
-    assert engine.landing.said("1 slices (10 records) are reported and will not be read again; 20 offsets will be: ")
+    assert engine.landing.said("1 slices (10 records) are reported and will not be read again; 20 offsets will be")
 
 
 def test_after_earlier_work_was_waited_for_what_is_left_is_run(engine: FakeEngine) -> None:
@@ -195,7 +195,7 @@ def test_a_run_that_is_told_to_stop_says_what_is_safe_and_publishes_nothing(engi
         list(working.cycles())
     assert len(engine.jobs) == 1
     assert "TablePublished" not in engine.landing.kinds()
-    assert engine.landing.said("what is reported is published by the next run")
+    assert engine.landing.said("the next run publishes the reported slices")
 
 
 def test_keys_that_cannot_be_had_keep_a_job_from_beginning_and_no_cycle_from_closing(
@@ -222,7 +222,7 @@ class TestYields:
         assert only.closed.rows == 30
         assert waits == [loop.YIELD_SECONDS] * 2
         assert [line for line in engine.landing.lines if "live is behind" in line] == [
-            "live is behind: no window is opened before that is landed"
+            "live is behind: no window opens until that is landed"
         ]
 
     def test_a_run_that_waits_and_is_told_to_stop_opens_nothing(

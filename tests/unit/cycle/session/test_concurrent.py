@@ -117,7 +117,7 @@ def test_who_hangs_when_the_call_ends_is_let_go_of_and_can_say_nothing_more(
     assert landing.control.closed
     gate.set()
     thread.join(DEADLINE)
-    assert refused == ["landing rows was let go of: the next attempt says what is to say [LC6220]"]
+    assert refused == ["the session of landing rows is closed: see the next attempt [LC6220]"]
 
 
 def test_who_comes_when_the_call_is_over_gets_no_session(landing: FakeLanding) -> None:

@@ -100,7 +100,7 @@ def test_a_catalog_that_is_away_is_missed_for_its_keys_and_not_for_settings_of_o
     else:
         assert secrets_for(tables, KAFKA, jobs, log=said.append).io_of("rows") == OWN
         (line,) = said
-        assert line.startswith("table rows is written with the storage properties of the connection alone: catalog")
+        assert line.startswith("table rows is written with only the storage properties of the connection: catalog")
 
 
 def test_a_plan_names_tables_with_which_something_was_handed_out_and_of_keys_among_it() -> None:

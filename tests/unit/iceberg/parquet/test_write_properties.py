@@ -231,16 +231,16 @@ REFUSED = [
     ({"write.parquet.compression-level": "high"}, "write.parquet.compression-level='high' is not a whole number"),
     (
         {"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "22"},
-        "write.parquet.compression-level=22 is no level of gzip",
+        "write.parquet.compression-level=22 is not a level of gzip",
     ),
-    ({"write.parquet.compression-level": "9999999999"}, "write.parquet.compression-level=9999999999 is no level"),
+    ({"write.parquet.compression-level": "9999999999"}, "write.parquet.compression-level=9999999999 is not a level"),
     ({"write.parquet.page-row-limit": "0"}, "write.parquet.page-row-limit=0 is not from 1"),
     ({"write.parquet.page-row-limit": "-3"}, "write.parquet.page-row-limit=-3 is not from 1"),
     ({"write.parquet.page-size-bytes": str(2**63)}, f"write.parquet.page-size-bytes={2**63} is not from 1"),
     ({"write.target-file-size-bytes": "0"}, "write.target-file-size-bytes=0 is not from 1"),
     ({"write.data.path": "lake/orders"}, "write.data.path='lake/orders' is relative"),
-    ({"write.py-location-provider.impl": "no.such.Thing"}, "where its files go is not known"),
-    ({"write.py-location-provider.impl": f"{__name__}.NoSuchThing"}, "where its files go is not known"),
+    ({"write.py-location-provider.impl": "no.such.Thing"}, "the location of its files cannot be determined"),
+    ({"write.py-location-provider.impl": f"{__name__}.NoSuchThing"}, "the location of its files cannot be determined"),
     (
         {
             "write.parquet.bloom-filter-enabled.column.id": "true",
