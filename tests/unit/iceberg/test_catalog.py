@@ -55,7 +55,10 @@ def test_a_catalog_that_is_away_is_a_catalog_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
-        (OSError(errno.EROFS, "Read-only file system", "/lake/w"), "check that the storage of its tables has free space"),
+        (
+            OSError(errno.EROFS, "Read-only file system", "/lake/w"),
+            "check that the storage of its tables has free space",
+        ),
         (OSError(errno.ENOSPC, "No space left on device"), "check that the storage of its tables has free space"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "check that it is up and reachable"),
         (

@@ -16,7 +16,10 @@ from airflow_provider_lakecommit.iceberg.settings_refusal import missing_folder,
 @pytest.mark.parametrize(
     ("properties", "told"),
     [
-        ({"type": "hve", "uri": "thrift://h:1"}, "unknown catalog type 'hve' (did you mean 'hive'?): use one of rest, hive, glue"),
+        (
+            {"type": "hve", "uri": "thrift://h:1"},
+            "unknown catalog type 'hve' (did you mean 'hive'?): use one of rest, hive, glue",
+        ),
         ({"type": "sql", "uri": "postgres://me:no-word@db/x"}, "for PostgreSQL use postgresql+psycopg2://"),
         ({"type": "sql", "uri": "sqlite:/lake.db"}, "or sqlite:////folder/catalog.db (four slashes"),
         ({"type": "rest", "uri": "localhost:8181"}, "begins with http:// or https://, not with 'localhos'"),
