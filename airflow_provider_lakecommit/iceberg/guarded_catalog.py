@@ -46,7 +46,7 @@ def _loaded(name: str, stated: dict[str, Any]) -> Catalog:
     try:
         return load_catalog(name, **stated)
     except Exception as e:
-        # Two processes that are the first to connect to a SQL catalog both create its tables. The slower one finds them.
+        # The first two processes that connect to a SQL catalog both create its tables. The slower one finds them.
         if "already exists" not in str(e):
             raise
         return load_catalog(name, **stated)
