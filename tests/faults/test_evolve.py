@@ -308,7 +308,7 @@ def test_a_catalog_that_fails_at_each_change_is_told_with_the_way_on(
     monkeypatch.setattr(evolving, "evolve_table", fails)
     opened = world.open("stuck")
     assert opened.plan.refused is RefusalState.CATALOG_AWAY
-    assert "It was to change columns: add extra string. " in str(opened.plan.reason)
+    assert "The request was to change columns: add extra string. " in str(opened.plan.reason)
     assert "`evolve: none`" in str(opened.plan.reason)
     world.close("stuck", opened)
     world.landing = replace(world.landing, evolve="none")

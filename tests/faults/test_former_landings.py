@@ -191,7 +191,7 @@ def test_a_former_landing_can_be_named_and_its_open_lane_is(world: SetWorld) -> 
     world.run(**changed)
     answer = shop.run("status", **changed)
     assert answer.code == 6
-    assert "FORMER shop.lake.refunds: the set no longer has this landing; lane past is open" in answer.out
+    assert "FORMER shop.lake.refunds: the set no longer has this landing; backfill past is open" in answer.out
     named = ("--landing", "shop.lake.refunds")
     answer = shop.run("backfill", *named, "--close", "past", "--yes", **changed)
     assert answer.code == 0, answer.err

@@ -103,7 +103,7 @@ def test_a_table_that_was_rolled_back_is_not_read_again_alone_by_other_rules(
         world.settle()
     told = str(refused.value)
     assert f"{lost} lacks" in told
-    assert f"[0, 20), which {held} has" in told
+    assert f"[0, 20), which {held} read" in told
     to = re.search(rf"roll {held} back to snapshot (\d+)", told)
     assert to is not None
     table_of(world, held).manage_snapshots().set_current_snapshot(int(to[1])).commit()

@@ -177,7 +177,7 @@ def test_a_voiding_spec_change_waits_for_dead_letters_of_what_is_landed(make_wor
     rename(world, "shop.elsewhere", "shop.dead")
     world.landing = changed_landing(world.landing, unknown_fields="dead_letter")
     opened = world.open("next")
-    assert "shop.dead has not taken" in str(opened.plan.reason)
+    assert "shop.dead has not yet received" in str(opened.plan.reason)
     assert world.close("next", opened).waiting == ()
     assert world.open("after").slices == ()
     world.settle()

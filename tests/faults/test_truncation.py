@@ -116,7 +116,7 @@ def test_a_log_that_shrank_and_grew_again_is_named_and_goes_on_from_where_it_dif
     log.shrink(90)
     log.grow(200, 30)
     told = refusal(world)
-    assert re.search(rf"{log.topic}\[0\] was read up to 100 under leader epoch \d+, and is another log from", told)
+    assert re.search(rf"{log.topic}\[0\] was read up to 100 under leader epoch \d+, but is another log from", told)
     assert "from offset 90 on" in told
     assert f"{TABLE} has rows of {log.topic}[0] [90, 100)" in told
     word = re.search(r"--from (\S+):0=(\d+)`", told)

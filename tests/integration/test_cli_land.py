@@ -273,7 +273,7 @@ def test_after_a_kill_the_next_run_goes_on_at_once_from_what_was_reported(runnin
     assert process.end().code == -signal.SIGKILL
     answer = land(spec)
     assert answer.code == 0, answer.err
-    assert "is of a run that has ended" in answer.err
+    assert "belongs to a run that has ended" in answer.err
     read = sum(line["window"]["slices"] for line in answer.lines)
     assert read <= 37, "three were done before the kill; until Java has noticed it, more may have been"
     check_nothing_lost_or_doubled(spec)

@@ -114,7 +114,7 @@ def test_settings_that_may_not_be_read_make_it_unknown_and_stop_nothing(
     seen = ClusterAdmin.ask_settings
     monkeypatch.setattr(ClusterAdmin, "ask_settings", lambda self, topics: seen(self, [f"{t}-none" for t in topics]))
     explain = world.open("a").explain
-    assert "unknown (the topic's settings were not readable" in explain[-1]
+    assert "unknown time (the topic's settings were not readable" in explain[-1]
     found = status(world)
     assert found.shortest is not None
     assert not to_dict(found)["partitions"][0]["headroom"]["known"]

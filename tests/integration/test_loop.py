@@ -122,7 +122,7 @@ def test_a_job_that_dies_costs_what_it_had_in_hand_and_the_next_cycle_reads_that
     assert len(first.closed.missing) == 2
     assert second.caught_up
     assert [len(job.plan.slices) for job in engine.jobs] == [3, 2]
-    assert said(world, "1 slices (3 records) are reported and will not be read again; 6 offsets will be: ")
+    assert said(world, "1 slices (3 records) are reported and will not be read again; 6 offsets will be read again: ")
     world.check(ALL)
 
 

@@ -76,8 +76,8 @@ def test_it_ends_early_with_its_cause_and_is_landed_once_it_is_mended(
     assert any("the spec or the table changed since" in line for line in world.lines)
     idle = world.open("d")
     assert idle.slices == ()
-    assert any("column cost is not there" in line for line in idle.explain)
-    assert any(line.startswith("WARNING: ") and "column cost is not there" in line for line in world.lines)
+    assert any("column cost is missing" in line for line in idle.explain)
+    assert any(line.startswith("WARNING: ") and "column cost is missing" in line for line in world.lines)
     check_verified(world)
 
 

@@ -225,7 +225,7 @@ def test_what_is_landed_anew_must_be_what_is_taken_out(lake: RowsLake) -> None:
     lane, session = lake.join(lake.starting(REPLAY, (0, 5))), lake.session()
     head = lake.state().head_id
     for slices, said in (
-        ([lake.slice((0, 4, 8), epoch=lane.epoch)], r"\[4, 5\) is in the table"),
+        ([lake.slice((0, 4, 8), epoch=lane.epoch)], r"\[4, 5\) is already in the table"),
         ([lake.slice((0, 5, 8), epoch=uuid4())], "it is of epoch"),
         ([lake.slice((0, 5, 8), epoch=lane.epoch, rows=2)], "LC3028"),
     ):
@@ -286,7 +286,7 @@ def test_rows_of_another_landing_stay(lake: RowsLake) -> None:
     lake.land((5, 0, 20), landing="returns", note="theirs")
     lake.compact()
     theirs = lake.state().section("returns", "live")
-    with pytest.raises(LedgerError, match=r"has not orders\[5\]"):
+    with pytest.raises(LedgerError, match=r"does not have orders\[5\]"):
         replace(lake.session(), coverage((0, 5, 10), (5, 5, 10)), commit_id=uuid4(), previews=_of_both(lake))
     taken_out(lake, (0, 5, 10), (5, 5, 10))
     assert lake.found() == lake.expected({"first": [(0, 0, 5), (0, 10, 20)], "theirs": [(5, 0, 20)]})

@@ -94,7 +94,7 @@ def test_a_line_counts_all_offsets_that_are_read_again_and_names_a_few_slices(le
     slices = tuple(a_slice(10 * n, 10 * n + 10) for n in range(left))
     text = str(GroupResult(done=0, saved_records=0, left=slices, blocked=("budget",)))
     shown = "; ".join(str(s) for s in slices[:SHOWN])
-    assert text.endswith(f"; {10 * left} offsets will be: {shown}{more}; blocked: budget")
+    assert text.endswith(f"; {10 * left} offsets will be read again: {shown}{more}; blocked: budget")
 
 
 def test_what_is_left_of_a_group_goes_to_xcom_as_text_and_in_full() -> None:

@@ -108,7 +108,7 @@ def test_settings_that_may_not_be_read_make_it_unknown_and_never_a_warning(askin
 def test_an_answer_that_does_not_come_makes_it_unknown(asking: FakeLanding) -> None:
     late = Watch(began=0.0, threshold=HOUR, asked=watch(asking).asked, answers=lambda _: [])
     (line,) = plan_lines(asking.session, late)
-    assert "unknown (no answer in time)" in line
+    assert "unknown time (no answer in time)" in line
     assert asking.lines == []
 
 

@@ -36,7 +36,7 @@ def test_a_table_that_joins_later_starts_where_the_data_tables_ledger_ends(landi
 def test_a_table_that_was_dropped_is_no_first_run_while_the_log_remembers_it(landing: FakeLanding) -> None:
     landing.cycle()
     landing.catalog.drop_table(DATA)
-    told = rf"^{DATA} of catalog fake has no .* made anew, or this is another catalog than before\..*reset assert"
+    told = rf"^{DATA} of catalog fake has no ledger.* recreated, or this is another catalog\..*reset assert"
     with pytest.raises(LedgerError, match=told):
         prepare(landing.session, landing.source.watermarks())
     assert landing.session.tables.find(DATA) is None
