@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a transform costs by each engine: CPU-seconds of SQL on decoded batches, as docs/project/adr/0058 tells.
+"""What a transform costs by each engine: CPU-seconds of SQL on decoded batches, see docs/project/adr/0058.
 
 ``python -m bench.transform [records]`` prints one line per engine and query. Spark's is a DataFrame between two
 ``mapInArrow``, which is where the rows would leave Python and come back; DataFusion is measured only if it is there.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large the package may be. A number here only goes down; raising one needs its reason in a decision, as 0086,
-0087 and 0088.
+"""How large the package may be. A number here only goes down; raising one needs its reason in a decision, as 0005
+and 0087.
 """
 
 from __future__ import annotations
