@@ -258,7 +258,9 @@ class TestAnotherTable:
         return landing
 
     def test_the_former_one_gets_what_is_reported_for_it(self, landing: FakeLanding) -> None:
-        with pytest.raises(LedgerError, match=rf"reported slices for {DATA}, .*\[20, ?30\) \(10 records\).*name {DATA} until"):
+        with pytest.raises(
+            LedgerError, match=rf"reported slices for {DATA}, .*\[20, ?30\) \(10 records\).*name {DATA} until"
+        ):
             landing.open("moved")
         landing.session = landing.connect()
         landing.cycle("as before")
