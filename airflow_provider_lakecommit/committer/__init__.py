@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The committer: what is in a table, read from the table, and the one compare-and-swap that adds to it."""
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "adopted": (

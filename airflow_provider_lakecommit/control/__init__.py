@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control topic: the bytes of its records, their signatures, reading and writing them."""
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "backlog": "BacklogWatch",

@@ -3,9 +3,9 @@
 no clock.
 """
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "accounting": (
@@ -19,7 +19,7 @@ __getattr__ = named(
             "MAINTAIN_SWEEP PAUSE PROGRAM PUBLISH_NOW RESET_ASSERT RESET_BLOCKED RESET_HARD RESET_MIGRATE "
             "RESET_OFFSETS RESUME STATUS VERIFY for_landing spoken"
         ),
-        "connection_names": "CONNECTION_ID whose",
+        "connection_names": "CONNECTION_ID named whose",
         "decisions": "Decision MOST_TEXT kept_decisions",
         "formats": "DEFAULTS FORMATS FormatOptions SCHEMA_NAMES SCHEMA_SOURCES UNCOUNTED WITH_REGISTRY",
         "identity": "attempt_id cycle_id group_id is_attempt_at set_of slice_id token transactional_id window_id",

@@ -38,6 +38,7 @@ from airflow_provider_lakecommit.core.commands import VERIFY as VERIFY
 from airflow_provider_lakecommit.core.commands import for_landing as for_landing
 from airflow_provider_lakecommit.core.commands import spoken as spoken
 from airflow_provider_lakecommit.core.connection_names import CONNECTION_ID as CONNECTION_ID
+from airflow_provider_lakecommit.core.connection_names import named as named
 from airflow_provider_lakecommit.core.connection_names import whose as whose
 from airflow_provider_lakecommit.core.decisions import MOST_TEXT as MOST_TEXT
 from airflow_provider_lakecommit.core.decisions import Decision as Decision

@@ -5,9 +5,9 @@ same ones.
 They read, let :mod:`~airflow_provider_lakecommit.core` decide, and act; they know neither Airflow nor Spark.
 """
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "commit.close": "close_cycle",

@@ -19,7 +19,7 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from airflow_provider_lakecommit.core.connection_names import named
+from airflow_provider_lakecommit.core import named
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.secrets import hide
 from airflow_provider_lakecommit.iceberg import as_text, catalog_name

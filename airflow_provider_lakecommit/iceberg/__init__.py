@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Catalog, table specs and types, data files and their storage."""
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "catalog": "KEEP_SNAPSHOTS Tables is_no_room",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Brokers, source topics and the control topic."""
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "admin": "ClusterAdmin TopicFacts topic_id_text",

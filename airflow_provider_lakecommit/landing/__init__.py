@@ -4,7 +4,7 @@
 Pure, and without a heavy library, so that an Airflow process can afford it.
 """
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 from airflow_provider_lakecommit.landing.landing import (
     DEFAULT_CONTROL_TOPIC,
     MARK_COLUMNS,
@@ -46,7 +46,7 @@ __all__ = [
     "sections_of",
 ]
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "checks": "CHECKS ENCODINGS",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a person starts beside the cycles: each operation shows what it would do, and does it as one commit or cycle."""
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "backfill.asked": "LaneAsked lane_asked moment_of",

@@ -4,9 +4,9 @@
 Import them from their modules; this package itself imports nothing, so that parsing a DAG costs only what it uses.
 """
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "base": "LandingTask declared_of landing_of no_retry_in_vain task_doc",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page "Lake commits" of the Airflow UI, and the status API that it is drawn from."""
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "app": "create_app",

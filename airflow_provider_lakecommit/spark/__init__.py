@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The window job: read, decode, write and report slices. It imports nothing of Airflow."""
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "cycle_reports": "CycleReports",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether commits get through. Events to state, state to verdict, and what a guard makes of it."""
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "believed": "Believed is_ours",

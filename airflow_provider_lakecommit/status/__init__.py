@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read-only answers about a landing: its state, its history, and a proof of its rows."""
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "doctor.examine": "examine",

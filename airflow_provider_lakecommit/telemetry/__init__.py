@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What landings tell the outside: metrics, lineage, hours of asset events. Nothing here can fail or hold a task."""
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "hours": "HOUR hour_key whole_hours",

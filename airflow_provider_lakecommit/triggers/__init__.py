@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Triggers that watch control topics and topics. They need brokers only: neither a catalog nor Spark nor Java."""
 
-from airflow_provider_lakecommit.core.named import named
+from airflow_provider_lakecommit.core.lazy import lazy_names
 
-__getattr__ = named(
+__getattr__ = lazy_names(
     __name__,
     {
         "ended_by_worker": "EndedByWorkerTrigger",

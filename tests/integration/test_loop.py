@@ -141,7 +141,7 @@ def test_a_control_log_that_forgets_each_plan_ends_the_run_by_name_and_never_in_
             answer.result(30)
         return done
 
-    with pytest.raises(SparkJobError, match="the control topic no longer holds the plan of cycle"):
+    with pytest.raises(SparkJobError, match=r"no longer holds the plan .*, its retention may be shorter than a cycle"):
         list(run(world, Workers(acts=[do_and_forget] * 9)))
     world.check(Counter())
     *_, last = run(world, Workers(), name="b")

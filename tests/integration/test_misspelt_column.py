@@ -73,7 +73,8 @@ def test_it_ends_early_with_its_cause_and_is_landed_once_it_is_mended(
     renamed(world, "cost", "costs")
     closed = world.run()
     assert (closed.rows, closed.blocked) == (RECORDS, ())
-    assert any("the spec or the table changed since" in line for line in world.lines)
+    again = ": the spec or the table changed since it was blocked"
+    assert any(line.startswith("retrying ") and line.endswith(again) for line in world.lines)
     idle = world.open("d")
     assert idle.slices == ()
     assert any("column cost is missing" in line for line in idle.explain)

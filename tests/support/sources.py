@@ -7,7 +7,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-__all__ = ["PACKAGE", "ROOT", "module_of", "public_names", "sources"]
+__all__ = ["PACKAGE", "ROOT", "imported", "module_of", "public_names", "sources"]
 
 PACKAGE = "airflow_provider_lakecommit"
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
@@ -22,6 +22,18 @@ def sources() -> dict[str, tuple[Path, ast.Module]]:
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         found[name] = path, ast.parse(path.read_text(encoding="utf-8"))
     return found
+
+
+@cache
+def imported() -> tuple[tuple[Path, str, str], ...]:
+    """Return each import of our own by name: the file, the module in the statement and the name, types too."""
+    return tuple(
+        (path, node.module, alias.name)
+        for path, tree in sources().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == PACKAGE
+        for alias in node.names
+    )
 
 
 @cache

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sources import PACKAGE, ROOT, module_of, public_names, sources
+from tests.support.sources import PACKAGE, ROOT, imported, module_of, public_names, sources
 
 AIRFLOW = frozenset({"airflow"})
 SPARK = frozenset({"pyspark", "py4j"})
@@ -29,9 +29,11 @@ OPENLINEAGE = frozenset({"openlineage"})
 STDLIB = frozenset(sys.stdlib_module_names)
 ROOMS = frozenset(place.parent.relative_to(ROOT).as_posix() for place in ROOT.rglob("__init__.py")) - {"."}
 """Folders of the package, and folders in them."""
+WITH_NAMES = sorted(room for room in ROOMS if "/" not in room and public_names(room))
+"""Rooms that other rooms import names of."""
 AMBIGUOUS = {
     "committer": {"merge_section", "stage"},
-    "core": {"duration_text", "fold", "named", "outdated", "settle", "without"},
+    "core": {"duration_text", "fold", "lazy_names", "outdated", "settle", "without"},
     "formats": {"evolution", "infer"},
     "iceberg": {"file_io"},
     "kafka": {"sample"},
@@ -415,44 +417,39 @@ def test_every_room_has_a_rule() -> None:
 def test_another_room_is_imported_by_its_public_names() -> None:
     """But for a module as such, the names of `AMBIGUOUS`, and what gives a room its public names."""
     passed_by = [
-        f"{path.relative_to(ROOT)}: {alias.name} of {node.module}"
-        for path, tree in sources().values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module
-        for room in [_room_passed_by(path, node.module)]
+        f"{path.relative_to(ROOT)}: {name} of {module}"
+        for path, module, name in imported()
+        for room in [_room_passed_by(path, module)]
         if room is not None
-        for alias in node.names
-        if f"{node.module}.{alias.name}" not in sources() and alias.name not in AMBIGUOUS.get(room, {"named"})
+        if f"{module}.{name}" not in sources() and name not in AMBIGUOUS.get(room, ())
     ]
     assert passed_by == []
 
 
 def _room_passed_by(path: Path, module: str) -> str | None:
-    package, room, *inner = (*module.split("."), "")[:3]
-    return room if package == PACKAGE and any(inner) and path.relative_to(ROOT).parts[0] != room else None
+    """Return the room of which a file imports an inner module, if it is another room than its own."""
+    _, *rooms = module.split(".")
+    return rooms[0] if len(rooms) > 1 and path.relative_to(ROOT).parts[0] != rooms[0] else None
 
 
-@pytest.mark.parametrize("room", sorted(room for room in ROOMS if "/" not in room and public_names(room)))
+@pytest.mark.parametrize("room", WITH_NAMES)
 def test_the_stub_of_a_room_has_its_public_names(room: str) -> None:
     stub = ast.parse((ROOT / room / "__init__.pyi").read_text(encoding="utf-8"))
     eager = (n for n in sources()[f"{PACKAGE}.{room}"][1].body if isinstance(n, ast.ImportFrom))
     stated = {a.name: n.module for n in stub.body if isinstance(n, ast.ImportFrom) for a in n.names}
     given = public_names(room) | {a.name: n.module for n in eager for a in n.names if n.module != "__future__"}
-    assert stated == {name: module for name, module in given.items() if name not in {"annotations", "named"}}
+    assert stated == {name: module for name, module in given.items() if name not in {"annotations", "lazy_names"}}
 
 
-@pytest.mark.parametrize("room", sorted(room for room in ROOMS if "/" not in room and public_names(room)))
+@pytest.mark.parametrize("room", WITH_NAMES)
 def test_each_public_name_is_there_and_is_used_by_another_room(room: str) -> None:
     home = importlib.import_module(f"{PACKAGE}.{room}")
     for name in public_names(room):
         getattr(home, name)
     used = {
-        alias.name
-        for path, tree in sources().values()
-        if path.relative_to(ROOT).parts[0] != room
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module == f"{PACKAGE}.{room}"
-        for alias in node.names
+        name
+        for path, module, name in imported()
+        if module == f"{PACKAGE}.{room}" and path.relative_to(ROOT).parts[0] != room
     }
     assert public_names(room).keys() - used == set()
     with pytest.raises(AttributeError):

@@ -56,7 +56,8 @@ def test_a_table_is_tried_ever_more_rarely_and_told_once(clocked: Clocked) -> No
     clocked.commit()
     assert clocked.said[1].startswith(f"WARNING: {A}: no rights at ")
     assert len(clocked.said) == 3
-    assert clocked.said[-1].startswith(f"WARNING: {A} accepts commits again, after {len(tries) + 1} failed commits in")
+    row = f"{len(tries) + 1} failed commits in a row"
+    assert clocked.said[-1].startswith(f"WARNING: {A} accepts commits again, after {row}")
     assert clocked.tables.error() is None
 
 

@@ -137,7 +137,9 @@ def test_a_job_that_dies_costs_what_it_had_in_hand_and_its_cycle_is_closed(engin
         10,
     )
     assert (second.closed.rows, second.caught_up) == (20, True)
-    assert engine.landing.said("1 slices (10 records) are reported and will not be read again; 20 offsets will be")
+    assert engine.landing.said(
+        "1 slices (10 records) are reported and will not be read again; 20 offsets will be read again: "
+    )
 
 
 def test_after_earlier_work_was_waited_for_what_is_left_is_run(engine: FakeEngine) -> None:

@@ -122,7 +122,7 @@ def test_a_dag_can_name_one_landing_of_a_set_by_its_topics() -> None:
 def test_a_set_whose_exclude_takes_out_all_that_its_pattern_matches_says_so() -> None:
     said = matches_nothing(a_set(topics_pattern=r"shop\..*", exclude=".*"), ["shop.orders", "else"])
     assert "1 topics match topics_pattern" in said
-    assert "(shop.orders), but all of them are excluded" in said
+    assert "(shop.orders), but all of them are excluded by `exclude`" in said
 
 
 TOPICS = st.lists(st.text("abAB.-_", min_size=1, max_size=4), unique=True, max_size=12)

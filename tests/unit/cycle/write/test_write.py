@@ -180,7 +180,7 @@ def test_after_processes_died_what_is_left_is_run_apart_a_few_times() -> None:
     left = replace(some_job(), slot=1)
     assert run_group(some_job(), engine.run, lambda: left, said.append) == (left, DONE)
     assert [(job.slot, job.deaths) for job in engine.ran] == [(0, 0), (1, 1)]
-    assert "each in its own process" in said[0]
+    assert "; retrying the remaining slices, each in its own process" in said[0]
     engine = Engine([died] * 5)
     assert run_group(some_job(), engine.run, some_job, print) == (some_job(), died)
     assert [job.deaths for job in engine.ran] == [0, 1, 2]

@@ -224,7 +224,8 @@ class TestTriedAgain:
         opened = landing.open("b")
         assert [str(s) for s in opened.slices] == ["orders[0][0, 10)", "orders[0][10, 20)"]
         assert {s.budget for s in opened.slices} == {Budget(max_records=0, max_ratio=0.0)}
-        assert landing.said("the spec or the table changed since it was blocked")
+        again = ": the spec or the table changed since it was blocked"
+        assert any(line.startswith("retrying ") and again in line for line in landing.lines)
         landing.report(opened, blocked="too many rejects still")
         assert "too many rejects still" in landing.close("b", opened).blocked[0]
         assert landing.open("c").slices == ()
