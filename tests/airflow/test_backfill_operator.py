@@ -109,9 +109,9 @@ def test_a_cleared_run_whose_rows_were_rolled_back_lands_them_again(late: World)
 
 def test_what_cannot_be_meant_is_told_when_the_dag_is_parsed() -> None:
     landing = Landing(name="orders", topics="orders", table="shop.orders")
-    with pytest.raises(SpecError, match="is no time"):
+    with pytest.raises(SpecError, match="LC7205"):
         BackfillOperator(task_id="t", landing=landing, since="yesterday", until="2026-01-01")
-    with pytest.raises(SpecError, match="one range of a partition"):
+    with pytest.raises(SpecError, match="LC7203"):
         BackfillOperator(task_id="t", landing=landing, ranges="orders:0=1-2,orders:0=5-9")
     with pytest.raises(SpecError, match="is not followed"):
         BackfillOperator(task_id="t", landing=landing, follow_for=5)

@@ -76,7 +76,7 @@ def remade(world: World) -> None:
 
 def refused(world: World, snapshot_id: int) -> None:
     """The rows of a snapshot that is not on the branch are not known to be there."""
-    with world.session() as session, pytest.raises(LedgerError, match="not on branch"):
+    with world.session() as session, pytest.raises(LedgerError, match="LC7003"):
         from_snapshot(session, snapshot_id)
 
 
@@ -216,12 +216,12 @@ def test_a_log_that_was_cut_cannot_vouch_for_what_it_forgot(
             "read",
             lambda p, start=None, **k: replace(read(p, start, **k), records=tuple(late), begin=9),
         )
-        with pytest.raises(LedgerError, match=r"was cut by its retention.*\[0\].*--at"):
+        with pytest.raises(LedgerError, match=r"\[0\].*--at.*LC7006"):
             from_log(session)
     topic = str(world.landing.topics)
     with (
         world.session() as session,
-        pytest.raises(LedgerError, match=rf"no ledger that tells of {topic}\[1\]: name them too"),
+        pytest.raises(LedgerError, match=rf"{topic}\[1\]: name them too.*LC7008"),
     ):
         from_offsets(session, {(topic, 0): 20})
     attested(world, from_offsets, {(topic, 0): 20, (topic, 1): 20})
@@ -234,7 +234,7 @@ def test_rows_that_somebody_deleted_are_read_again_from_where_a_person_says(make
     produce(topic, records(0, 60))
     world.run()
     table(world).delete(GreaterThanOrEqual("id", 25))
-    with world.session() as session, pytest.raises(LedgerError, match=rf"has its ledger.*--table {ROWS}"):
+    with world.session() as session, pytest.raises(LedgerError, match=rf"--table {ROWS}.*LC7010"):
         from_offsets(session, {(topic, 0): 25})
     said = attested(world, from_offsets, {(topic, 0): 25}, [ROWS])
     assert str(said.tables[0].again) == f"{topic}[0] [25, 60)"
@@ -325,21 +325,21 @@ def test_words_that_cannot_be_true_are_refused(make_world: Make, produce: Produc
     odd = foreign(world, -1)
     elsewhere = make_world(partitions=1, dead_letter_table=None)
     with world.session() as session:
-        with pytest.raises(LedgerError, match=rf"no table .* has a snapshot 5; .*{landed}"):
+        with pytest.raises(LedgerError, match=rf"has a snapshot 5; .*{landed}.*LC7001"):
             from_snapshot(session, 5)
-        with pytest.raises(LedgerError, match=rf"snapshot {odd} .*holds no ledger.*{landed}"):
+        with pytest.raises(LedgerError, match=rf"snapshot {odd} .*{landed}.*LC7002"):
             from_snapshot(session, odd)
         with pytest.raises(SourceError, match=r"\[0\] \[0, 21\): the partition ends at 20"):
             from_offsets(session, {(topic, 0): 21}, [ROWS])
         with pytest.raises(SourceError, match=r"\[7\]: the source has no such partition"):
             from_offsets(session, {(topic, 7): 1}, [ROWS])
     assert landed is not None
-    with elsewhere.session() as session, pytest.raises(SourceError, match="a topic made anew are other records"):
+    with elsewhere.session() as session, pytest.raises(SourceError, match="LC7017"):
         from_snapshot(session, landed)
     never = make_world(partitions=1, dead_letter_table=None, name="never", table="shop.never")
     with never.session() as session:
         ledger_init(session, "latest")
-        with pytest.raises(LedgerError, match=r"remembers no commit .*--at"):
+        with pytest.raises(LedgerError, match="LC7005"):
             from_log(session, ["shop.never"])
 
 
@@ -362,8 +362,8 @@ def test_the_command_shows_first_and_writes_only_with_yes(
     topic = world.landing.topics
     shown = command(f"{topic}:0=5", yes=False)
     assert "ledger cut" in shown
-    assert f"{topic}[0]: landed [0, 5), goes on at 5" in shown
-    assert f"read AGAIN, though the ledger or the control log has it: {topic}[0] [5, 20): doubled" in shown
+    assert f"{topic}[0]: landed [0, 5), continues at 5" in shown
+    assert f"read AGAIN, though the ledger or the control log has it: {topic}[0] [5, 20): duplicated" in shown
     assert state(world).condition is Condition.CUT
     told = json.loads(command(None, yes=True, as_json=True))
     assert (told["written"], told["attested"]) == (True, {ROWS: {f"{topic}[0]": 20}})
@@ -390,7 +390,7 @@ def test_rows_of_a_landing_that_a_rollback_took_out_with_its_first_snapshot_are_
     with pytest.raises(LedgerError, match=r"before the first one.*`lakecommit reset offsets SPEC --from"):
         world.open("refused")
     with world.session() as session:
-        with pytest.raises(LedgerError, match=r"\[0, 20\) was published, by snapshots that are not on branch main"):
+        with pytest.raises(LedgerError, match=r"\[0, 20\) was published.*branch main.*LC7015"):
             from_log(session)
         ledger_init(session, "earliest")
     goes_on(world, produce, Counter([*range(20), *range(100, 155)]))

@@ -273,7 +273,7 @@ def test_a_snapshot_off_the_branch_does_not_say_what_the_table_holds(landed: Wor
         table = session.tables.load(landed.landing.table)
         newest = table.current_snapshot().snapshot_id
         table.manage_snapshots().rollback_to_snapshot(before).commit()
-        refused(lambda: from_snapshot(session, newest), "not on branch")
+        refused(lambda: from_snapshot(session, newest), "LC7003")
     landed.settle()
     check(landed, Counter(range(150)))
 

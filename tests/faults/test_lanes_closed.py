@@ -74,7 +74,7 @@ def test_on_a_topic_that_was_made_anew_the_command_that_closes_the_lane_is_named
     produce(topic, records(500, 120), partition=0)
     past = lane(half, "0=0-100", name="past")
     for asked in (past.asked, lane_asked(name="past")):
-        with half.session() as session, pytest.raises(SourceError, match=r"made anew .*backfill SPEC --close past"):
+        with half.session() as session, pytest.raises(SourceError, match=r"recreated .*backfill SPEC --close past"):
             lane_preview(session, asked)
     with half.session() as session, joined_session(session, open_lanes(session)[0]) as own:
         named = pytest.raises(SourceError, match=r"made anew.*backfill SPEC --close past")

@@ -157,7 +157,7 @@ def test_a_loss_in_another_partition_is_still_told(make_world: Make, produce: Pr
         produce(topic, records(100 * p + 20, 20), partition=p)
     place = TopicPartition(topic, 1, 30)
     admin.delete_records([place])[place].result(PATIENCE)
-    with pytest.raises(SourceError, match=r"\[1\] begins at 30, and not at 25: nothing is changed"):
+    with pytest.raises(SourceError, match=r"\[1\] begins at 30, not at 25.*LC7013"):
         init(world, p0=30, p1=25)
     init(world, p0=30)
     with pytest.raises(SourceError, match=r"removed.*\[1\] \[20, 30\).*reset offsets"):
@@ -182,7 +182,7 @@ def test_where_no_ledger_tells_of_a_partition_it_has_to_be_named(
         produce(topic, records(100 * p, 20), partition=p)
     world.run()
     mess(world)
-    with pytest.raises(LedgerError, match=rf"{TABLE} has no ledger that tells of {topic}\[1\]: name it too"):
+    with pytest.raises(LedgerError, match=rf"{TABLE} .*{topic}\[1\]: name it too.*LC7012"):
         init(world, p0=20)
 
 
@@ -253,7 +253,7 @@ def test_what_a_table_had_before_and_nobody_reads_again_is_shown_before_a_word_b
         assert str(dead.not_again) == f"{topic}[0] [0, 21)"
         assert dead.lost == f"{topic}[0] [21, 25)"
         assert dead.loses
-        with pytest.raises(LedgerError, match=rf"would lose what is reported.*{DEAD}: {topic}\[0\] \[21, 25\)"):
+        with pytest.raises(LedgerError, match=rf"{DEAD}: {topic}\[0\] \[21, 25\).*LC7019"):
             ledger_init(session, "earliest")
         assert session.tables.find(DEAD) is None
         ledger_init(session, "earliest", give_up_reported=True)

@@ -127,7 +127,7 @@ def test_by_the_records_of_the_old_cluster_nothing_is_skipped_or_read_twice(copi
     check_verified(copied.new)
     lanes = copied.lanes
     assert (lanes.pop("live"), list(lanes.values())) == (30 + 34, [40]), "34 copies, and what the old cluster gave"
-    with pytest.raises(LedgerError, match="no table is of another cluster"):
+    with pytest.raises(LedgerError, match="LC7024"):
         copied.preview(Word(old=copied.old.kafka))
     with pytest.raises(SourceError, match="now reads cluster"):
         copied.old.run()
@@ -156,24 +156,24 @@ def test_what_is_there_twice_is_no_place(copied: Copied, produce: Produce, boots
     """The mirror was started twice, and copied all of it again."""
     topic = str(copied.old.landing.topics)
     copy_topic(topic, bootstrap, elsewhere.bootstrap, without=3, name=topic)
-    with pytest.raises(SourceError, match=r"are in the copy 2 times; say it \(--from TOPIC:\d=OFFSET"):
+    with pytest.raises(SourceError, match=r"are in the copy 2 times; state it \(--from TOPIC:\d=OFFSET"):
         copied.preview(Word(old=copied.old.kafka))
 
 
 def test_a_copy_that_lacks_what_comes_next_is_refused(copied: Copied) -> None:
     topic = str(copied.old.landing.topics)
-    with pytest.raises(SourceError, match=r"ends at \d+, and not at 100000"):
+    with pytest.raises(SourceError, match=r"ends at \d+, not at 100000"):
         copied.preview(Word(start={(topic, p): 100_000 for p in range(PARTITIONS)}))
-    with pytest.raises(SourceError, match="--old is cluster"):
+    with pytest.raises(SourceError, match="LC7028"):
         copied.preview(Word(old=copied.new.kafka))
-    with pytest.raises(SourceError, match="is not named"):
+    with pytest.raises(SourceError, match="LC7029"):
         copied.preview(Word(start={(topic, 0): 1}))
 
 
 def test_a_lane_that_is_open_ends_on_its_own_cluster(copied: Copied) -> None:
     with copied.old.session() as session:
         ledger_init(session, "latest", Way(fill="hole"))
-    with pytest.raises(LedgerError, match=r"lane hole of landing .* is open, and its offsets are of the old cluster"):
+    with pytest.raises(LedgerError, match=r"hole.*LC7026"):
         copied.preview(Word(start="earliest"))
 
 
@@ -182,7 +182,7 @@ def test_back_on_the_first_cluster_it_goes_on_where_its_lane_ended(copied: Copie
     copied.new.settle()
     back = Copied(old=copied.new, new=copied.old)
     topic = str(copied.old.landing.topics)
-    with pytest.raises(LedgerError, match="has landed from this cluster before"):
+    with pytest.raises(LedgerError, match="LC7034"):
         back.rebind(Word(start={(topic, p): 0 for p in range(PARTITIONS)}))
     ends = {
         (r.partition.topic, r.partition.partition): r.mark.high for r in back.preview(Word(start="latest")).partitions

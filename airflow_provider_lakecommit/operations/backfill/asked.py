@@ -43,7 +43,7 @@ class LaneAsked:
 
     def __str__(self) -> str:
         if self.by_name:
-            return f"lane {self.name}"
+            return f"backfill {self.name}"
         if self.ranges:
             return ", ".join(f"{topic}[{n}] {r}" for (topic, n), r in sorted(self.ranges.items()))
         since = "the beginning" if self.since is None else _text(self.since)
@@ -73,13 +73,13 @@ def lane_asked(
         return LaneAsked(name=_named(name), replaces=replaces)
     if bool(stated) == (begin is not None or end is not None):
         raise SpecError(
-            "LC7201", "say which records: `since` and `until`, or `ranges` as in orders:0=1500-2000; not both"
+            "LC7201", "name the records by `since` and `until`, or by `ranges` such as orders:0=1500-2000, not by both"
         )
     if begin and end and begin >= end:
-        raise SpecError("LC7202", f"since {_text(begin)} is not before until {_text(end)}: no record is between them")
+        raise SpecError("LC7202", f"since {_text(begin)} is not before until {_text(end)}: correct the times")
     if split := [f"{t}:{n}" for (t, n), r in sorted(stated.items()) if len(r.ranges) != 1]:
         raise SpecError(
-            "LC7203", f"{', '.join(split)}: a lane has one range of a partition; give each range a lane of its own"
+            "LC7203", f"{', '.join(split)}: a backfill takes one range per partition; start a backfill for each range"
         )
     called = _name(begin, end, stated, replaces) if name is None else _named(name)
     return LaneAsked(name=called, since=begin, until=end, ranges=stated, replaces=replaces)
@@ -88,7 +88,7 @@ def lane_asked(
 def _named(name: str) -> str:
     if not _NAME.fullmatch(name) or name in (LIVE, FILLED):
         raise SpecError(
-            "LC7204", f"lane {name!r}: up to 60 letters, digits, dots, dashes and underscores, and not {LIVE!r}"
+            "LC7204", f"backfill {name!r}: use up to 60 letters, digits, dots, dashes and underscores, not {LIVE!r}"
         )
     return name
 
@@ -106,7 +106,7 @@ def moment_of(text: str | datetime | None, what: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(str(text).strip())
     except ValueError:
-        raise SpecError("LC7205", f"{what} {text!r} is no time: write {_EXAMPLES}") from None
+        raise SpecError("LC7205", f"{what} {text!r} is not a time: use {_EXAMPLES}") from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 

@@ -57,14 +57,14 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
     rest = Coverage.union(lacking.values()) | left_out
     if rest and decision is None:
         raise LedgerError(
-            "LC7206", f"lane {session.lane} of landing {session.landing.name} is not whole, it lacks {rest}"
+            "LC7206", f"backfill {session.lane} of landing {session.landing.name} is not complete: it lacks {rest}"
         )
     if (half := _half_replaced(session, prepared, lacking)) and _can_be_read(session, rest):
         raise LedgerError(
             "LC7207",
-            f"lane {session.lane} of landing {session.landing.name} has replaced its range in {', '.join(half)} and "
-            f"not in the other table: a record could be in both, or in none. `{BACKFILL} SPEC --replace --lane "
-            f"{session.lane}` does the rest",
+            f"backfill {session.lane} of landing {session.landing.name} has replaced its range only in "
+            f"{', '.join(half)}: closed now, a record could end in two tables, or in none. Run `{BACKFILL} SPEC "
+            f"--replace --lane {session.lane}` to replace the rest",
         )
     passed = _passed(session, prepared)
     for t in reversed(prepared.tables):
@@ -72,7 +72,7 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
         told = (
             None
             if decision is None
-            else replace(decision, what=f"closes the lane, gives up {lacking.get(t.name, rest)}")
+            else replace(decision, what=f"closes the backfill, gives up {lacking.get(t.name, rest)}")
         )
         merge_section(
             session.tables,
@@ -83,9 +83,7 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
             branch=session.landing.branch,
             decision=told,
         )
-    session.log(
-        f"lane {session.lane} is closed" + (f", {rest} is given up" if rest else ": all of it is in the tables")
-    )
+    session.log(f"closed backfill {session.lane}, " + (f"{rest} is given up" if rest else "its range is in the tables"))
     return rest
 
 
@@ -124,7 +122,7 @@ def _as_they_are(session: LandingSession, found: Mapping[str, LedgerState]) -> P
         require_ledger(state, name)
         if state.condition is Condition.ROLLED_BACK:
             raise LedgerError(
-                "LC7208", f"{name}: {state.reason}; put the branch back before lane {session.lane} is closed"
+                "LC7208", f"{name}: {state.reason}; restore the branch, then close backfill {session.lane}"
             )
         if state.section(session.landing.name, session.lane) is not None:
             tables.append(prepared_table(session, name, session.tables.load(name), state))

@@ -78,7 +78,7 @@ class Copier:
             except FileNotFoundError:
                 continue
             except Exception as e:
-                _log.warning("copy %s could not be deleted (%s); it is in no table", path, trouble_of(table.io, e))
+                _log.warning("could not delete copy %s (%s); no table uses it", path, trouble_of(table.io, e))
 
     def _copied(self, table: Table, found: FoundFile) -> DataFile:
         source = found.file
@@ -106,8 +106,8 @@ class Copier:
         if copied.record_count != found.live - found.rows:
             raise TableError(
                 "LC7210",
-                f"{self._name}: of file {source.file_path} {copied.record_count} rows were copied, "
-                f"{found.live - found.rows} are due: nothing was committed",
+                f"{self._name}: the copy of file {source.file_path} has {copied.record_count} rows instead of "
+                f"{found.live - found.rows}, and nothing is committed: run the command again",
             )
         return copied
 
@@ -125,8 +125,8 @@ class Copier:
         except (ValueError, TypeError, NotImplementedError) as e:
             raise TableError(
                 "LC7211",
-                f"{self._name}: the columns of file {source.file_path} cannot be read as those of a table ({e}): have "
-                "another engine rewrite it",
+                f"{self._name}: the columns of file {source.file_path} cannot be read as table columns ({e}): rewrite "
+                "the file with another engine",
             ) from None
         named = _under_current_names(physical, metadata.schema())
         order = next((o for o in metadata.sort_orders if o.order_id == source.sort_order_id), None)
@@ -163,7 +163,7 @@ class _Writing:
             self._flush()
         if self._file is None:
             raise TableError(
-                "LC7212", f"file {self._source.file_path} has other rows by now than when it was looked at"
+                "LC7212", f"file {self._source.file_path} has changed since it was scanned: run the command again"
             )
         return self._file.close(spec_id, sort_order_id)
 
@@ -172,7 +172,7 @@ class _Writing:
             try:
                 self._file.give_up()
             except Exception as e:
-                _log.debug("a copy that is given up was not closed: %s", e)
+                _log.debug("could not close an abandoned copy: %s", e)
 
     def _flush(self) -> None:
         group = pa.concat_tables(self._waiting)

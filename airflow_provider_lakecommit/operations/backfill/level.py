@@ -79,7 +79,7 @@ def check_pending(session: LandingSession, taken: Coverage) -> None:
         if lost := endangered(session, name, state, own):
             raise LedgerError(
                 "LC7213",
-                f"{name}: this would void what is reported and the source has no more: {'; '.join(lost.values())}. No "
-                f"row is changed: `{LAND} SPEC` says what keeps it from being published; to give it up: "
-                f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
+                f"{name}: this would void reported slices that the source no longer has: {'; '.join(lost.values())}. "
+                f"No row is changed. Run `{LAND} SPEC` to publish them, or to see why it cannot; to give them "
+                f"up, run `{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
             )

@@ -38,7 +38,7 @@ class LiveFirst:
             waits = overdue(self.session, self.older_than)
         except LakecommitError:
             return ""
-        return f"the live lane has not landed {waits}, which is older than {self.older_than}" if waits else ""
+        return f"the live stream has not landed {waits}, which is older than {self.older_than}" if waits else ""
 
 
 def overdue(session: LandingSession, older_than: timedelta) -> Coverage:

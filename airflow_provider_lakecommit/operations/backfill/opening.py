@@ -90,7 +90,7 @@ def _as_replayed(landing: Landing) -> Landing:
 def open_lane(session: LandingSession, found: LanePreview, decision: Decision | None = None) -> OpenLane:
     """Give the lane a section in each table that has none."""
     if found.done:
-        raise LedgerError("LC7214", f"lane {found.name}: nothing of it is missing, so it is not opened")
+        raise LedgerError("LC7214", f"backfill {found.name} has nothing to land: its whole range is in the tables")
     session.control.ensure()
     # All tables are checked before the lane is opened in the first one.
     for name, state in {name: _checked(session, name, found.name) for name in session.landing.tables}.items():
@@ -99,7 +99,7 @@ def open_lane(session: LandingSession, found: LanePreview, decision: Decision | 
     lane = next((lane for lane in open_lanes(session) if lane.name == found.name), None)
     if lane is None:
         raise LedgerError(
-            "LC7215", f"lane {found.name} of landing {session.landing.name} was closed by somebody else meanwhile"
+            "LC7215", f"backfill {found.name} of landing {session.landing.name} was closed meanwhile: start it again"
         )
     return lane
 
@@ -109,7 +109,7 @@ def _checked(session: LandingSession, name: str, lane: str) -> LedgerState:
     table = table_of(session, name, before_making=partial(check_first_run, session))
     state = ledger_state(session, name)
     if state is None:
-        raise LedgerError("LC7216", f"table {name} is gone again: somebody has dropped it while lane {lane} was opened")
+        raise LedgerError("LC7216", f"table {name} was dropped while backfill {lane} was starting: try again")
     require_ledger(state, name)
     if state.section(session.landing.name, lane) is None and state.section(session.landing.name, LIVE) is None:
         check_first_run(session, name, table)
@@ -135,6 +135,6 @@ def _join(
         ends={p: r.end for p, r in bounds.items()},
         replaces=replaces,
     )
-    session.log(f"{name}: lane {found.name} of landing {session.landing.name} is opened")
+    session.log(f"{name}: opened backfill {found.name} of landing {session.landing.name}")
     told = None if decision is None else changed(decision, what=f"replaces {section.bounds}")
     join_table(session.tables, name, section, branch=session.landing.branch, decision=told)

@@ -77,19 +77,19 @@ class LanePreview:
     def lines(self) -> Iterator[str]:
         """For people."""
         missing = self.missing
-        yield f"lane {self.name}{', which is open,' if self.opened else ''}: {len(missing)} offsets are to be read"
+        yield f"backfill {self.name}{' (open)' if self.opened else ''}: {len(missing)} offsets to read"
         for p, r in sorted(self.bounds.items()):
-            what = "is there and is replaced" if self.replaces else "is there"
+            what = "in the table, to be replaced" if self.replaces else "already in the table"
             there = f", {self.there[p]} {what}" if self.there[p] else ""
-            yield f"  {p} {r}: {missing[p]} to be read{there}"
+            yield f"  {p} {r}: {missing[p]} to read{there}"
         if self.removed:
-            stays = ", what the table has of it stays" if self.replaces else ""
-            yield f"  the source has removed {self.removed}: that cannot be landed any more{stays}"
+            stays = ", its rows stay in the table" if self.replaces else ""
+            yield f"  the source has removed {self.removed}: it can no longer be landed{stays}"
         if self.live:
-            yield f"  {self.live} is not asked of this lane: the live lane comes to it"
+            yield f"  {self.live} is left to the live stream, which lands it next"
         if self.later:
             names = ", ".join(map(str, self.later))
-            yield f"  {names}: no record is as late as the end of that time, the lane ends with what is there now"
+            yield f"  {names}: no record is later than `until`, so the backfill ends at the current end"
 
     def to_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -134,12 +134,12 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
     if opened is None and any(s.lane == asked.name for s in own):
         raise LedgerError(
             "LC7217",
-            f"lane {asked.name} has no end any more: an earlier release has written its ledger since it was opened. "
-            "Give this one another name; what that one has landed stays",
+            f"backfill {asked.name} has lost its end, because an earlier release has written the ledger since it was "
+            "opened. Choose another name; rows that it has landed stay",
         )
     if opened is None and asked.by_name:
         raise LedgerError(
-            "LC7218", f"landing {session.landing.name} has no lane {asked.name} open: say which range it is to land"
+            "LC7218", f"landing {session.landing.name} has no open backfill {asked.name}: name the range to land"
         )
     wanted, later = ({}, ()) if asked.by_name else _asked_for(session, asked, source)
     if opened is not None:
@@ -197,15 +197,15 @@ def _check_readable(section: LedgerSection, source: SourceState) -> None:
     ids = source.topic_ids
     anew = sorted({p.topic for p in section.ends if ids.get(p.topic, p.topic_id) != p.topic_id})
     if section.cluster_id != source.cluster_id:
-        why = f"it lands from Kafka cluster {section.cluster_id}, and landing {section.landing} now reads another one"
+        why = f"it reads Kafka cluster {section.cluster_id}, and landing {section.landing} now reads another one"
     elif anew:
-        why = f"topic {', '.join(anew)} was made anew since it was opened"
+        why = f"topic {', '.join(anew)} was recreated since it was opened"
     else:
         return
     raise SourceError(
         "LC7219",
-        f"lane {section.lane} of landing {section.landing} is open, and nothing more of it can be read: {why}. "
-        f"`{BACKFILL} SPEC --close {section.lane}` gives up the rest; what it has landed stays",
+        f"backfill {section.lane} of landing {section.landing} is open, but cannot read further: {why}. "
+        f"Run `{BACKFILL} SPEC --close {section.lane}` to give up the rest; landed rows stay",
     )
 
 
@@ -217,12 +217,12 @@ def _opened(
 ) -> LanePreview:
     if lane.replaces != asked.replaces:
         how = f"`{BACKFILL} --replace`" if lane.replaces else f"`{BACKFILL}`"
-        raise LedgerError("LC7220", f"lane {asked.name} is open, and was opened by {how}: take another name")
+        raise LedgerError("LC7220", f"backfill {asked.name} is open, and was opened by {how}: choose another name")
     bounds = lane.bounds
     # It was opened with what the source and the live lane left of it then.
     if asked.ranges and _coverage(bounds) - _coverage(wanted):
         raise LedgerError(
-            "LC7221", f"lane {asked.name} is open with {_coverage(bounds)}, and not {asked}: take another name"
+            "LC7221", f"backfill {asked.name} is open with {_coverage(bounds)} instead of {asked}: choose another name"
         )
     there = _coverage(bounds) - lane.lacking
     return LanePreview(name=asked.name, source=source, bounds=bounds, there=there, opened=True, replaces=lane.replaces)
@@ -238,25 +238,25 @@ def _check(
     landing = session.landing.name
     if not found.bounds and found.live:
         raise LedgerError(
-            "LC7222", f"landing {landing}: {found.live} is what the next run of the live lane lands: nothing is left"
+            "LC7222", f"landing {landing}: the next live run lands {found.live}: nothing is left to backfill"
         )
     if found.removed and not found.bounds:
         raise SourceError(
-            "LC7223", f"landing {landing}: the source has removed all of it, {found.removed}: nothing can be landed"
+            "LC7223", f"landing {landing}: the source has removed the whole range, {found.removed}: choose a later one"
         )
     if found.replaces and not found.there:
         raise LedgerError(
             "LC7224",
-            f"landing {landing}: the table has nothing of {asked}: there is nothing to replace, `{BACKFILL}` "
-            "lands what is missing",
+            f"landing {landing}: the table has nothing of {asked}, so there is nothing to replace: run `{BACKFILL}` "
+            "without `--replace` to land it",
         )
     for s in own:
         under_way = s.bounds - (s.covered if s.replaces else found.there)
         if both := under_way & found.missing:
             raise LedgerError(
                 "LC7225",
-                f"landing {landing}: lane {s.lane} has {both} under way: let it finish (the command that began it, "
-                f"again), or give it up with `{BACKFILL} SPEC --close {s.lane}`",
+                f"landing {landing}: backfill {s.lane} is still landing {both}: run the command that started it again "
+                f"to finish it, or give it up with `{BACKFILL} SPEC --close {s.lane}`",
             )
 
 
@@ -308,9 +308,9 @@ def _stated(
         raise SourceError("LC7226", f"{', '.join(unknown)}: the source has no such partition; it has {_names(known)}")
     found = {known[place]: r.ranges[0] for place, r in ranges.items()}
     if beyond := [
-        f"{p} ends at {marks[p].stable}, and not at {r.end}" for p, r in found.items() if r.end > marks[p].stable
+        f"{p} ends at {marks[p].stable}, not at {r.end}" for p, r in found.items() if r.end > marks[p].stable
     ]:
-        raise SourceError("LC7227", f"{'; '.join(beyond)}: nothing is done; name offsets that can be read")
+        raise SourceError("LC7227", f"{'; '.join(beyond)}: nothing is written; name offsets that can be read")
     return found
 
 

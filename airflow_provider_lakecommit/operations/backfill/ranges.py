@@ -70,8 +70,8 @@ class RowRanges:
             parts = "; ".join(f"{part} in columns {', '.join(map(str, c))}" for c, _, part in found)
             raise TableError(
                 "LC7228",
-                f"{table}: the columns that name the record of a row were dropped and added again, so the ranges are "
-                f"in different ones: {parts}. Take the ranges of one set of columns at a time",
+                f"{table}: the columns that identify the record of a row were dropped and added again, so the ranges "
+                f"use different ones: {parts}. Replace the ranges of one set of columns at a time",
             )
         return cls(next(iter(columns), (0, 0, 0, 0)), [(generation, part) for _, generation, part in found])
 

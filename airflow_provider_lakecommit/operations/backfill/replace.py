@@ -291,15 +291,15 @@ def _check_count(table: str, ranges: Coverage, rows: int, expected: int, *, fewe
     if rows > expected:
         raise LedgerError(
             "LC7229",
-            f"{table}: {rows} rows say to be of {ranges}, the ledger has {expected}. Another writer added rows "
-            "with the same topic, partition, generation and offset, and nothing tells them from those that were "
-            "landed. Nothing was replaced; delete the rows that were added, then try again",
+            f"{table}: {rows} rows claim to be of {ranges}, the ledger has {expected}. Another writer added rows "
+            "with the same topic, partition, generation and offset, which cannot be distinguished from landed "
+            "rows. Nothing is replaced. Delete the added rows, then try again",
         )
     if rows < expected and not fewer:
         raise LedgerError(
             "LC7230",
-            f"{table} has {rows} rows of {ranges}, the ledger has {expected}: another writer deleted some. Nothing was "
-            "replaced; if they were meant to be deleted, try again with `--fewer`",
+            f"{table} has {rows} rows of {ranges}, the ledger has {expected}: another writer deleted some. Nothing is "
+            "replaced. If the deletion was intended, try again with `--fewer`",
         )
 
 

@@ -85,7 +85,7 @@ def _level(session: LandingSession, run: RunIdentity, found: LanePreview) -> Non
     rollback of that table alone, the lane lands there with the rest.
     """
     if _behind(session, found):
-        take_passed(session, run, "a lane is to replace what tables have passed and not taken yet")
+        take_passed(session, run, "a backfill is to replace ranges that tables have passed and not taken yet")
 
 
 def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
@@ -100,12 +100,12 @@ def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
     if not any(t.ledger.section.replaces for t in prepared.tables):
         raise LedgerError(
             "LC7231",
-            f"lane {session.lane} replaces nothing any more: an earlier release has written its ledger since it was "
-            f"opened. `{BACKFILL} SPEC --close {session.lane}`, and begin it again",
+            f"backfill {session.lane} no longer replaces rows, because an earlier release has written its ledger since "
+            f"it was opened. Run `{BACKFILL} SPEC --close {session.lane}`, then start it again",
         )
     folded = session.read_state(prepared.ledgers)
     if unreported := Coverage.union(_unreported(t, folded.state.accepted) for t in prepared.tables):
-        session.log(f"lane {session.lane} stays open, {unreported} is not read yet: nothing is replaced")
+        session.log(f"backfill {session.lane} stays open, {unreported} is not read yet: nothing was replaced")
         return None
     end = changed(folded.begin, offset=folded.end)
     waiting = [t for t in prepared.tables if _lacking(t)]
@@ -144,7 +144,7 @@ def _replace(
         if done.replaced is not None:
             rows = sum(s.rows for r in requests if r.table == name for s in r.slices)
             session.log(
-                f"{name}: {done.replaced.rows} rows of {done.replaced.ranges} are replaced by {rows}, in snapshot "
+                f"{name}: replaced {done.replaced.rows} rows of {done.replaced.ranges} by {rows} rows in snapshot "
                 f"{done.snapshot_id}"
             )
 
@@ -172,7 +172,7 @@ def _staged(
         return tuple(staged_slice(session, a, t.name, t.table) for a in accepted)
     except TableError as e:
         old, new = t.ledger.section.epoch, session.new_id()
-        session.log(f"WARNING: {t.name}: {e}; what lane {session.lane} has reported is void and read again (new epoch)")
+        session.log(f"WARNING: {t.name}: {e}; backfill {session.lane} voided its slices, reads them again (new epoch)")
         change_section(
             session.tables,
             t.name,

@@ -49,7 +49,7 @@ def publish_reported(session: LandingSession, prepared: Prepared, decision: Deci
         passed = Coverage({p: RangeSet.of((t.ledger.section.starts[p], start)) for p, start in later.items()})
         given_up = passed - t.ledger.all_covered - reported
         left_out |= given_up
-        session.log(f"{t.name}: gives up {given_up}, so that what is reported behind it can be published")
+        session.log(f"{t.name}: gives up {given_up}, so that the slices reported after it can be published")
         change_section(
             session.tables,
             t.name,
@@ -62,9 +62,9 @@ def publish_reported(session: LandingSession, prepared: Prepared, decision: Deci
         )
     run = RunIdentity(deployment="person", dag_id=f"{spoken(BACKFILL)} --close", run_id=str(session.new_id()))
     try:
-        drain(session, run, "publishes what is reported before the lane is closed")
+        drain(session, run, "publishes reported slices before the backfill is closed")
     except LakecommitError as e:
-        session.log(f"what is reported could not all be published: {e}")
+        session.log(f"could not publish all reported slices: {e}")
     return left_out
 
 

@@ -76,7 +76,7 @@ class Survey:
         if table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
             raise TableError(
                 "LC7232",
-                f"table {self._name} has format version {table.format_version}: rows are replaced in tables of "
+                f"table {self._name} has format version {table.format_version}: rows can be replaced in tables of "
                 f"versions up to {SUPPORTED_TABLE_FORMAT_VERSION}, which pyiceberg can write",
             )
         head = table.metadata.snapshot_by_name(branch)
@@ -121,8 +121,8 @@ class Survey:
                 raise TableError(
                     "LC7234",
                     f"{self._name}: file {file.file_path} has rows of the ranges, and equality deletes of another "
-                    f"engine ({delete.file_path}) apply to it: have that engine rewrite its data files, "
-                    "then look again",
+                    f"engine ({delete.file_path}) apply to it: rewrite the data files with that engine, "
+                    "then try again",
                 )
 
     def _counted(
@@ -155,5 +155,5 @@ class Survey:
             raise TableError(
                 "LC7235",
                 f"{self._name}: file {file.file_path} may have rows of the ranges, and {what}: only plain Parquet "
-                "files are read; have another engine rewrite it as that",
+                "can be read, so rewrite the file as Parquet with another engine",
             )

@@ -144,7 +144,7 @@ def table_name(landing: Landing, stated: str | None = None) -> str:
     """
     if (name := stated or landing.dead_letter_table) is None:
         raise SpecError(
-            "LC7401", f"landing {landing.name} has no dead_letter_table: name the one that it had, with `--table NAME`"
+            "LC7401", f"landing {landing.name} has no dead_letter_table: name its former one with `--table NAME`"
         )
     return name
 
@@ -159,7 +159,7 @@ def letters(table: Table, landing: str, selection: Selection, columns: Sequence[
     have = {f.name for f in table.schema().fields}
     needed = {f.name for f in DEAD_LETTER_SCHEMA.fields} - OPTIONAL_DEAD_LETTER_COLUMNS
     if missing := sorted(needed - have):
-        raise TableError("LC7402", f"{name} lacks {', '.join(missing)}: it is no dead-letter table of a landing")
+        raise TableError("LC7402", f"{name} lacks {', '.join(missing)}: it is not a dead-letter table")
     scan = table.scan(selection.filter(landing), selected_fields=tuple(c for c in columns if c in have))
     try:
         for batch in scan.to_arrow_batch_reader():
@@ -167,4 +167,4 @@ def letters(table: Table, landing: str, selection: Selection, columns: Sequence[
                 if selection.takes(letter := DeadLetter(row)):
                     yield letter
     except OSError as e:
-        raise CatalogError("LC7403", f"{name} cannot be read ({trouble_of(table.io, e)}): run it again") from None
+        raise CatalogError("LC7403", f"{name} cannot be read ({trouble_of(table.io, e)}): try again") from None

@@ -156,9 +156,9 @@ def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
     if landing.routing is not None:
         raise SpecError(
             "LC7404",
-            f"landing {landing.name} has several tables of rows (`route`), between which no single commit can move a "
-            f"dead letter: read its range again instead, which replaces it in all of its tables (`{BACKFILL} SPEC "
-            "--replace`, ReplayOperator), or land the dead letters by a landing of one table",
+            f"landing {landing.name} has several tables of rows (`route`), and a dead letter cannot move between them "
+            f"in one commit. Read its range again with `{BACKFILL} SPEC --replace` or a ReplayOperator, which replaces "
+            "it in all tables, or land the dead letters with a landing of one table",
         )
     # The data table first: what is landed anew after this look is found by its snapshots since.
     data = session.tables.load(landing.table)
@@ -187,8 +187,8 @@ def _sections(
     if state.condition is not Condition.PRESENT or not own:
         raise LedgerError(
             "LC7405",
-            f"{name}: {state.reason or f'landing {landing.name} has landed nothing in it yet'}; no dead letter is "
-            "replayed before a run of the landing has dealt with that",
+            f"{name}: {state.reason or f'landing {landing.name} has landed nothing in it yet'}; run the "
+            "landing first, then replay its dead letters",
         )
     return state, own
 
@@ -312,7 +312,7 @@ def _published(
             snapshot_id = _swapped(session, first, known.lane, made, coverage, decision) if coverage else None
         except _Overtaken as e:
             made.abort()
-            session.log(f"{session.landing.table}: {e}; these dead letters are looked at anew")
+            session.log(f"{session.landing.table}: {e}; read this batch of dead letters again")
             continue
         except CommitUnknownError:
             raise
@@ -326,8 +326,8 @@ def _published(
         return
     raise LedgerError(
         "LC7406",
-        f"{session.landing.table}: others changed it {TRIES} times while dead letters were replayed; what is replayed "
-        "stays so, run it again for the rest",
+        f"{session.landing.table}: other writers changed it {TRIES} times during the replay. Replayed dead letters "
+        "stay replayed; run the command again for the rest",
     )
 
 
@@ -346,8 +346,8 @@ def _landed_anew(session: LandingSession, metadata: TableMetadata, first: Ledger
             found |= taken.ranges
     raise LedgerError(
         "LC7407",
-        f"{landing.table}: snapshot {head}, which was its head when the dead letters were read, is not on the branch "
-        "any more; what is replayed stays so, run it again for the rest",
+        f"{landing.table}: snapshot {head}, the head when the dead letters were read, is no longer on the branch. "
+        "Replayed dead letters stay replayed; run the command again for the rest",
     )
 
 
@@ -372,7 +372,7 @@ def _swapped(
         section = state.section(landing.name, lane)
         anew = _landed_anew(session, metadata, first) | _closed(session, metadata, now)
         if section is None or coverage.overlaps(anew) or coverage - Coverage.union(readings_by(now).values()):
-            raise _Overtaken("what is open has changed")
+            raise _Overtaken("its open dead letters have changed")
         if target is not None and (
             metadata.table_uuid != target.uuid
             or metadata.current_schema_id != target.schema_id
@@ -404,9 +404,9 @@ def _check_room(table: str, sections: tuple[LedgerSection, ...]) -> None:
     if len(encode_ledger(sections)) > MOST_ROOM * LEDGER_LIMIT:
         raise LedgerError(
             "LC7408",
-            f"{table}: its ledger would be full of single offsets that were replayed; what is replayed stays so. "
-            "Replay dead letters that lie side by side (`--range`), or take out of the ledger what is gone "
-            f"(`{MAINTAIN_SWEEP} --ledger`)",
+            f"{table}: its ledger would be full of single replayed offsets. Replayed dead letters stay replayed. "
+            "Replay contiguous dead letters (`--range`), or prune deleted topics from the ledger with "
+            f"`{MAINTAIN_SWEEP} --ledger`",
         )
 
 

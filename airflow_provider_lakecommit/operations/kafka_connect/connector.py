@@ -131,9 +131,9 @@ def stop(connector: KnownConnector) -> None:
         except ConnectorError:
             raise ConnectorError(
                 "LC7501",
-                f"connector {connector.name} is not there any more, or its Kafka Connect is older than 3.5 and cannot "
-                f"stop it: keep its configuration, delete it, and say so (--connector-is-gone, with --control-topic "
-                f"{connector.sink.control_topic} --group {connector.sink.group})",
+                f"connector {connector.name} no longer exists, or its Kafka Connect is older than 3.5 and cannot stop "
+                f"it: save its configuration, delete it, and pass --connector-is-gone --control-topic "
+                f"{connector.sink.control_topic} --group {connector.sink.group}",
             ) from None
         connector.rest.wait_for(connector.name, lambda s: s.is_stopped, connector.wait, "stopped")
 
@@ -170,8 +170,8 @@ class _Waiting:
     def on(self, what: str) -> None:
         """:raises ConnectorError: for too long"""
         if time.monotonic() >= self._end:
-            raise ConnectorError("LC7502", f"after {self._seconds:.0f} s still: {what}")
+            raise ConnectorError("LC7502", f"still waiting after {self._seconds:.0f} s: {what}")
         if self._said is None:
-            self._log(f"waiting, as {what}")
+            self._log(f"waiting, because {what}")
         self._said = what
         time.sleep(LOOK_SECONDS)

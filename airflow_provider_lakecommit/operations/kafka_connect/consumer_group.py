@@ -82,7 +82,7 @@ def look_at_group(config: Mapping[str, Any], group: str, timeout: float = 30.0, 
         if time.monotonic() + PAUSE_SECONDS >= end:
             said = f"{first.topic}[{first.partition}]: {first.error}"
             raise ControlTopicError(
-                "LC7503", f"the offsets of group {group!r} are not decided ({said}): try again later"
+                "LC7503", f"the offsets of group {group!r} are not stable yet ({said}): try again later"
             )
         time.sleep(PAUSE_SECONDS)
         found = offsets()
@@ -114,8 +114,8 @@ def set_group_offsets(
         end,
     )
     if done is None or (refused := [p for p in done.topic_partitions or [] if p.error is not None]):
-        why = "it is not known" if done is None else f"{refused[0].topic}[{refused[0].partition}]: {refused[0].error}"
-        raise ControlTopicError("LC7504", f"the offsets of consumer group {group!r} could not be set: {why}")
+        why = "unknown group" if done is None else f"{refused[0].topic}[{refused[0].partition}]: {refused[0].error}"
+        raise ControlTopicError("LC7504", f"cannot set the offsets of consumer group {group!r}: {why}")
 
 
 def _answer(
@@ -139,7 +139,7 @@ def _answer(
         if error.code() not in _AGAIN:
             raise ControlTopicError(
                 "LC7505",
-                f"{doing}: Kafka at {bootstrap_servers(config)} says: {redacted(error.str() or error.name(), config)}; "
+                f"{doing}: Kafka at {bootstrap_servers(config)}: {redacted(error.str() or error.name(), config)}; "
                 "grant this principal DESCRIBE on the group",
             )
         if time.monotonic() + PAUSE_SECONDS >= end:

@@ -97,7 +97,7 @@ class Evidence:
             raise TableError(
                 "LC7506",
                 f"snapshot {snapshot.snapshot_id} has {self._floor_key} = {text!r:.200}, which is no control position: "
-                "whoever wrote it must say what was committed",
+                "find out with its writer which files were committed",
             ) from e
 
     def _named(self, table: Table, name: str) -> frozenset[str]:
@@ -126,8 +126,8 @@ class Evidence:
         except FileNotFoundError as e:
             raise TableError(
                 "LC7507",
-                f"a manifest of {name} is gone from the storage ({trouble_of(table.io, e)}): nothing can be said of "
-                "what the table holds; restore it, or expire the snapshots that name it",
+                f"a manifest of {name} is missing in the storage ({trouble_of(table.io, e)}), so the content of the "
+                "table is unknown: restore the manifest, or expire the snapshots that name it",
             ) from None
         except OSError as e:
             raise self._storage_away(table, e) from None
@@ -158,7 +158,7 @@ class Evidence:
         return CatalogError(
             "LC7508",
             f"the storage of {'.'.join(table.name())} failed ({trouble_of(table.io, error, place=False)}): "
-            "check it; the next attempt goes on from where this one stopped",
+            "check it; the next attempt continues where this one stopped",
         )
 
 
@@ -171,7 +171,7 @@ def _objection(table: Table, roots: Sequence[str], file: File) -> tuple[Fate, st
         return Fate.FALSE, problem
     source = table.io.new_input(file.path)
     if not source.exists():
-        return Fate.GONE, "not on the storage any more"
+        return Fate.GONE, "missing in the storage"
     if (size := len(source)) != file.size:
         return Fate.FALSE, f"it has {size} bytes, {file.size} were announced"
     begins = FORMS.get(file.form)

@@ -60,8 +60,8 @@ class HandBack:
 
     def lines(self) -> Iterable[str]:
         """For people."""
-        goes = "goes" if self.handed else "would go"
-        yield f"{self.table}: connector {self.connector} {goes} on after landing {self.landing}"
+        goes = "continues" if self.handed else "would continue"
+        yield f"{self.table}: connector {self.connector} {goes} after landing {self.landing}"
         yield from (f"  {p}: at {end}, {self.left[p]} records are left to land" for p, end in sorted(self.ends.items()))
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def hand_back(
         section, sink = _adopted(session, connector)
         _set_offsets(connector, section, sink, doubled_stay=doubled_stay)
         _set_coordinator(connector, log.log.read_to)
-        session.log(f"{connector.name}: its offsets are the ends of the ledger")
+        session.log(f"{connector.name}: set its offsets to the ends of the ledger")
     _resume(session, connector)
     return replace(_seen(session, connector, section, sink), wrong=off_things(session))
 
@@ -124,13 +124,13 @@ def _adopted(session: LandingSession, connector: KnownConnector) -> tuple[Ledger
         raise ConnectorError(
             "LC7509",
             f"landing {session.landing.name} has taken {table} over from {whose}, so it cannot be handed to "
-            f"{connector.name}: name the connector that it was, as `{VERIFY} SPEC` shows",
+            f"{connector.name}: name the former connector, which `{VERIFY} SPEC` shows",
         )
     if ours.lanes:
         raise LedgerError(
             "LC7510",
-            f"{table}: lane {', '.join(ours.lanes)} of landing {session.landing.name} is open, and would not be landed "
-            f"while it is the turn of {connector.name}: let it end, or `{BACKFILL} SPEC --close NAME`",
+            f"{table}: backfill {', '.join(ours.lanes)} of landing {session.landing.name} is open, and cannot land "
+            f"while {connector.name} has the table: finish it, or close it with `{BACKFILL} SPEC --close NAME`",
         )
     if late:
         raise LedgerError("LC7511", f"{table}: {sink_commits_text(section.sink, list(late))}")
@@ -143,8 +143,8 @@ def _seen(session: LandingSession, connector: KnownConnector, section: LedgerSec
     if not sink.lands and (gone := [f"{p} begins at {m.start}" for p, m in sorted(marks.items()) if ends[p] < m.start]):
         raise SourceError(
             "LC7512",
-            f"{', '.join(gone)}: the source has no more what {connector.name} would have to read; `{RESET_OFFSETS} "
-            "SPEC --from earliest` says that it is given up",
+            f"{', '.join(gone)}: the source no longer has what {connector.name} would have to read: run "
+            f"`{RESET_OFFSETS} SPEC --from earliest` to give it up",
         )
     left = {p: max(m.high - ends[p], 0) for p, m in marks.items()}
     return HandBack(
@@ -178,7 +178,7 @@ def _publish(session: LandingSession) -> None:
     :raises SourceError: a log has other records than were landed
     """
     run = RunIdentity(deployment="person", dag_id="adopt --back", run_id=str(session.new_id()))
-    drain(session, run, "publishes what is reported before the table is handed back")
+    drain(session, run, "publishes reported slices before the table is handed back")
     prepared = prepare_for_commit(session)
     for failure in prepared.failures.values():
         raise failure
@@ -190,7 +190,7 @@ def _publish(session: LandingSession) -> None:
     for name, accepted in state.accepted.items():
         if left := [a for a in accepted if a.file_count(name) and a.coverage & landed]:
             raise LedgerError(
-                "LC7514", f"{name}: {left[0].coverage} is reported and not published: `{LAND} SPEC` says what keeps it"
+                "LC7514", f"{name}: {left[0].coverage} is reported and not published: run `{LAND} SPEC` to see why"
             )
     for blocked in state.blocked:
         session.log(f"left to the connector: {blocked}")
@@ -213,7 +213,7 @@ def _turn_over(session: LandingSession, connector: KnownConnector, decision: Dec
             branch=landing.branch,
             decision=replace(decision, what=f"hands back to connector {connector.name} at {told}"[:300]),
         )
-        session.log(f"{table}: it is the turn of {connector.name}")
+        session.log(f"{table}: handed over to connector {connector.name}")
 
 
 def _handed(
@@ -221,7 +221,7 @@ def _handed(
 ) -> LedgerSection:
     if now is None:
         raise LedgerError(
-            "LC7515", f"the ledger of landing {session.landing.name} is gone since it was looked at: look again"
+            "LC7515", f"the ledger of landing {session.landing.name} disappeared meanwhile: run the command again"
         )
     own = now.sink or AdoptedSink(connector=connector.name, group=connector.sink.group, since={}, sequence=0)
     if own.lands:
@@ -245,9 +245,9 @@ def _set_offsets(connector: KnownConnector, section: LedgerSection, sink: Adopte
     if again and not doubled_stay:
         raise ConnectorError(
             "LC7516",
-            f"connector {connector.name} was resumed before its offsets were set, and has read again what landing "
-            f"{section.landing} has landed: {', '.join(again)}. Take out what it has committed since (roll the branch "
-            f"back to before it), or keep it (--doubled-stay)",
+            f"connector {connector.name} was resumed before its offsets were set, and has read again records of "
+            f"landing {section.landing}: {', '.join(again)}. Remove its commits since then by rolling the branch back, "
+            f"or keep the duplicates with --doubled-stay",
         )
     behind = {place: end for place, end in ends.items() if now.get(place, -1) < end}
     if behind:
@@ -264,7 +264,7 @@ def _set_coordinator(connector: KnownConnector, read_to: Mapping[int, int]) -> N
 
 def _resume(session: LandingSession, connector: KnownConnector) -> None:
     if connector.rest is None or connector.config is None:
-        session.log(f"{connector.name}: Kafka Connect does not have it; it goes on once it is made there again")
+        session.log(f"{connector.name}: Kafka Connect does not have it; it continues once it is created there again")
         return
     connector.rest.resume(connector.name)
     status = connector.rest.wait_for(connector.name, lambda s: s.is_running, connector.wait, "running")

@@ -172,7 +172,7 @@ def _fate(
     named: bool,
 ) -> tuple[Fate, str]:
     if announced.table_uuid not in (None, history.table_uuid):
-        return Fate.OTHER_TABLE, f"written for table {announced.table_uuid}, this one is {history.table_uuid}"
+        return Fate.OTHER_TABLE, f"written for table {announced.table_uuid}, but this one is {history.table_uuid}"
     if named:
         return Fate.COMMITTED, "a snapshot names it"
     if announced.read_again:
@@ -211,9 +211,9 @@ class _Evidence:
         if self._is_based(announced):
             return None
         if self._whole_from:
-            return f"the snapshots before number {self._whole_from + 1} have expired, and none is known to be older"
+            return f"the snapshots before number {self._whole_from + 1} have expired, and no older one is known"
         if announced.table_uuid is None:
-            return "neither the event (of a connector before 1.11) nor a snapshot tells that it is the same table"
+            return "neither the event (of a connector before 1.11) nor a snapshot shows that it is the same table"
         return None
 
     def ground(self, announced: AnnouncedFiles) -> str:

@@ -71,7 +71,7 @@ class AdoptionPreview:
 
     def lines(self) -> Iterable[str]:
         """For people."""
-        yield f"{self.table}: landing {self.landing} would go on after connector {self.connector.name}"
+        yield f"{self.table}: landing {self.landing} would continue after connector {self.connector.name}"
         yield f"  {self.connector.state}; control topic {self.connector.sink.control_topic}"
         for p, offset in sorted(self.offsets.next.items()):
             mark = self.source.partitions[p]
@@ -84,7 +84,7 @@ class AdoptionPreview:
         if self.turn.gained:
             yield f"  landed by the connector since the landing's last turn: {_counted(self.turn.gained)}"
         if self.reads_again:
-            yield "  the table has nothing that the connector has read in its turn: the landing reads that again"
+            yield "  no record read by the connector since the hand-back is in the table: the landing reads them again"
         if self.sink_snapshots:
             ids = ", ".join(map(str, self.sink_snapshots))
             yield f"  the connector has committed after it was taken over, in snapshots {ids}"
@@ -234,14 +234,14 @@ def _of_config(
     others = sorted(set(log.log.tables) - {landing.table})
     topics = progress.topics ^ set(landing.topic_names)
     found = (
-        [f"it has announced files for {', '.join(others)} too: its offsets are those of all its tables"]
+        [f"it has also announced files for {', '.join(others)}, and its offsets apply to all its tables"]
         if others
         else []
     )
     if not progress.topics:
-        found += [f"its consumer group has no offsets, which go with a topic that is deleted; if so, {MADE_ANEW}"]
+        found += [f"its consumer group has no offsets; Kafka removes them with a deleted topic, and if so, {MADE_ANEW}"]
     elif topics:
-        found += [f"it read {', '.join(sorted(progress.topics))}, the landing reads others"]
+        found += [f"it read {', '.join(sorted(progress.topics))}, but the landing reads other topics"]
     return tuple(found)
 
 
@@ -251,12 +251,12 @@ def _of_files(report: RescueReport) -> Iterable[str]:
     if report.refusal:
         yield report.refusal
     if report.unread:
-        yield f"{len(report.unread)} of its events cannot be read, the first one being {report.unread[0]}"
+        yield f"{len(report.unread)} of its events cannot be read, first {report.unread[0]}"
     # What it has passed over itself, it has lost already; what it has not, it would commit.
     if left := [j for j in report.left_out if not j.below_floor]:
         yield (
-            f"{len(left)} announced files are gone or not as announced ({left[0].file.path}: {left[0].reason}): their "
-            f"rows are in no table, and the landing would not read them; bring them back"
+            f"{len(left)} announced files are missing or not as announced ({left[0].file.path}: {left[0].reason}). "
+            f"Their rows are in no table, and the landing would not read them: restore the files"
         )
 
 
@@ -272,11 +272,11 @@ def _of_rollback(connector: str, turn: SinkTurn) -> Iterable[str]:
         return
     ids = ", ".join(str(s.snapshot_id) for s in turn.rolled_back)
     ways = [f"roll the branch forward to snapshot {turn.forward}"] if turn.forward else []
-    ways += [f"roll the branch back to snapshot {turn.before}, and the landing reads all again"] if turn.before else []
-    ways += ["set the offsets of its consumer group to where the table ends, and adopt it with --by offsets"]
+    ways += [f"roll the branch back to snapshot {turn.before}, then the landing reads all again"] if turn.before else []
+    ways += ["set the offsets of its consumer group to the end of the table, and adopt it with --by offsets"]
     yield (
-        f"the branch was rolled back, and has snapshot {ids} of connector {connector} no more, whose records it has "
-        f"read: {'; or '.join(ways)}"
+        f"the branch was rolled back, and no longer has snapshot {ids} of connector {connector}, which has "
+        f"read past its records: {'; or '.join(ways)}"
     )
 
 
@@ -296,8 +296,8 @@ def _made_anew(session: LandingSession, source: SourceState, log: Rescue, offset
             for record in place.records(end - 1, end):
                 if (made := datetime.fromtimestamp(record.timestamp()[1] / 1000, UTC)) != at:
                     yield (
-                        f"{p}: the record before offset {end} is of {made.isoformat()}, the connector has read one of "
-                        f"{at.isoformat()} there: {MADE_ANEW}"
+                        f"{p}: the record before offset {end} is of {made.isoformat()}, but the connector has read "
+                        f"one of {at.isoformat()} there: {MADE_ANEW}"
                     )
 
 
@@ -308,17 +308,17 @@ def _of_turn(
         yield turn.refused
     if turn.back:
         yield (
-            f"{_counted(turn.back)} was landed before the table was handed back, and the connector's offsets are "
-            f"below: it reads them again, or has"
+            f"{_counted(turn.back)} was landed before the table was handed back, but the connector's offsets are "
+            f"lower, so it reads these records again, or already has"
         )
     if turn.twice and not doubled_stay:
         yield (
-            f"{_counted(turn.twice)} is in the table twice: the landing and the connector have landed it. Take the "
-            f"rows of one of them out (roll the branch back to before the connector's snapshots), or keep them "
-            f"(--doubled-stay)"
+            f"{_counted(turn.twice)} is in the table twice: the landing and the connector have landed it. Remove "
+            f"one copy by rolling the branch back to before the connector's snapshots, or keep the duplicates "
+            f"with --doubled-stay"
         )
     if section is not None and section.cluster_id != source.cluster_id:
-        yield f"the landing's ledger is of Kafka cluster {section.cluster_id}, these brokers are {source.cluster_id}"
+        yield f"the ledger is of Kafka cluster {section.cluster_id}, but these brokers are {source.cluster_id}"
     if section is None:
         try:
             prepare(session, source, dry=True)
@@ -328,7 +328,7 @@ def _of_turn(
             yield str(e)
     table = session.tables.find(session.landing.table)
     if table is not None and table.metadata.format_version < 2:
-        yield "the table has format version 1, whose snapshots have no numbers: upgrade it"
+        yield "the table has format version 1, whose snapshots have no sequence numbers: upgrade it"
 
 
 def _counted(coverage: object) -> str:

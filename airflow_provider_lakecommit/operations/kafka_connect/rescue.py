@@ -105,9 +105,9 @@ class RescueReport:
             return None
         first = blocking[0]
         return (
-            f"{self.table}: {len(blocking)} files that the connector would still commit cannot be judged or appended, "
-            f"the first one being {first.file.path} ({first.reason}). To pass over them would lose them: let the "
-            "connector run again, it commits all that it has announced"
+            f"{self.table}: {len(blocking)} files that the connector would still commit cannot be evaluated or "
+            f"appended, first {first.file.path} ({first.reason}). Skipping them would lose them: let the connector run "
+            "again; it commits everything that it has announced"
         )
 
 
@@ -181,7 +181,7 @@ class Rescue:
             left = (*judgement.of(Fate.WAITING), *judgement.blocking)
             if left:
                 raise ConnectorError(
-                    "LC7517", f"{name}: {len(left)} announced files are not committed, {left[0].file.path} first"
+                    "LC7517", f"{name}: {len(left)} announced files are not committed, first {left[0].file.path}"
                 )
             floor = {p: max(offset, history.floor.get(p, 0)) for p, offset in self.log.read_to.items()}
             floor = {**history.floor, **floor}

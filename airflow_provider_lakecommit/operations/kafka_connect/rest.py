@@ -197,8 +197,8 @@ class ConnectRest:
             except (OSError, httpx.HTTPError, httpx.InvalidURL, ValueError) as e:
                 raise ConnectError(
                     "LC7519",
-                    f"Kafka Connect at {self.place} gives no answer to {method} {path} ({type(e).__name__}: "
-                    f"{self._clean(str(e))}): check that a worker runs there, and the connection",
+                    f"Kafka Connect at {self.place} does not answer {method} {path} ({type(e).__name__}: "
+                    f"{self._clean(str(e))}): check that a worker runs there, and check the connection",
                 ) from None
             if answer.status_code not in AGAIN or self.clock() >= end:
                 break
@@ -206,8 +206,8 @@ class ConnectRest:
         if answer.status_code == httpx.codes.NOT_FOUND and connector is not None:
             raise ConnectorError(
                 "LC7520",
-                f"Kafka Connect at {self.place} has no connector {connector!r}: correct its name, or the "
-                "connection, if it runs in another cluster",
+                f"Kafka Connect at {self.place} has no connector {connector!r}: correct its name, or "
+                "the connection if the connector runs in another cluster",
             )
         raise ConnectError("LC7521", self._refused(method, path, answer.status_code, self._message(answer.content)))
 
@@ -240,10 +240,10 @@ class ConnectRest:
     def _refused(self, method: str, path: str, code: int, text: str) -> str:
         remedy = {
             401: "check login and password of the connection",
-            403: "check login and password of the connection, and what they may do",
-            404: "is this the address of a Kafka Connect worker?",
-            409: f"its workers have been rebalancing for {self.deadline:.0f} s: look at their logs",
-        }.get(code, "look at the worker's log")
+            403: "check login and password of the connection, and the rights of the login",
+            404: "check that this is the address of a Kafka Connect worker",
+            409: f"its workers have been rebalancing for {self.deadline:.0f} s: check their logs",
+        }.get(code, "check the worker's log")
         return f"Kafka Connect at {self.place} refused {method} {path}: {code} {text}; {remedy}"
 
     def _part(self, name: str, given: Mapping[str, Any]) -> Part:

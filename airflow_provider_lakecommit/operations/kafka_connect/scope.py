@@ -41,24 +41,24 @@ def _of_tables(landing: Landing, config: Mapping[str, str]) -> tuple[str, ...]:
     if _on(config.get(_DYNAMIC)):
         field = config.get(_ROUTE, "?")
         return (
-            f"it names a table by the value of field {field} ({_DYNAMIC}): a landing fills one table, so records would "
-            f"come to {landing.table} that the connector had put elsewhere",
+            f"it names a table by the value of field {field} ({_DYNAMIC}): a landing fills one table, so records "
+            f"that the connector has written elsewhere would go to {landing.table}",
         )
     if route := config.get(_ROUTE):
         return (
-            f"it leaves out, or puts elsewhere, records by the value of field {route} ({_ROUTE}): landing "
-            f"{landing.name} lands all of them in {landing.table}",
+            f"it skips or redirects records by the value of field {route} ({_ROUTE}), but landing {landing.name} lands "
+            f"all of them in {landing.table}",
         )
     if len(landing.data_tables) > 1:
         return (
-            f"landing {landing.name} has several tables of rows (`route`), and the connector one: adopt it by a "
-            f"landing of {landing.table} alone, and state `route` in a later spec",
+            f"landing {landing.name} has several tables of rows (`route`), but the connector has one: adopt it with "
+            f"a landing of {landing.table} alone, and add `route` in a later spec",
         )
     tables = _names(config.get("iceberg.tables", ""))
     if tables != [landing.table]:
         return (
             f"it fills {', '.join(tables) or 'no table by name'}, landing {landing.name} fills {landing.table}: only a "
-            "connector with that one table can be adopted, as its offsets are those of all its tables",
+            "connector with that single table can be adopted, because its offsets apply to all its tables",
         )
     return ()
 
@@ -68,38 +68,36 @@ def _of_branch(landing: Landing, config: Mapping[str, str]) -> str:
     branch = config.get(f"iceberg.table.{landing.table}.commit-branch") or default
     if branch == landing.branch:
         return ""
-    return f"it commits to branch {branch}, landing {landing.name} to branch {landing.branch}"
+    return f"it commits to branch {branch}, but landing {landing.name} to branch {landing.branch}"
 
 
 def _of_group(connector: str, config: Mapping[str, str]) -> str:
     own = config.get("consumer.override.group.id") or source_group(connector)
-    return "" if own == source_group(connector) else f"its tasks read in consumer group {own}, not in that of Connect"
+    return "" if own == source_group(connector) else f"its tasks read in consumer group {own}, not in the default one"
 
 
 def _of_topics(landing: Landing, config: Mapping[str, str], topics: Collection[str]) -> str:
     # By a pattern it reads what there is: that in which it has read is what counts.
     its = {*_names(config.get("topics", "")), *topics}
     ours = set(landing.topic_names)
-    left = [f"it reads {', '.join(sorted(its - ours))} too, which nobody would land" if its - ours else ""]
+    left = [f"it reads {', '.join(sorted(its - ours))} too, which no landing would read" if its - ours else ""]
     left += [f"it does not read {', '.join(sorted(ours - its))}" if ours - its else ""]
     said = "; ".join(filter(None, left))
-    return f"{said}: landing {landing.name} has to name the same topics" if said else ""
+    return f"{said}: landing {landing.name} must name the same topics" if said else ""
 
 
 def notes_on(landing: Landing, config: Mapping[str, str]) -> tuple[str, ...]:
     """What makes rows otherwise than the landing may."""
     said = []
     if transforms := _names(config.get("transforms", "")):
-        said.append(
-            f"its transforms ({', '.join(transforms)}) are not applied any more: the landing lands values as sent"
-        )
+        said.append(f"its transforms ({', '.join(transforms)}) no longer apply: the landing lands values as sent")
     converter = config.get("value.converter", "")
     if "json" not in converter.lower() and landing.format.startswith("json"):
-        said.append(f"it decodes values by {converter or 'the default converter of its worker'}, the landing as JSON")
+        said.append(f"it decodes values by {converter or 'the default converter of its worker'}, the landing uses JSON")
     if _on(config.get("value.converter.schemas.enable")) and landing.format.startswith("json"):
-        said.append("its values are envelopes with `schema` and `payload`; the landing takes a value as the row")
+        said.append("its values are envelopes with `schema` and `payload`; the landing uses the whole value as the row")
     if config.get("errors.tolerance", "none").lower() == "all":
-        said.append("records that it could not convert were passed over (errors.tolerance): no table has them")
+        said.append("records that it could not convert were skipped (errors.tolerance): no table has them")
     if _on(config.get("iceberg.tables.evolve-schema-enabled")):
         said.append("it adds columns by itself; the landing ignores or rejects fields that the table lacks")
     return tuple(said)

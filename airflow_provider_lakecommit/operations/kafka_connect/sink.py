@@ -40,7 +40,7 @@ class Sink:
             raise SpecError(
                 "LC7522",
                 f"connector {connector!r} is {config.get('connector.class', 'of no class')}, no Iceberg sink: name its "
-                "control_topic and control_group_id if it speaks the same protocol",
+                "control_topic and control_group_id if it uses the same protocol",
             )
         return cls(
             control_topic=config.get("iceberg.control.topic", CONTROL_TOPIC),

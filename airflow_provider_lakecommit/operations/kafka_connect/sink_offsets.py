@@ -21,8 +21,8 @@ from airflow_provider_lakecommit.core import RESET_OFFSETS, Coverage, OffsetRang
 __all__ = ["MADE_ANEW", "By", "SinkOffsets", "SinkProgress", "sink_offsets"]
 
 MADE_ANEW = (
-    "it was made anew, and nobody knows what the connector has landed of it since; with the connector stopped for good "
-    f"`{RESET_OFFSETS} SPEC --from earliest` begins with what is there now"
+    "the topic was recreated, and it is unknown what the connector has landed of it since; stop the connector for "
+    f"good, then run `{RESET_OFFSETS} SPEC --from earliest` to begin with the current records"
 )
 Places = Mapping[tuple[str, int], int]
 """Next offsets by topic and partition."""
@@ -86,7 +86,7 @@ def sink_offsets(
     there = {(p.topic, p.partition) for p in marks}
     read = {**progress.announced, **progress.offsets}
     problems += [
-        f"{t}[{n}]: it has read to offset {read[t, n]}, and the topic has no such partition: {MADE_ANEW}"
+        f"{t}[{n}]: it has read to offset {read[t, n]}, but the topic has no such partition: {MADE_ANEW}"
         for t, n in sorted(read.keys() - there)
         if not known or (t, n) in known
     ]
@@ -111,29 +111,29 @@ def _next(
     elif by is By.BOTH and announced is not None and least is not None:
         if offset is None:
             return announced, (
-                f"{p}: its consumer group has no offset (they expire some days after its last member left, and go with "
-                f"a topic that is deleted), its events "
-                f"say {announced}"
+                f"{p}: its consumer group has no offset (offsets expire some days after the last member left, and are "
+                f"removed with a deleted topic), but its events "
+                f"show {announced}"
             )
         if not least <= offset <= announced and offset != right.get(place):
             return offset, f"{p}: {_differs(offset, announced)}"
     if offset is None:
         if not earliest and mark.start < mark.high:
-            return mark.high, f"{p}: it has read nothing of it, and began at an end that nobody knows any more"
+            return mark.high, f"{p}: it has read nothing of it, and the offset at which it began is no longer known"
         return mark.start, ""
     if offset > mark.high:
         return (
             mark.high,
-            f"{p}: it has read to offset {offset}, and the partition ends at {mark.high}: {MADE_ANEW}",
+            f"{p}: it has read to offset {offset}, but the partition ends at {mark.high}: {MADE_ANEW}",
         )
     return offset, ""
 
 
 def _differs(offset: int, announced: int) -> str:
-    said = f"its consumer group is at {offset}, its events say {announced}: its offsets were reset; "
+    said = f"its consumer group is at {offset}, but its events show {announced}: its offsets were reset; "
     if offset < announced:
-        return f"{said}{announced - offset} offsets from {offset} on are in the table, or were taken out by somebody"
-    return f"{said}{offset - announced} offsets from {announced} on it has not read"
+        return f"{said}{announced - offset} offsets from {offset} on are in the table, or were removed from it"
+    return f"{said}{offset - announced} offsets from {announced} on are unread"
 
 
 def _spans(ranges: Mapping[SourcePartition, tuple[int, int]]) -> Coverage:

@@ -42,7 +42,7 @@ def check_stopped(
     elif not stated_gone:
         raise ConnectorError(
             "LC7523",
-            f"nobody says that connector {connector} is stopped: name its Kafka Connect, or state that it is gone",
+            f"it is unknown if connector {connector} is stopped: name its Kafka Connect, or state that it was deleted",
         )
     own = source_group(connector)
     for name in dict.fromkeys((own, group or own, f"{group or own}-coord")):
@@ -50,8 +50,8 @@ def check_stopped(
             raise ConnectorError(
                 "LC7524",
                 f"consumer group {name} has {len(members)} members ({', '.join(members[:3])}): connector {connector} "
-                "is at work, also while it is paused. Stop it (PUT /connectors/NAME/stop) or delete it, and wait for "
-                "its session to end, 45 s by default",
+                "is active, even if it is paused. Stop it (PUT /connectors/NAME/stop) or delete it, then wait for the "
+                "end of its session (45 s by default)",
             )
 
 
@@ -62,6 +62,6 @@ def _check_connect(rest: ConnectRest, connector: str) -> None:
     if not status.is_stopped:
         raise ConnectorError(
             "LC7525",
-            f"{status}: its coordinator commits, also while it is paused, and anybody may restart failed tasks. Stop "
+            f"{status}: its coordinator commits even while it is paused, and failed tasks may be restarted. Stop "
             "it (PUT /connectors/NAME/stop) or delete it",
         )

@@ -68,16 +68,16 @@ def adopt(
     :raises LakecommitError: a part that is needed is away
     """
     stop(connector)
-    session.log(f"{connector.name}: is stopped")
+    session.log(f"connector {connector.name} is stopped")
     settled(session, connector)
     connector = replace(connector, state="stopped")
     log = rescue_of(session, connector, decision.by)
     progress = progress_of(session, connector, log, decided=True)
-    session.log(f"{connector.name}: nothing of it is under way any more")
+    session.log(f"connector {connector.name} has no active member and no open transaction")
     preview = _acceptable(session, connector, log, progress, doubled_stay=doubled_stay)
     if preview.done:
         put_back(session, connector, decision)
-        session.log(f"{preview.table}: landing {preview.landing} goes on after {connector.name} already")
+        session.log(f"{preview.table}: landing {preview.landing} already continues after connector {connector.name}")
         return Adopted(preview=preview, rescued=0, wrong=off_things(session))
     if preview.reads_again:
         put_back(session, connector, decision)
@@ -85,7 +85,7 @@ def adopt(
         progress = progress_of(session, connector, log, decided=True)
     rescued = _rescued(session, log)
     sequence = log.end_turn(preview.table)
-    session.log(f"{preview.table}: holds all that {connector.name} has announced")
+    session.log(f"{preview.table}: holds all files that connector {connector.name} has announced")
     _set_ledgers(session, preview, sequence, decision, doubled_stay=doubled_stay)
     _check_left_alone(session, connector, dict(progress.offsets))
     return Adopted(preview=preview, rescued=rescued, wrong=off_things(session))
@@ -103,7 +103,7 @@ def put_back(session: LandingSession, connector: KnownConnector, decision: Decis
     now = look_at_group(connector.kafka, source_group(connector.name), decided=True).offsets
     moved = {place: at for place, at in ours.known().items() if now.get(place, at) != at}
     if moved:
-        session.log(f"{connector.name}: has read on, and nothing of that is in the table: its offsets are put back")
+        session.log(f"{connector.name}: moved its offsets back, because the table has no record that it read since")
         set_group_offsets(connector.kafka, source_group(connector.name), moved)
     log = rescue_of(session, connector, decision.by)
     if any(j.announced.read_again for report in log.look([session.landing.table]) for j in report.judged):
@@ -117,8 +117,8 @@ def _acceptable(
     if preview.against:
         raise ConnectorError(
             "LC7526",
-            f"connector {connector.name} is stopped, and cannot be adopted by landing {session.landing.name}: "
-            f"{'; '.join(preview.against)}. Nothing is written; it goes on where it was once it is resumed",
+            f"connector {connector.name} is stopped, but landing {session.landing.name} cannot adopt it: "
+            f"{'; '.join(preview.against)}. Nothing is written; resume the connector to continue where it was",
         )
     return preview
 
@@ -129,7 +129,7 @@ def _rescued(session: LandingSession, log: Rescue) -> int:
     for report in log.commit([session.landing.table]):
         rows += sum(j.file.rows for j in report.committed)
         if report.committed:
-            session.log(f"{report.table}: {len(report.committed)} files that were announced are committed")
+            session.log(f"{report.table}: committed {len(report.committed)} announced files")
     return rows
 
 
@@ -144,7 +144,7 @@ def _set_ledgers(
     for table in (*(t for t in others if sink_section(session, t).section is not None), preview.table):
         _set_ledger(session, preview, table, sequence, control, decision, doubled_stay=doubled_stay)
     ends = ", ".join(f"{p} {offset}" for p, offset in sorted(preview.offsets.next.items()))
-    session.log(f"{preview.table}: landing {session.landing.name} goes on at {ends}")
+    session.log(f"{preview.table}: landing {session.landing.name} continues at {ends}")
 
 
 def _set_ledger(
@@ -177,8 +177,8 @@ def _set_ledger(
         turn = turn_of(now)
         if turn.done and now is not None and not late:
             return now
-        if why := turn.refused or (f"{turn.twice} is in it twice by now" if turn.twice and not doubled_stay else ""):
-            raise LedgerError("LC7527", f"{table}: {why}; its ledger is not set: look again")
+        if why := turn.refused or (f"{turn.twice} is now in it twice" if turn.twice and not doubled_stay else ""):
+            raise LedgerError("LC7527", f"{table}: {why}; its ledger is not set: run the command again")
         # Of a partition that the connector has not read since, the log is known as it was before.
         known = {} if now is None else {p: at for p, at in now.positions.items() if p not in turn.gained.parts}
         positions = positions_at({p: o for p, o in ends.items() if p not in known}, preview.source.partitions) | known
@@ -196,7 +196,7 @@ def _set_ledger(
         return turn_of(now).gained
 
     told = ", ".join(f"{p} {offset}" for p, offset in sorted(ends.items()))
-    twice = f"; {preview.turn.twice} is in it twice" if preview.turn.twice else ""
+    twice = f"; {preview.turn.twice} is in the table twice" if preview.turn.twice else ""
     set_section(
         session.tables,
         table,
@@ -205,7 +205,7 @@ def _set_ledger(
         make,
         passed=passed,
         branch=session.landing.branch,
-        decision=replace(decision, what=f"goes on after connector {connector.name} at {told}{twice}"[:300]),
+        decision=replace(decision, what=f"continues after connector {connector.name} at {told}{twice}"[:300]),
     )
 
 
@@ -223,13 +223,13 @@ def _check_left_alone(session: LandingSession, connector: KnownConnector, before
     else:
         said = ""
     if moved or late or said:
-        why = [said, f"its offsets went from {', '.join(moved)}" if moved else ""]
+        why = [said, f"its offsets moved from {', '.join(moved)}" if moved else ""]
         why += [f"it has committed snapshots {', '.join(str(s.snapshot_id) for s in late)}"] if late else []
         raise ConnectorError(
             "LC7528",
             f"connector {connector.name} was started again while landing {session.landing.name} took its table over "
-            f"({'; '.join(filter(None, why))}). The ledger is set, and does not count what it lands now: give the same "
-            f"command again before anything is landed",
+            f"({'; '.join(filter(None, why))}). The ledger is set, but does not count commits after that: run "
+            f"the same command again before the next run",
         )
 
 

@@ -75,7 +75,7 @@ def _expire(session: LandingSession, name: str, older_than: timedelta, keep: int
         newest=max((datetime.fromtimestamp(s.timestamp_ms / 1000, UTC) for s in old), default=None),
         expired=gone,
         left=len(loaded.metadata.snapshots) - gone,
-        error=f"{gone} of {len(old)} were expired: somebody else commits, or the catalog refused; run it again"
+        error=f"only {gone} of {len(old)} were expired, because of other commits or a catalog error; run it again"
         if short
         else "",
     )

@@ -94,8 +94,8 @@ class HeldFiles:
         if table.metadata.table_uuid != before:
             raise LedgerError(
                 "LC7701",
-                f"{self._identifier} was table {before} when this began and is {table.metadata.table_uuid} now: it was "
-                "dropped and made anew; nothing more is removed. Run it again",
+                f"{self._identifier} was table {before} at the start and is {table.metadata.table_uuid} now: it was "
+                "recreated meanwhile. Nothing more is removed; run the command again",
             )
         return table
 
@@ -117,8 +117,8 @@ class HeldFiles:
         what = trouble_of(table.io, error)
         return CatalogError(
             "LC7702",
-            f"the manifests of {self._identifier} cannot all be read ({what}), so that nobody knows which files are "
-            f"needed: nothing more is removed. `{VERIFY}` tells what is wrong",
+            f"some manifests of {self._identifier} cannot be read ({what}), so it is unknown which files are "
+            f"needed. Nothing more is removed; run `{VERIFY}` to find the cause",
         )
 
     def _read(self, io: FileIO, metadata: TableMetadata) -> None:

@@ -106,8 +106,8 @@ class LaneFiles:
         if not any(e.offset == sent for e in self._folded.entries):
             raise LedgerError(
                 "LC7703",
-                f"what was told the control topic at offset {sent} of partition {self._folded.partition} cannot be "
-                f"read back: nothing more is removed. Look at the topic with `{STATUS}`, and run it again",
+                f"the record at offset {sent} of partition {self._folded.partition} of the control topic cannot be "
+                f"read back. Nothing more is removed; check the topic with `{STATUS}`, then run the command again",
             )
         return attempts & self._reports.keys()
 
@@ -126,7 +126,7 @@ class TableLanes:
         ready = [(look.session, look.tables[name], look.folded) for look in looks if name in look.tables]
         if not ready:
             raise LedgerError(
-                "LC7705", f"{name}: nothing was landed in it by landing {looks[0].session.landing.name} yet"
+                "LC7705", f"{name}: landing {looks[0].session.landing.name} has landed nothing in it yet: run it first"
             )
         self._session, self.table = looks[0].session, ready[0][1]
         self._uuid = self.table.ledger.uuid
@@ -178,7 +178,6 @@ class TableLanes:
         if state.condition is not Condition.PRESENT:
             raise LedgerError(
                 "LC7706",
-                f"{self.table.name}: {state.reason}; nothing more is swept before a run of the landing has dealt "
-                "with that",
+                f"{self.table.name}: {state.reason}. Nothing more is swept; run the landing first, then sweep again",
             )
         return [self.mark(s.lane) for s in state.sections if s.landing == landing.name]

@@ -54,7 +54,7 @@ class FileStore:
 
         self._location, self._properties = location, properties
         if problem := location_problem(location, properties):
-            raise StorageError("LC7707", f"folder {location} is not read: {problem}")
+            raise StorageError("LC7707", f"folder {location} cannot be listed: {problem}")
         io = PyArrowFileIO(dict(properties))
         scheme, host, self._folder = io.parse_location(location, io.properties)
         self._local = scheme == "file"
@@ -146,5 +146,5 @@ class FileStore:
     def _trouble(self, what: str, error: Exception) -> StorageError:
         told = redacted(f"{type(error).__name__}: {error}", self._properties)
         return StorageError(
-            "LC7708", f"the storage {what} below {self._location} ({told}): check it and the rights; run it again"
+            "LC7708", f"the storage {what} below {self._location} ({told}): check its permissions, then try again"
         )

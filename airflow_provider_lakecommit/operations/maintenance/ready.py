@@ -48,10 +48,8 @@ def _ready(session: LandingSession, name: str) -> ReadyTable | None:
     state = read_ledger(table.metadata, session.landing.branch)
     require_ledger(state, name)
     if state.condition is not Condition.PRESENT:
-        reason = state.reason or "nothing was landed in it yet"
-        raise LedgerError(
-            "LC7709", f"{name}: {reason}; nothing is swept before a run of the landing has dealt with that"
-        )
+        reason = state.reason or "the landing has landed nothing in it yet"
+        raise LedgerError("LC7709", f"{name}: {reason}. Nothing is swept; run the landing first")
     if state.section(session.landing.name, session.lane) is None:
         return None
     ledger = table_ledger(session, name, state)
@@ -59,9 +57,9 @@ def _ready(session: LandingSession, name: str) -> ReadyTable | None:
     if (there.cluster_id, there.topic_id) != (named.cluster_id, named.topic_id):
         raise LedgerError(
             "LC7710",
-            f"{name}: its ledger names control topic {named.topic} (id {named.topic_id}), {session.control.name} is "
-            f"another one (id {there.topic_id}): what is pending is not known; nothing is swept before a run of the "
-            "landing has dealt with that",
+            f"{name}: its ledger names control topic {named.topic} (id {named.topic_id}), but {session.control.name} "
+            f"is another one (id {there.topic_id}), so pending slices are unknown. Nothing is swept; run the landing "
+            "first",
         )
     return ReadyTable(name=name, table=table, ledger=ledger)
 
@@ -76,6 +74,6 @@ def check_log(table: ReadyTable, folded: FoldedLog) -> None:
         raise LedgerError(
             "LC7711",
             f"{table.name}: the control log begins at offset {folded.begin.offset} of partition {folded.partition}; "
-            f"what is pending since offset {low} is cut off; nothing is swept before a run of the landing has dealt "
-            "with that",
+            f"records of pending slices since offset {low} were removed. Nothing is swept; run the landing "
+            "first",
         )

@@ -137,8 +137,8 @@ def least_age(landing: Landing, asked: timedelta | None) -> timedelta:
     if asked is not None and asked < least:
         raise SpecError(
             "LC7712",
-            f"an age of {asked} is less than window.completion_timeout of landing {landing.name} ({least}): tasks may "
-            "still be writing such files; ask for more",
+            f"an age of {asked} is less than window.completion_timeout of landing {landing.name} ({least}): running "
+            "tasks may still be writing such files, so use a higher age",
         )
     return max(DEFAULT_AGE, 2 * least) if asked is None else asked
 

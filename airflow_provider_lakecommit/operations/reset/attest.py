@@ -181,7 +181,7 @@ def from_snapshot(session: LandingSession, snapshot_id: int) -> Attested:
     if name is None:
         raise LedgerError(
             "LC7001",
-            f"no table of landing {session.landing.name} has a snapshot {snapshot_id}; with a ledger there are: "
+            f"no table of landing {session.landing.name} has a snapshot {snapshot_id}; snapshots with a ledger: "
             f"{'; '.join(f'{n}: {with_ledger(t.metadata)}' for n, t in tables) or 'none'}",
         )
 
@@ -192,16 +192,16 @@ def from_snapshot(session: LandingSession, snapshot_id: int) -> Attested:
         if own is None:
             raise LedgerError(
                 "LC7002",
-                f"snapshot {snapshot_id} of {name} holds no ledger of landing {session.landing.name}; these do: "
+                f"snapshot {snapshot_id} of {name} holds no ledger of landing {session.landing.name}; use one of: "
                 f"{with_ledger(known.table.metadata)}",
             )
         if snapshot_id not in known.on_branch:
             raise LedgerError(
                 "LC7003",
                 f"{name}: the rows of snapshot {snapshot_id} are not on branch {known.state.branch}, so its ledger "
-                "does not say what the table holds. Roll the branch to that snapshot, or state the offsets that the "
-                f"table really holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`, or those to go on from, "
-                f"`{RESET_OFFSETS} SPEC --from OFFSETS`",
+                "does not describe the table. Roll the branch to that snapshot, or state the offsets that the table "
+                f"really holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`, or the offsets to continue "
+                f"from with `{RESET_OFFSETS} SPEC --from OFFSETS`",
             )
         return f"snapshot {snapshot_id}", own.starts, own.covered, tuple(s for s in sections if s is not own)
 
@@ -221,14 +221,14 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> At
             raise LedgerError(
                 "LC7004",
                 f"{known.name}: a record of {session.control.name} at offset {unread.offset} cannot be read, and may "
-                f"tell of a commit ({unread.reason}): say what the table holds with `{RESET_ASSERT} SPEC --snapshot "
+                f"report a commit ({unread.reason}): state what the table holds with `{RESET_ASSERT} SPEC --snapshot "
                 "ID` or `--at TOPIC:PARTITION=OFFSET,…`",
             )
         if not known.announced and role_of(session.landing.destinations, known.name) is Role.ROWS:
             raise LedgerError(
                 "LC7005",
-                f"control topic {session.control.name} remembers no commit of landing {session.landing.name} to "
-                f"{known.name}: say what it holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`",
+                f"control topic {session.control.name} has no commit of landing {session.landing.name} to "
+                f"{known.name}: state what the table holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`",
             )
         landed = Coverage({p: s for p, s in known.announced.parts.items() if p in source.partitions})
         own = known.own.starts if known.own else {}
@@ -236,8 +236,8 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> At
         if unknown := sorted(p for p, start in starts.items() if start is None and source.partitions[p].high):
             raise LedgerError(
                 "LC7006",
-                f"{known.name}: the log of {session.control.name} was cut by its retention and remembers nothing of "
-                f"{', '.join(map(str, unknown))}: say what the table holds with `{RESET_ASSERT} SPEC --at "
+                f"{known.name}: the log of {session.control.name} was cut by retention and has nothing about "
+                f"{', '.join(map(str, unknown))}: state what the table holds with `{RESET_ASSERT} SPEC --at "
                 "TOPIC:PARTITION=OFFSET,…`",
             )
         check_log(session, known, landed)
@@ -259,13 +259,13 @@ def from_offsets(
     def word(known: KnownTable, source: SourceState) -> Said:
         places = {(p.topic, p.partition): p for p in source.partitions}
         if strange := [f"{t}[{n}]" for t, n in at if (t, n) not in places]:
-            raise SourceError("LC7007", f"{', '.join(strange)}: the source has no such partition")
+            raise SourceError("LC7007", f"{', '.join(strange)}: the source has no such partition; check `--at`")
         starts = {p: known.own.starts.get(p, 0) if known.own else 0 for p in source.partitions}
         unnamed = [p for place, p in places.items() if place not in at]
         if unnamed and known.own is None:
             raise LedgerError(
                 "LC7008",
-                f"{known.name} has no ledger that tells of {', '.join(map(str, sorted(unnamed)))}: name them too, with "
+                f"{known.name} has no ledger entry for {', '.join(map(str, sorted(unnamed)))}: name them too, with "
                 f"0 where nothing is landed",
             )
         parts = {p: known.own.covered[p] for p in unnamed} if known.own else {}
@@ -273,7 +273,7 @@ def from_offsets(
             p = places[topic, number]
             starts[p] = min(starts[p], offset)
             parts[p] = RangeSet.of(OffsetRange(starts[p], offset))
-        return "a person's offsets", starts, Coverage(parts), None
+        return "the operator's offsets", starts, Coverage(parts), None
 
     return _said(session, tables, word)
 
@@ -297,16 +297,16 @@ def attest(
     if not give_up_reported and (lost := [t for t in said.tables if t.loses]):
         raise LedgerError(
             "LC7009",
-            f"{'; '.join(f'{t.table}: {t.loses}' for t in lost)} is reported and the source has it no "
-            f"more: nothing is changed, as a new epoch would lose it. Where the ledger is in order `{LAND}` "
-            f"publishes it first, where it was cut `--snapshot` with its newest snapshot keeps it; to give it up: "
+            f"{'; '.join(f'{t.table}: {t.loses}' for t in lost)} is reported and no longer in the source, and "
+            f"a new epoch would lose it: nothing is changed. If the ledger is in order, publish it first with "
+            f"`{LAND}`; if the ledger was cut, keep it with `--snapshot` and its newest snapshot; to give it up, use "
             f"`--give-up-reported`",
         )
     for rehearse in (True, False):
         for t in said.tables:
-            what = f"holds {t.section.covered}, by {t.word}; read again {t.again}, never read {t.unsaid}"
+            what = f"holds {t.section.covered}, by {t.word}; reads {t.again} again, never reads {t.unsaid}"
             if t.unpublished:
-                what += f", reported and never published {t.unpublished}"
+                what += f", never publishes {t.unpublished}, which is reported"
             state = attest_section(
                 session.tables,
                 t.table,
@@ -321,7 +321,7 @@ def attest(
                 rehearse=rehearse,
             )
             if not rehearse:
-                session.log(f"{t.table}: the ledger is now what was attested, in snapshot {state.snapshot_id}")
+                session.log(f"{t.table}: set the ledger to the asserted offsets in snapshot {state.snapshot_id}")
     return {"attested": {t.table: {str(p): t.section.end(p) for p in sorted(said.marks)} for t in said.tables}}
 
 
@@ -335,8 +335,8 @@ def _said(session: LandingSession, tables: Sequence[str] | None, word: Word) -> 
         if not known:
             raise LedgerError(
                 "LC7010",
-                f"every table of landing {session.landing.name} has its ledger; to set one all the same, name it: "
-                f"`--table {session.landing.table}` (an operator: `tables`)",
+                f"every table of landing {session.landing.name} has its ledger; to set one anyway, name it with "
+                f"`--table {session.landing.table}` (in an operator: `tables`)",
             )
     return Attested(tables=tuple(_one(session, k, source, word) for k in known), marks=source.partitions)
 

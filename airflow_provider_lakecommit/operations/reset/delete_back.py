@@ -65,21 +65,19 @@ class DeleteBack:
         """For people."""
         yield from (f"DELETES of {t}" for t in self.tables)
         yield from (
-            f"  among them what earlier readings of topics landed: {t.replaced.past} ({len(t.replaced.past)} offsets)"
+            f"  including rows of earlier readings of the topics: {t.replaced.past} ({len(t.replaced.past)} offsets)"
             for t in self.tables
             if t.replaced.past
         )
-        yield from (
-            f"  {t.missing} rows that were landed are not there any more: {t.table}" for t in self.tables if t.missing
-        )
+        yield from (f"  {t.missing} landed rows are no longer in {t.table}" for t in self.tables if t.missing)
         if not self.tables:
-            yield "nothing of the landing is landed there: no row is deleted"
+            yield "the tables have no rows of the landing: no row is deleted"
         if self.removed:
-            yield f"  CANNOT be read again, as the source has removed it: {self.removed} ({len(self.removed)} offsets)"
+            yield f"  CANNOT be read again, the source has removed it: {self.removed} ({len(self.removed)} offsets)"
         if self.before:
-            yield f"  is read again by `{BACKFILL}` only, as the live lane began behind it: {self.before}"
+            yield f"  is read again by `{BACKFILL}` only, because the live stream began after it: {self.before}"
         if self.start:
-            yield f"the landing begins anew at {self.start}"
+            yield f"the landing starts over at {self.start}"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -162,13 +160,13 @@ def delete_back(
     :raises LakecommitError: as :func:`delete_preview`, and what keeps it from being done
     """
     run = RunIdentity(deployment="person", dag_id="delete back", run_id=str(session.new_id()))
-    level(session, run, "rows are deleted after what is reported was published")
+    level(session, run, "publishes reported slices before rows are deleted")
     now = _found(session, session.source.watermarks(), found.within)
     if more := now.removed - found.removed:
         raise LedgerError(
             "LC7011",
-            f"landing {session.landing.name}: by now this would also delete {more}, which the source has removed; no "
-            "row is deleted: the same again shows it first",
+            f"landing {session.landing.name}: this would now also delete {more}, which the source has removed. No row "
+            "is deleted; run the command again to see the new preview",
         )
     found = replace(now, removed=found.removed | now.removed)
     coverage = Coverage.union(t.replaced.ranges for t in found.tables)
@@ -178,7 +176,7 @@ def delete_back(
     if begin is not None:
         check_init(session, *begin)
     if coverage:
-        after = f"; begins anew at {found.start} after that" if found.start else ""
+        after = f"; starts over at {found.start} after that" if found.start else ""
         told = replace(decision, what=f"deletes the rows of {coverage}{after}")
         take_out(
             session,
@@ -189,7 +187,7 @@ def delete_back(
             hard=bool(found.start),
             decision=told,
         )
-        session.log(f"the rows of {coverage} are deleted")
+        session.log(f"deleted the rows of {coverage}")
     if begin is not None:
         ledger_init(session, *begin, agreed=init_preview(session, *begin), decision=decision)
     return {"deleted": coverage.to_dict(), "rows": {t.table: t.replaced.rows for t in found.tables}}

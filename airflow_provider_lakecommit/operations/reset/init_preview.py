@@ -94,10 +94,10 @@ class InitTable:
             ("gives up", self.given_up),
             ("goes back over", self.back),
             ("does not read again", self.not_again),
-            ("reads again, beside the rows that are there,", self.again),
-            (f"leaves to lane {self.lane}", self.filled),
+            ("reads again, although its rows are in the table,", self.again),
+            (f"leaves to backfill {self.lane}", self.filled),
             ("loses, reported:", self.lost),
-            ("takes over, without what it has landed since its topic was made anew, from connector", self.sink),
+            ("takes over, without the rows landed since the topic was recreated, from connector", self.sink),
         )
         return "; ".join(f"{said} {ranges}" for said, ranges in parts if ranges) or "gives up nothing"
 
@@ -386,13 +386,13 @@ def _check(name: str, found: Restart, marks: Mapping[SourcePartition, Watermark]
     if found.untold:
         raise LedgerError(
             "LC7012",
-            f"{name} has no ledger that tells of {', '.join(map(str, found.untold))}: name "
-            f"{'it' if len(found.untold) == 1 else 'them'} too, or say `earliest` or `latest`; nothing is changed",
+            f"{name} has no ledger entry for {', '.join(map(str, found.untold))}: name "
+            f"{'it' if len(found.untold) == 1 else 'them'} too, or use `earliest` or `latest`; nothing is changed",
         )
     if found.removed:
-        gone = "; ".join(f"{p} begins at {marks[p].start}, and not at {r.start}" for p, r in found.removed.items())
+        gone = "; ".join(f"{p} begins at {marks[p].start}, not at {r.start}" for p, r in found.removed.items())
         raise SourceError(
             "LC7013",
             f"{gone}: nothing is changed; {name} would have to read there, so state offsets that the log has, or "
-            f"`earliest`",
+            f"use `earliest`",
         )

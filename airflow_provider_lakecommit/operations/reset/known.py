@@ -97,30 +97,29 @@ def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> N
     :raises LedgerError: a ledger that the metadata remember has less, snapshots that published it are not on the
         branch, or the table has fewer rows
     """
-    remedy = f"say what the table holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`"
+    remedy = f"state what the table holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`"
     newest = known_section(session, known.state)
     if newest is not None and (more := landed - newest.covered):
         snapshot = known.state.snapshot_id or known.state.tag_id or "ID"
         raise LedgerError(
             "LC7014",
-            f"{known.name}: the log of {session.control.name} says that {more} was published, which the newest ledger "
-            "that the metadata know does not have: it was rolled back, or given back by a person. If that ledger is "
-            f"right, `{RESET_ASSERT} SPEC --snapshot {snapshot}`; if not, {remedy}",
+            f"{known.name}: the log of {session.control.name} reports that {more} was published, but the newest ledger "
+            "in the metadata does not have it: the table was rolled back, or an operator gave the range up. If that "
+            f"ledger is right, use `{RESET_ASSERT} SPEC --snapshot {snapshot}`; if not, {remedy}",
         )
     if back := landed & known.taken_back:
         raise LedgerError(
             "LC7015",
-            f"{known.name}: the log of {session.control.name} says that {back} was published, by snapshots that are "
-            f"not on branch {known.state.branch} any more: it was rolled back, and these rows with it. "
-            f"`{RESET_OFFSETS} SPEC --from earliest` reads again what the source has of them; if somebody has brought "
-            f"them back, {remedy}",
+            f"{known.name}: the log of {session.control.name} reports that {back} was published, by snapshots that a "
+            f"rollback has removed from branch {known.state.branch}, with their rows. To read again what the source "
+            f"still has, run `{RESET_OFFSETS} SPEC --from earliest`; if the rows were restored, {remedy}",
         )
     rows, said = known.rows, rows_of(known.entries, known.name, landed)
     if rows is not None and rows < said:
         raise LedgerError(
             "LC7016",
-            f"{known.name} has {rows} rows, by the log of {session.control.name} {said} were published in it: some "
-            f"were rolled back or removed, and the log does not tell which; {remedy}",
+            f"{known.name} has {rows} rows, but the log of {session.control.name} reports {said} published rows: some "
+            f"were rolled back or removed, and the log does not show which; {remedy}",
         )
 
 
@@ -131,14 +130,14 @@ def check_topics(name: str, starts: Mapping[SourcePartition, int], covered: Cove
         raise SourceError(
             "LC7017",
             f"{name}: that ledger is of topic {', '.join(strange)} under another id, or of a topic that this landing "
-            f"does not read: the offsets of a topic made anew are other records; `{RESET_OFFSETS} SPEC --from "
-            "earliest` starts it over",
+            f"does not read. Offsets of a recreated topic are other records: run `{RESET_OFFSETS} SPEC --from "
+            "earliest` to start over",
         )
     for p, s in sorted(covered.parts.items()):
         mark = source.partitions.get(p)
         if mark is None or s.ranges[-1].end > mark.high:
             end = "does not exist" if mark is None else f"ends at {mark.high}"
-            raise SourceError("LC7018", f"{name} cannot hold {p} {s}: the partition {end}; is this the right cluster?")
+            raise SourceError("LC7018", f"{name} cannot hold {p} {s}: the partition {end}; check the cluster")
 
 
 def known_table(session: LandingSession, name: str, log: ControlLog) -> KnownTable:

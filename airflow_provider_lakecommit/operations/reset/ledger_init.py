@@ -44,8 +44,8 @@ from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way
 __all__ = ["BEHIND", "ledger_init"]
 
 BEHIND = (
-    f"does not go back over {{}}, which it has; `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…` says that its rows "
-    "are not there"
+    f"does not go back over {{}}, which it has; if its rows are not in the table, run `{RESET_ASSERT} SPEC --at "
+    "TOPIC:PARTITION=OFFSET,…`"
 )
 
 
@@ -102,9 +102,9 @@ def _check_lost(session: LandingSession, settings: Mapping[str, SectionInit], ag
     if found.lost and not agreed:
         raise LedgerError(
             "LC7019",
-            f"landing {session.landing.name}: the ledger is not set, as that would lose what is reported and the "
-            f"source has no more: {found.lost}. `{LAND}` says what keeps it from being published; to give it "
-            f"up all the same: `--give-up-reported`",
+            f"landing {session.landing.name}: the ledger is not set, because that would lose reported slices that "
+            f"the source no longer has: {found.lost}. Run `{LAND}` to see what prevents their publication; to give "
+            f"them up, use `--give-up-reported`",
         )
 
 
@@ -119,8 +119,8 @@ def _check_unbelieved(
         if section is not None and told and not agreed:
             raise LedgerError(
                 "LC7020",
-                f"{name}: the ledger is not set, as that would give up what may be reported: "
-                f"{unbelieved_text(session, told, section)}. To give it up all the same: `--give-up-reported`",
+                f"{name}: the ledger is not set, because that would give up slices that may be reported: "
+                f"{unbelieved_text(session, told, section)}. To give them up, use `--give-up-reported`",
             )
 
 
@@ -131,7 +131,7 @@ def _published_first(
     _drained(session)
     for name, setting in section_inits(session, start, way).items():
         if bridged := setting.rescued.bridged:
-            session.log(f"{name}: gives up {bridged}, so that what is reported behind it can be published")
+            session.log(f"{name}: gives up {bridged}, so that the slices reported after it can be published")
             _bridge(session, name, bridged, decision)
             _drained(session)
     # What is pending now could not be published.
@@ -141,9 +141,9 @@ def _published_first(
 def _drained(session: LandingSession) -> None:
     run = RunIdentity(deployment="person", dag_id="ledger init", run_id=str(session.new_id()))
     try:
-        drain(session, run, "publishes what is reported before a ledger is set")
+        drain(session, run, "publishes reported slices before a ledger is set")
     except LakecommitError as e:
-        session.log(f"what is reported could not all be published: {e}")
+        session.log(f"could not publish all reported slices: {e}")
 
 
 def _bridge(session: LandingSession, name: str, bridged: Coverage, decision: Decision | None) -> None:
@@ -186,7 +186,7 @@ def _set(
         found = setting.restart(now)
         if agreed and (more := (found.given_up | found.back | found.again) - agreed.given_up(name)):
             raise LedgerError(
-                "LC7021", f"{name}: by now this would give up {more} too, which was not shown: look again"
+                "LC7021", f"{name}: this would now also give up {more}, which the preview did not show: run it again"
             )
         positions = setting.positions(now, found)
         section = new_section(
@@ -230,7 +230,7 @@ def _set(
     section, found = made[-1]
     ends = {str(p): section.end(p) for p in sorted(setting.source.partitions)}
     if not rehearse:
-        session.log(f"{name}: goes on at {', '.join(f'{p} {o}' for p, o in ends.items())}")
+        session.log(f"{name}: continues at {', '.join(f'{p} {o}' for p, o in ends.items())}")
         for line in _lines(setting, found):
             session.log(f"{name}: {line}")
     return ends
@@ -241,13 +241,13 @@ def _lines(setting: SectionInit, found: Restart) -> Iterator[str]:
     if found.given_up:
         yield f"gives up {found.given_up}, which it has not landed"
     if found.filled:
-        yield f"leaves {found.filled} to lane {setting.lane}: `{BACKFILL}` lands it"
+        yield f"leaves {found.filled} to backfill {setting.lane}: `{BACKFILL}` lands it"
     if found.again:
-        yield f"reads {found.again} again, whose rows are in the table"
+        yield f"reads {found.again} again, although its rows are in the table"
     if found.behind:
         yield BEHIND.format(found.behind)
     if found.back:
-        yield f"goes back over {found.back}, which are other records now than those it has landed"
+        yield f"goes back over {found.back}, which now holds other records than the landed ones"
 
 
 def _after_sink(setting: SectionInit, now: LedgerSection | None, section: LedgerSection) -> LedgerSection:

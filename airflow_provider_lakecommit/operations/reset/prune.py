@@ -79,10 +79,10 @@ def prune(session: LandingSession, found: Prunable, decision: Decision | None = 
     if lost := endangered(session, found.table, found.state, found.gone):
         raise LedgerError(
             "LC7022",
-            f"{found.table}: a ledger from which something is taken gets a new epoch, and that would lose what is "
-            f"reported and the source has no more: {'; '.join(lost.values())}. Nothing is changed: `{LAND}` "
-            f"of that landing publishes it first; to give it up: `{RESET_OFFSETS} SPEC --from earliest "
-            "--give-up-reported` of that landing",
+            f"{found.table}: pruning a ledger starts a new epoch, which would lose reported slices that the source no "
+            f"longer has: {'; '.join(lost.values())}. Nothing is changed. Run `{LAND}` of that landing to publish "
+            f"them first; to give them up, run `{RESET_OFFSETS} SPEC --from earliest --give-up-reported` of that "
+            "landing",
         )
 
     def change(sections: tuple[LedgerSection, ...]) -> dict[Key, LedgerSection | None]:
@@ -108,7 +108,7 @@ def _asked(session: LandingSession, topics: list[str]) -> tuple[str, dict[str, s
         timeout=30.0,
         away=SourceUnavailableError,
         refused=SourceUnavailableError,
-        remedy=lambda: "grant DESCRIBE on these topics: one that may not be seen looks like one that is gone",
+        remedy=lambda: "grant DESCRIBE on these topics: a topic without that right looks deleted",
     )
     try:
         facts = admin.topics(topics) if topics else {}

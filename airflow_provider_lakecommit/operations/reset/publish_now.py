@@ -58,9 +58,9 @@ class PublishedNow:
 
     def __str__(self) -> str:
         if not self.asked and not self.published:
-            return "nothing is under way, and nothing that is reported waits to be published"
+            return "no window is open, and no reported slice waits to be published"
         rows = "; ".join(f"{p.table}: {p.rows} rows in snapshot {p.snapshot_id}" for p in self.published)
-        here = f"published here: {rows}" if rows else "there was nothing to be published here"
+        here = f"published here: {rows}" if rows else "nothing was left to publish here"
         return f"{len(self.closed)} of {len(self.asked)} windows were published by their own runs; {here}"
 
 
@@ -82,7 +82,7 @@ def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait:
         folded = session.read_state(folded.ledgers, since=folded)
     if left:
         session.log(
-            f"{len(left)} windows are not closed by their runs after {wait:.0f} s; what they told is published here"
+            f"{len(left)} windows were not closed by their runs after {wait:.0f} s; published their reports here"
         )
     if (drained := drain(session, run, reason)) is None:
         _check_known(session)
@@ -100,9 +100,9 @@ def _check_known(session: LandingSession) -> None:
         unknown = unknown_text(session, {name: ledger_state(session, name) for name in landing.tables})
         raise LedgerError(
             "LC7023",
-            f"nothing was ever landed by landing {landing.name} in {', '.join(landing.tables)}, so nothing of it can "
-            "be published: look whether its name, tables and connections are those of the DAG that lands it; its first "
-            f"run begins the ledger{f'; {unknown}' if unknown else ''}",
+            f"landing {landing.name} has landed nothing in {', '.join(landing.tables)} yet, so nothing can be "
+            "published: check that its name, tables and connections are those of its DAG; its first run creates "
+            f"the ledger{f'; {unknown}' if unknown else ''}",
         )
 
 
@@ -112,7 +112,7 @@ def _ask(session: LandingSession, folded: FoldedLog, reason: str) -> tuple[UUID,
         if not c.ended_early:
             ticket = ticket_of(session, c, folded.partition, c.since)
             end_cycle(session.control, session.landing, ticket, reason)
-            session.log(f"cycle {c.cycle.commit_id} of run {c.cycle.run} is asked to end: {c.plan.coverage}")
+            session.log(f"requested the end of cycle {c.cycle.commit_id} of run {c.cycle.run}: {c.plan.coverage}")
     return tuple(c.cycle.commit_id for c in live)
 
 

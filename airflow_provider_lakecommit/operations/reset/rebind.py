@@ -129,14 +129,14 @@ class RebindPreview:
         skipped, twice = (sum(len(getattr(r, n)) for r in self.partitions) for n in ("skipped", "twice"))
         compared = all(r.is_compared for r in self.partitions if r.landed)
         proof = f"{skipped} records skipped, {twice} read twice" if compared else "not compared"
-        return f"from cluster {self.old_cluster} to {self.source.cluster_id}, {proof}: goes on at {ends}"[:300]
+        return f"from cluster {self.old_cluster} to {self.source.cluster_id}, {proof}: continues at {ends}"[:300]
 
     def lines(self) -> Iterator[str]:
         """For people."""
         yield f"from cluster {self.old_cluster} to {self.source.cluster_id}, in {', '.join(self.tables) or 'no table'}"
         yield from (f"  {r}" for r in self.partitions)
         if any(r.exact is None for r in self.partitions if r.landed):
-            yield "  --old HOST:PORT compares with the records of the old cluster: what is skipped, what is read twice"
+            yield "  add --old HOST:PORT to compare with the old cluster and count skipped and repeated records"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -166,7 +166,7 @@ def rebind_preview(session: LandingSession, word: Word) -> RebindPreview:
     if old is None:
         raise LedgerError(
             "LC7024",
-            f"landing {session.landing.name}: no table is of another cluster than {source.cluster_id}, which it reads",
+            f"landing {session.landing.name}: all tables are of cluster {source.cluster_id}, which it reads already",
         )
     stated = _stated(session, word, source)
     landed = _landed(old, source, word)
@@ -205,7 +205,7 @@ def rebind(session: LandingSession, preview: RebindPreview, *, decision: Decisio
             decisions=(told,),
         )
         swap_sections(session.tables, table, record, partial(_moved, session, preview, control, table))
-        session.log(f"{table}: goes on, on cluster {preview.source.cluster_id}")
+        session.log(f"{table}: continues on cluster {preview.source.cluster_id}")
     return {"rebound": list(preview.tables), **preview.to_dict()}
 
 
@@ -221,13 +221,13 @@ def _sections(session: LandingSession, source: SourceState) -> dict[str, LedgerS
         if section is not None and section.cluster_id != source.cluster_id:
             if section.sink is not None and section.sink.lands:
                 raise LedgerError(
-                    "LC7025", f"{name} was handed back to connector {section.sink.connector}: it is not landed in"
+                    "LC7025", f"{name} was handed back to connector {section.sink.connector}: adopt it again first"
                 )
             if lanes := [s.lane for s in state.sections if s.landing == section.landing and s.ends]:
                 raise LedgerError(
                     "LC7026",
-                    f"{name}: lane {', '.join(lanes)} of landing {section.landing} is open, and its offsets are of the "
-                    f"old cluster: let it end there, or `{BACKFILL} SPEC --close NAME`",
+                    f"{name}: backfill {', '.join(lanes)} of landing {section.landing} is open, and its offsets are of "
+                    f"the old cluster: finish it there, or close it with `{BACKFILL} SPEC --close NAME`",
                 )
             found[name] = section
     return found
@@ -246,8 +246,8 @@ def _landed(old: LedgerSection, source: SourceState, word: Word) -> dict[SourceP
         elif old.end(p) > old.starts.get(p, 0) and not isinstance(word.start, Mapping):
             raise SourceError(
                 "LC7027",
-                f"the new cluster has no partition for {p}, which is landed to {old.end(p)}: name the topic that it is "
-                f"in now (--topic {p.topic}=NEW), or give all offsets (--from TOPIC:0=OFFSET,…)",
+                f"the new cluster has no partition for {p}, which is landed to {old.end(p)}: name its new topic "
+                f"(--topic {p.topic}=NEW), or give all offsets (--from TOPIC:0=OFFSET,…)",
             )
     return found
 
@@ -273,12 +273,12 @@ def _compared(
     ):
         there = originals.watermarks()
         if there.cluster_id != old.cluster_id:
-            raise SourceError("LC7028", f"--old is cluster {there.cluster_id}, the tables are of {old.cluster_id}")
+            raise SourceError("LC7028", f"--old is cluster {there.cluster_id}, but the tables are of {old.cluster_id}")
         found = {}
         for new, (p, end) in landed.items():
             mark = there.partitions.get(p)
             if mark is None:
-                found[new] = CopyPlace(offset=None, why=f"the old cluster has {p} no more: its topic was made anew")
+                found[new] = CopyPlace(offset=None, why=f"the old cluster no longer has {p}: its topic was recreated")
                 continue
             original = PartitionLog(kafka=kafka, topics=originals, partition=p, mark=mark)
             copy = PartitionLog(kafka=session.kafka, topics=copies, partition=new, mark=source.partitions[new])
@@ -292,7 +292,7 @@ def _stated(session: LandingSession, word: Word, source: SourceState) -> Mapping
         return None
     said = offsets_of(session, source.partitions, word.start, PLAIN).offsets
     if unnamed := sorted(source.partitions.keys() - said.keys()):
-        raise SourceError("LC7029", f"{unnamed[0]} is not named: say where it goes on, 0 for its begin")
+        raise SourceError("LC7029", f"{unnamed[0]} is not named: state its next offset, 0 for the beginning")
     return said
 
 
@@ -308,17 +308,17 @@ def _next(
     if word.start == SAME:
         return landed[1]
     if exact is None or exact.offset is None:
-        why = exact.why if exact else "nothing says where the next record is"
+        why = exact.why if exact else "the next record is unknown"
         raise SourceError(
-            "LC7030", f"{p}: {why}; say it (--from TOPIC:{p.partition}=OFFSET,…), or a time (--from 2026-03-01T12:00)"
+            "LC7030", f"{p}: {why}; state it (--from TOPIC:{p.partition}=OFFSET,…), or a time (--from 2026-03-01T12)"
         )
     return exact.offset
 
 
 def _check_within(found: Iterable[ReboundPartition]) -> None:
-    if beyond := [f"{r.partition} ends at {r.mark.high}, and not at {r.next}" for r in found if r.next > r.mark.high]:
-        raise SourceError("LC7031", f"{'; '.join(beyond)}: nothing is changed; is the copy complete?")
-    if gone := [f"{r.partition} begins at {r.mark.start}, and not at {r.next}" for r in found if r.next < r.mark.start]:
+    if beyond := [f"{r.partition} ends at {r.mark.high}, not at {r.next}" for r in found if r.next > r.mark.high]:
+        raise SourceError("LC7031", f"{'; '.join(beyond)}: nothing is changed; check that the copy is complete")
+    if gone := [f"{r.partition} begins at {r.mark.start}, not at {r.next}" for r in found if r.next < r.mark.start]:
         raise SourceError("LC7032", f"{'; '.join(gone)}: nothing is changed; give offsets that the new cluster has")
 
 
@@ -335,7 +335,7 @@ def _moved(
     if own is None or own.cluster_id == preview.source.cluster_id:
         return None
     if own.cluster_id != preview.old_cluster:
-        raise LedgerError("LC7033", f"{table} is of cluster {own.cluster_id} by now: look again")
+        raise LedgerError("LC7033", f"{table} is now of cluster {own.cluster_id}: run the command again")
     kept = replace(
         own, lane=_kept_lane(session.lane, own.cluster_id), epoch=session.new_id(), control=control, positions={}
     )
@@ -362,8 +362,8 @@ def _on_the_new(
     if again := [f"{p} {back.end(p)}" for p, end in sorted(ends.items()) if p in back.starts and end < back.end(p)]:
         raise LedgerError(
             "LC7034",
-            f"{table} has landed from this cluster before, up to {', '.join(again)}: nothing is changed, as it would "
-            f"be landed again",
+            f"{table} has landed from this cluster before, up to {', '.join(again)}: nothing is changed, because "
+            f"those records would be landed again; state offsets from there on",
         )
     passed = Coverage.of(
         (p, OffsetRange(back.end(p), end)) for p, end in ends.items() if p in back.starts and back.end(p) < end

@@ -35,7 +35,7 @@ def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
         raise SpecError("LC7036", hint)
     places = [parse_partition(partition) for partition, _ in pairs]
     if twice := [f"{t}[{n}]" for (t, n), times in Counter(places).items() if times > 1]:
-        raise SpecError("LC7037", f"{', '.join(twice)}: which of its offsets?")
+        raise SpecError("LC7037", f"{', '.join(twice)} is named twice: state one offset")
     return dict(zip(places, (int(offset) for _, offset in pairs), strict=True))
 
 
@@ -46,7 +46,7 @@ def parse_partition(text: str) -> tuple[str, int]:
     """
     topic, _, number = text.removesuffix("]").replace("[", ":").rpartition(":")
     if not topic or not number.isdecimal():
-        raise SpecError("LC7038", f"{text!r} is not TOPIC:PARTITION, as in orders:3")
+        raise SpecError("LC7038", f"{text!r} is not TOPIC:PARTITION, for example orders:3")
     return topic, int(number)
 
 
@@ -62,7 +62,7 @@ def parse_ranges(texts: Sequence[str], asked: str = "--range") -> dict[tuple[str
         start, _, end = ends.partition("-")
         if not (start.isdecimal() and end.isdecimal() and int(start) < int(end)):
             raise SpecError(
-                "LC7039", f"{asked} {text!r}: say TOPIC:PARTITION=FROM-TO as in orders:3=15-20, without offset 20"
+                "LC7039", f"{asked} {text!r}: use TOPIC:PARTITION=FROM-TO, for example orders:3=15-20 (without 20)"
             )
         place = parse_partition(partition)
         found[place] = found.get(place, RangeSet()) | RangeSet.of((int(start), int(end)))
@@ -75,8 +75,8 @@ def parse_start(text: str, asked: str = "--from") -> str | datetime | dict[tuple
     :param asked: by what the user said it
     :raises SpecError: *text* is none of these
     """
-    hint = f"{asked} {text!r}: say earliest, latest, a time as 2026-11-01T06:00, or TOPIC:PARTITION=OFFSET,… as in "
-    hint += "orders:0=1500"
+    hint = f"{asked} {text!r}: use earliest, latest, a time such as 2026-11-01T06:00, or TOPIC:PARTITION=OFFSET,…, "
+    hint += "for example orders:0=1500"
     if (moment := _moment(text)) is not None:
         return moment
     return text if text in ("earliest", "latest") else parse_offsets(text, hint)

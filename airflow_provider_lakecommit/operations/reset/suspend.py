@@ -32,8 +32,8 @@ class Suspension:
 
     def __str__(self) -> str:
         if self.suspended:
-            return f"suspended by {self.suspended}" + ("" if self.changed else ", as it was before")
-        return "goes on with its next run" if self.changed else "was not suspended"
+            return f"suspended by {self.suspended}" + ("" if self.changed else ", as before")
+        return "resumes with its next run" if self.changed else "was not suspended"
 
     def to_dict(self) -> dict[str, Any]:
         return {"suspended": self.suspended or None, "changed": self.changed}
@@ -64,8 +64,8 @@ def _say(session: LandingSession, text: str, decision: Decision) -> Suspension:
         unknown = unknown_text(session, {landing.table: state})
         raise LedgerError(
             "LC7040",
-            f"landing {landing.name} has no ledger in {landing.table} yet, in which this could be said: pause whatever "
-            f"would run it first{f'; {unknown}' if unknown else ''}",
+            f"landing {landing.name} has no ledger in {landing.table} yet to record the decision: pause the DAG that "
+            f"runs it instead{f'; {unknown}' if unknown else ''}",
         )
 
     def change(section: LedgerSection) -> LedgerSection | None:
@@ -73,8 +73,8 @@ def _say(session: LandingSession, text: str, decision: Decision) -> Suspension:
         if section.sink is not None and section.sink.lands and not text:
             raise LedgerError(
                 "LC7041",
-                f"{landing.table} was handed back to connector {section.sink.connector}, which lands in it: "
-                f"`{CONNECT_ADOPT} SPEC --connector NAME --connect URL` takes it over again",
+                f"{landing.table} was handed back to connector {section.sink.connector}, which lands in it: take it "
+                f"over again with `{CONNECT_ADOPT} SPEC --connector NAME --connect URL`",
             )
         # Who said it first is who is asked.
         changed = bool(section.suspended) != bool(text)

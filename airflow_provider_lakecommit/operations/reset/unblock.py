@@ -81,7 +81,7 @@ class BlockedPart:
         return f"{p.topic}:{p.partition}={r.start}-{r.end}"
 
     def __str__(self) -> str:
-        known = "how many of its records are good is not known" if self.good is None else f"{self.good} good records"
+        known = "unknown number of good records" if self.good is None else f"{self.good} good records"
         bad = "" if self.bad is None else f", {self.bad} bad"
         least = "" if self.least_bad is None else f", at least {self.least_bad} are bad"
         return f"{self.span} ({known}{bad}{least}): {self.reason}"
@@ -131,7 +131,7 @@ def unblock(
         named = " ".join(f"--range {p.argument}" for p in unknown)
         raise BlockedRangeError(
             "LC7042",
-            f"{'; '.join(map(str, unknown))}: name the whole range to give it up (`--skip --whole`): `{RESET_BLOCKED} "
+            f"{'; '.join(map(str, unknown))}: only the whole range can be given up, with `{RESET_BLOCKED} "
             f"SPEC --skip --whole {named}`",
         )
     budgets = {p: raise_to or Budget(max_records=p.most_bad or 0, max_ratio=1.0) for p in again}
@@ -183,7 +183,7 @@ def _parts(
         unknown = unknown_text(session, {name: ledger_state(session, name) for name in session.landing.tables})
         raise BlockedRangeError(
             "LC7043",
-            f"landing {session.landing.name}: nothing is blocked there; `{STATUS}` lists what is"
+            f"landing {session.landing.name}: nothing is blocked there; `{STATUS}` lists blocked ranges"
             f"{f'; {unknown}' if unknown else ''}",
         )
     return tuple(found)
@@ -227,7 +227,7 @@ def _commit(session: LandingSession, run: RunIdentity, folded: FoldedLog, cycle:
     try:
         close_cycle(session, run, ticket)
     except LakecommitError as e:
-        session.log(f"the word stands in the control log; its commit failed, the next that succeeds publishes it: {e}")
+        session.log(f"recorded the decision in the control log; its commit failed, the next one applies it: {e}")
         return False
     return True
 
@@ -250,7 +250,7 @@ def _record(session: LandingSession, prepared: Prepared, told: Decision) -> None
                 decision=told,
             )
         except LakecommitError as e:
-            session.log(f"{t.name}: its history does not tell of it, the control log does: {e}")
+            session.log(f"{t.name}: recorded the decision only in the control log, not in the table history: {e}")
 
 
 def _give_up(session: LandingSession, prepared: Prepared, folded: FoldedLog, coverage: Coverage, cycle: Cycle) -> None:

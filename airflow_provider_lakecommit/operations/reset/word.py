@@ -45,7 +45,7 @@ def check_lane(session: LandingSession, states: Mapping[str, LedgerState | None]
     """:raises LedgerError: a lane that a word would open is there"""
     there = {s.lane for state in states.values() if state for s in state.sections if s.landing == session.landing.name}
     if lane and lane in there:
-        raise LedgerError("LC7044", f"landing {session.landing.name} has a lane {lane} already: name another one")
+        raise LedgerError("LC7044", f"landing {session.landing.name} already has backfill {lane}: choose another name")
 
 
 def offsets_of(
@@ -68,7 +68,7 @@ def offsets_of(
     # Every plan would be refused until the log is as long, and what comes up to there would never be read.
     ends = {known[place]: (offset, partitions[known[place]].high) for place, offset in start.items()}
     if beyond := [
-        f"{p} ends at {high}, and not at {offset} or later" for p, (offset, high) in ends.items() if offset > high
+        f"{p} ends at {high}, not at {offset} or later" for p, (offset, high) in ends.items() if offset > high
     ]:
         raise SourceError(
             "LC7045", f"{'; '.join(beyond)}: nothing is changed; state offsets that the log has, or `latest`"

@@ -31,16 +31,16 @@ def init_text(preview: InitPreview) -> Iterable[str]:
         yield f"BEGINS a new landing: {preview.unknown}"
     for t in preview.tables:
         ends = ", ".join(f"{p} {o}" for p, o in t.ends.items())
-        yield f"{t.table}: would {'begin' if t.begins else 'go on'} at {ends}"
+        yield f"{t.table}: would {'begin' if t.begins else 'continue'} at {ends}"
         yield from (f"  {said}: {_counted(ranges, t.record_bytes)}{more}" for said, ranges, more in _parts(t) if ranges)
         if t.lost:
-            yield f"  LOSES, reported and not to be read again: {t.lost}"
+            yield f"  LOSES, reported and no longer readable: {t.lost}"
         if t.reported:
-            yield f"  voids what is reported: {_counted(t.reported)}"
+            yield f"  voids reported slices: {_counted(t.reported)}"
         if t.sink:
             yield (
-                f"  TAKES OVER from connector {t.sink}, which must be stopped: its topic was made anew, nobody knows "
-                "what it has landed of the new one"
+                f"  TAKES OVER from connector {t.sink}, which must be stopped: its topic was recreated, and it is "
+                "unknown what the connector has landed of the new one"
             )
         if t.behind:
             yield f"  {BEHIND.format(_counted(t.behind))}"
@@ -48,12 +48,12 @@ def init_text(preview: InitPreview) -> Iterable[str]:
 
 def _parts(t: InitTable) -> Iterable[tuple[str, Coverage, str]]:
     return (
-        ("publishes first, as the source has it no more", t.published, ""),
+        ("publishes first, because the source no longer has it", t.published, ""),
         ("GIVES UP, never read", t.given_up, ""),
-        (f"leaves to lane {t.lane}, which `{BACKFILL}` lands", t.filled, ""),
-        ("reads AGAIN, beside the rows that are in the table", t.again, ""),
+        (f"leaves to backfill {t.lane}, which `{BACKFILL}` lands", t.filled, ""),
+        ("reads AGAIN, although its rows are in the table", t.again, ""),
         ("does NOT read again what was in this table before", t.not_again, ""),
-        ("goes BACK over", t.back, ": other records now than those that are landed"),
+        ("goes BACK over", t.back, ": now other records than the landed ones"),
     )
 
 
@@ -84,24 +84,24 @@ def attest_text(said: Attested) -> Iterable[str]:
     """What is about to be said of all, for people."""
     for t in said.tables:
         reason = f" ({t.state.reason})" if t.state.reason else ""
-        yield f"{t.table}: ledger {t.state.condition}{reason}; attested by {t.word}"
+        yield f"{t.table}: ledger {t.state.condition}{reason}; asserted by {t.word}"
         if t.rows is not None:
             yield f"  has {t.rows} rows now, of all writers"
         for p in sorted(t.section.starts):
-            yield f"  {p}: landed {t.section.covered[p]}, goes on at {t.section.end(p)}"
+            yield f"  {p}: landed {t.section.covered[p]}, continues at {t.section.end(p)}"
         if t.again:
-            yield f"  read AGAIN, though the ledger or the control log has it: {t.again}: doubled if its rows are there"
+            yield f"  read AGAIN, though the ledger or the control log has it: {t.again}: duplicated if its rows exist"
         if t.unsaid:
-            yield f"  never read, though neither ledger nor log has it: {t.unsaid}: lost if its rows are not there"
+            yield f"  never read, though neither ledger nor log has it: {t.unsaid}: lost if its rows are missing"
         if t.unpublished:
             yield (
-                f"  is REPORTED and not published, and never will be: {t.unpublished}: lost if its rows are not there; "
-                f"where the ledger is in order `{LAND}` publishes it"
+                f"  is REPORTED and not published, and never will be: {t.unpublished}: lost if its rows are missing; "
+                f"if the ledger is in order, publish it with `{LAND}`"
             )
         if t.voided:
-            yield f"  voids what is reported, so it is read again: {t.voided}"
+            yield f"  voids reported slices, so they are read again: {t.voided}"
         for text in (*t.own_lost, *t.others_lost):
-            yield f"  reported, not published, and the source has it no more: {text}"
+            yield f"  reported, not published, and no longer in the source: {text}"
 
 
 def attest_to_dict(t: AttestedTable) -> dict[str, Any]:

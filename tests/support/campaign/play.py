@@ -42,8 +42,8 @@ _CONFIRMED = re.compile(r"reset\b|backfill\b.*--(?:replace|close)")
 WAITS = re.compile(r"^.*newer records wait after it.*$", re.MULTILINE)
 """In the log of a run that ends well: a table waits for a decision, as the source has removed what it lacks."""
 SELF_EVIDENT = re.compile(
-    r"is what the next run of the live lane lands|there is nothing to replace|nothing is blocked|"
-    r"nothing can be landed|: nothing is left|no such partition|name offsets that can be read|no plan has made it|"
+    r"LC7222|there is nothing to replace|nothing is blocked|"
+    r"LC7223|: nothing is left|no such partition|name offsets that can be read|no plan has made it|"
     r"or land into a new table"
 )
 
@@ -228,7 +228,7 @@ def is_plain_backfill(words: Sequence[str]) -> bool:
 
 def _helps(error: str) -> bool:
     """Return True if a refusal names something to do, or needs not to."""
-    return bool("`" in error or SELF_EVIDENT.search(error) or re.search(r"--\w+|take another name|correct `", error))
+    return bool("`" in error or SELF_EVIDENT.search(error) or re.search(r"--\w+|choose another name|correct `", error))
 
 
 def remedies(text: str) -> Iterator[tuple[str, ...]]:

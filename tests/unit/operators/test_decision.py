@@ -221,7 +221,7 @@ class TestResetBlocked:
             ({"how": "raise"}, "needs a budget"),
             ({"how": "raise", "budget": "many"}, "is not N or N:RATIO"),
             ({"how": "skip", "partitions": ["orders"]}, "is not TOPIC:PARTITION"),
-            ({"how": "skip", "ranges": ["orders:0=9"]}, "say TOPIC:PARTITION=FROM-TO"),
+            ({"how": "skip", "ranges": ["orders:0=9"]}, "use TOPIC:PARTITION=FROM-TO"),
         ],
         ids=str,
     )

@@ -137,9 +137,9 @@ def test_a_connector_that_is_not_there_is_not_tried_again(worker: Worker) -> Non
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ((500, {"message": "Request timed out"}), "500 Request timed out; look at the worker's log"),
+        ((500, {"message": "Request timed out"}), "500 Request timed out; check the worker's log"),
         ((401, b"<html>who are you</html>"), "401 <html>who are you</html>; check login and password"),
-        ((200, b"<html>hello</html>"), "gives no answer to GET /connectors"),
+        ((200, b"<html>hello</html>"), "does not answer GET /connectors"),
     ],
 )
 def test_what_is_wrong_is_told(worker: Worker, answer: tuple[int, Any], told: str) -> None:

@@ -24,14 +24,14 @@ def test_a_connector_of_the_same_topics_and_table() -> None:
     ("setting", "value", "said"),
     [
         ("iceberg.tables.dynamic-enabled", "true", "names a table by the value"),
-        ("iceberg.tables.route-field", "kind", "leaves out, or puts elsewhere"),
+        ("iceberg.tables.route-field", "kind", "skips or redirects"),
         ("iceberg.tables", "shop.orders,shop.returns", "fills shop.orders, shop.returns"),
         ("iceberg.tables", "shop.other", "fills shop.other"),
         ("iceberg.tables", "", "no table by name"),
         ("iceberg.tables.default-commit-branch", "audit", "branch audit"),
         ("iceberg.table.shop.orders.commit-branch", "audit", "branch audit"),
         ("consumer.override.group.id", "mine", "consumer group mine"),
-        ("topics", "orders,returns,more", "reads more too, which nobody would land"),
+        ("topics", "orders,returns,more", "reads more too, which no landing would read"),
         ("topics", "orders", "does not read returns"),
     ],
 )
@@ -52,7 +52,7 @@ def test_of_topics_by_a_pattern_those_count_that_it_has_read() -> None:
         ("transforms", "flat, rename", "flat, rename"),
         ("value.converter", "io.confluent.connect.avro.AvroConverter", "AvroConverter"),
         ("value.converter.schemas.enable", "true", "envelopes"),
-        ("errors.tolerance", "all", "passed over"),
+        ("errors.tolerance", "all", "were skipped"),
         ("iceberg.tables.evolve-schema-enabled", "true", "adds columns"),
     ],
 )

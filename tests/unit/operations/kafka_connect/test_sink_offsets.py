@@ -49,9 +49,9 @@ def test_where_it_goes_on(offset: int | None, announced: int | None, least: int 
     ("offset", "announced", "said"),
     [
         (30, 40, "its offsets were reset; 10 offsets from 30 on are in the table"),
-        (50, 40, "its offsets were reset; 10 offsets from 40 on it has not read"),
+        (50, 40, "its offsets were reset; 10 offsets from 40 on are unread"),
         (None, 40, "has no offset"),
-        (101, 101, "the partition ends at 100: it was made anew"),
+        (101, 101, "the partition ends at 100: the topic was recreated"),
     ],
 )
 def test_what_cannot_be_known_is_a_problem(offset: int | None, announced: int, said: str) -> None:
@@ -78,7 +78,7 @@ def test_a_partition_of_a_topic_before_the_turn_is_of_no_concern() -> None:
 
 def test_a_partition_that_is_gone_is_named() -> None:
     (problem,) = sink_offsets(progress(40, 40), {}).problems
-    assert "made anew" in problem
+    assert "recreated" in problem
 
 
 def test_a_sink_that_begins_at_the_end_says_nothing_of_a_partition_it_never_read() -> None:

@@ -30,7 +30,7 @@ def test_where_nothing_is_under_way_nothing_is_asked(landing: FakeLanding) -> No
     done = now(landing)
     assert not done.asked
     assert not done.published
-    assert str(done) == "nothing is under way, and nothing that is reported waits to be published"
+    assert str(done) == "no window is open, and no reported slice waits to be published"
     assert "EndAsked" not in landing.kinds()
 
 

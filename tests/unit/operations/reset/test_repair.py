@@ -101,7 +101,7 @@ class TestResetOffsets:
         ("start", "message"),
         [
             ({("orders", 7): 0}, r"orders\[7\]: the source has no such partition"),
-            ({("orders", 0): 21}, r"orders\[0\] ends at 20, and not at 21 or later: nothing is changed"),
+            ({("orders", 0): 21}, r"orders\[0\] ends at 20, not at 21 or later: nothing is changed"),
         ],
     )
     def test_a_word_that_cannot_be_changes_nothing(
@@ -152,7 +152,7 @@ class TestResetBlocked:
             assert unblock(landing.session, skip=True, decision=SAID)["committed"] is False
         assert landing.kinds().count("CycleClosed") == completed
         assert landing.kinds().count("CommitFailed") == 1
-        assert landing.said("the word stands in the control log")
+        assert landing.said("recorded the decision in the control log")
         landing.close("b", landing.open("b"))
         assert ends(landing)["orders[0]"] == 20
         (said,) = [text for text in notes(landing) if text.startswith("a person decided")]
