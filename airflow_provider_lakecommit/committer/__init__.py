@@ -15,6 +15,7 @@ __getattr__ = lazy_names(
         "brought_back": "check_not_brought_back",
         "calls": "ExitError",
         "checks": "Grounds StagedSlice",
+        "compact": "Compacted Compaction compact_table compacted_of require_present",
         "executor": "Committer CommitterThread",
         "ledger": (
             "Condition LedgerState ancestry expiry_age_ms landing_snapshots read_ledger require_ledger "
@@ -23,6 +24,7 @@ __getattr__ = lazy_names(
         "ledger_by_hand": "OtherSections attest_section prune_sections set_section",
         "ledger_updates": "carry_forward change_section join_table renew_epochs restore_tag swap_sections",
         "outcome_lookup": "RetryPolicy",
+        "overwrite": "Rewrite",
         "replace": "Removal ReplaceOutcome ReplaceRequest epochs_of is_due replace_ranges require_ranges",
         "replaced": "REPLACED Replaced ends_epoch replaced_of",
         "stage": "Attempt stage_untagged",

@@ -16,6 +16,11 @@ from airflow_provider_lakecommit.committer.brought_back import check_not_brought
 from airflow_provider_lakecommit.committer.calls import ExitError as ExitError
 from airflow_provider_lakecommit.committer.checks import Grounds as Grounds
 from airflow_provider_lakecommit.committer.checks import StagedSlice as StagedSlice
+from airflow_provider_lakecommit.committer.compact import Compacted as Compacted
+from airflow_provider_lakecommit.committer.compact import Compaction as Compaction
+from airflow_provider_lakecommit.committer.compact import compact_table as compact_table
+from airflow_provider_lakecommit.committer.compact import compacted_of as compacted_of
+from airflow_provider_lakecommit.committer.compact import require_present as require_present
 from airflow_provider_lakecommit.committer.executor import Committer as Committer
 from airflow_provider_lakecommit.committer.executor import CommitterThread as CommitterThread
 from airflow_provider_lakecommit.committer.ledger import Condition as Condition
@@ -39,6 +44,7 @@ from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs as
 from airflow_provider_lakecommit.committer.ledger_updates import restore_tag as restore_tag
 from airflow_provider_lakecommit.committer.ledger_updates import swap_sections as swap_sections
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy as RetryPolicy
+from airflow_provider_lakecommit.committer.overwrite import Rewrite as Rewrite
 from airflow_provider_lakecommit.committer.replace import Removal as Removal
 from airflow_provider_lakecommit.committer.replace import ReplaceOutcome as ReplaceOutcome
 from airflow_provider_lakecommit.committer.replace import ReplaceRequest as ReplaceRequest

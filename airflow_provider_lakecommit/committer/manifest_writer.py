@@ -14,7 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.manifest import DataFileContent, ManifestEntry, ManifestWriter, write_manifest
+from pyiceberg.manifest import (
+    DataFileContent,
+    ManifestContent,
+    ManifestEntry,
+    ManifestWriter,
+    ManifestWriterV2,
+    write_manifest,
+)
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
@@ -53,6 +60,17 @@ def is_rewritable(entries: Iterable[ManifestEntry]) -> bool:
     return all((f.content or DataFileContent.DATA) == DataFileContent.DATA and not f.equality_ids for f in files)
 
 
+class _DeleteManifestWriter(ManifestWriterV2):
+    """pyiceberg's writer states `data` in the header and in the manifest list."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
 class KnownSpecs(Producer):
     """For a producer of snapshots of pyiceberg, which knows the current schema only."""
 
@@ -66,3 +84,7 @@ class KnownSpecs(Producer):
             snapshot_id=self._snapshot_id,
             avro_compression=self._compression,
         )
+
+    def new_delete_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
+        schema = schema_of(self._transaction.table_metadata, spec)
+        return _DeleteManifestWriter(spec, schema, self.new_manifest_output(), self._snapshot_id, self._compression)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A snapshot that takes files out of a table and adds others, in one step.
 
-Contract: the snapshot has operation ``overwrite``. Each manifest that lists a file to take out is written anew: its
-other entries keep the snapshot, the sequence numbers and all else that they had, the file's own is marked as deleted by
-this snapshot. Manifests without such a file are kept as they are, those of delete files too: a delete of a file that is
-gone applies to nothing. Added files may be of several partition specs; each spec has a manifest of its own.
+Contract: the snapshot has operation ``overwrite``, or ``replace`` where the rows stay the same. Each manifest that
+lists a file to take out is written anew: its other entries keep the snapshot, the sequence numbers and all else that
+they had, the file's own is marked as deleted by this snapshot. Other manifests are kept as they are. Added files may be
+of several partition specs; each spec has a manifest of its own. A manifest with equality deletes is never written anew:
+position delete files that it lists stay, where they apply to nothing.
 
 Failure story: a file to take out that the head does not list, or lists twice, is a :class:`TableError` before anything
 is asked of the catalog: the caller looked at another head. Written manifests are unknown to the table until the request
@@ -14,10 +15,18 @@ is applied.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import (
+    DataFile,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriter,
+)
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update.snapshot import _SnapshotProducer
@@ -30,19 +39,29 @@ if TYPE_CHECKING:
 else:
     Producer = _SnapshotProducer
 
-__all__ = ["OverwritingFiles"]
+__all__ = ["OverwritingFiles", "Rewrite"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """What a snapshot does besides adding data files: paths of data files and of position delete files that it takes
+    out, and delete files that it adds. ``same_rows``: readers see the rows that they saw before.
+    """
+
+    removed: frozenset[str]
+    removed_deletes: frozenset[str] = frozenset()
+    deletes: tuple[DataFile, ...] = ()
+    same_rows: bool = False
 
 
 class OverwritingFiles(KnownSpecs, Producer):
-    """pyiceberg's producer of snapshots, for files that are known by their paths.
+    """pyiceberg's producer of snapshots, for files that are known by their paths."""
 
-    :param removed: paths of the data files to take out
-    """
-
-    def __init__(self, transaction: Transaction, removed: Collection[str], **options: Any) -> None:
+    def __init__(self, transaction: Transaction, rewrite: Rewrite, **options: Any) -> None:
         super().__init__(operation=Operation.OVERWRITE, transaction=transaction, io=transaction._table.io, **options)
-        self._removed = frozenset(removed)
+        self._rewrite, self._removed = rewrite, rewrite.removed
         self._taken_out: list[DataFile] = []
+        self._taken_deletes: list[DataFile] = []
 
     def _validate_concurrency(self) -> None:
         """The request states the head that it was made for."""
@@ -50,7 +69,8 @@ class OverwritingFiles(KnownSpecs, Producer):
     def _manifests(self) -> list[ManifestFile]:
         kept: list[ManifestFile] = []
         for manifest in self._parents():
-            kept += self._without(manifest) if manifest.content == ManifestContent.DATA else [manifest]
+            is_data = manifest.content == ManifestContent.DATA
+            kept += self._without(manifest) if is_data else self._without_deletes(manifest)
         if len(self._taken_out) != len(self._removed) or {f.file_path for f in self._taken_out} != self._removed:
             raise TableError(
                 "LC3020",
@@ -58,7 +78,7 @@ class OverwritingFiles(KnownSpecs, Producer):
                 f"{len(self._taken_out)} of them: another writer has changed the table, or a file is listed twice. "
                 "Nothing was committed; try again",
             )
-        return [*self._added(), *kept]
+        return [*self._added(self._added_data_files), *self._added(self._rewrite.deletes, deletes=True), *kept]
 
     def _parents(self) -> list[ManifestFile]:
         parent = self._parent_snapshot_id
@@ -80,22 +100,38 @@ class OverwritingFiles(KnownSpecs, Producer):
                 "committed; rewrite the manifests of the table with another engine",
             )
         self._taken_out += (e.data_file for e in gone)
-        with self.new_manifest_writer(spec=self.spec(manifest.partition_spec_id)) as writer:
+        return self._less(self.new_manifest_writer(self.spec(manifest.partition_spec_id)), entries, self._removed)
+
+    def _without_deletes(self, manifest: ManifestFile) -> list[ManifestFile]:
+        """A manifest less the position delete files to take out; one with equality deletes stays as it is."""
+        out = self._rewrite.removed_deletes
+        entries = self.fetch_manifest_entry(manifest) if out else []
+        gone = [e.data_file for e in entries if e.data_file.file_path in out]
+        if not gone or any(e.data_file.equality_ids for e in entries):
+            return [manifest]
+        self._taken_deletes += gone
+        return self._less(self.new_delete_manifest_writer(self.spec(manifest.partition_spec_id)), entries, out)
+
+    def _less(
+        self, writer: ManifestWriter, entries: Iterable[ManifestEntry], out: frozenset[str]
+    ) -> list[ManifestFile]:
+        with writer:
             for entry in entries:
-                if entry.data_file.file_path in self._removed:
+                if entry.data_file.file_path in out:
                     writer.delete(entry)
                 else:
                     writer.existing(entry)
         return [writer.to_manifest_file()]
 
-    def _added(self) -> list[ManifestFile]:
+    def _added(self, files: Iterable[DataFile], *, deletes: bool = False) -> list[ManifestFile]:
         by_spec: defaultdict[int, list[DataFile]] = defaultdict(list)
-        for file in self._added_data_files:
+        for file in files:
             by_spec[file.spec_id].append(file)
-        return [self._new_manifest(spec_id, files) for spec_id, files in sorted(by_spec.items())]
+        new = self.new_delete_manifest_writer if deletes else self.new_manifest_writer
+        return [self._new_manifest(new(self.spec(spec_id)), some) for spec_id, some in sorted(by_spec.items())]
 
-    def _new_manifest(self, spec_id: int, files: Iterable[DataFile]) -> ManifestFile:
-        with self.new_manifest_writer(spec=self.spec(spec_id)) as writer:
+    def _new_manifest(self, writer: ManifestWriter, files: Iterable[DataFile]) -> ManifestFile:
+        with writer:
             for file in files:
                 writer.add(
                     ManifestEntry.from_args(
@@ -116,18 +152,20 @@ class OverwritingFiles(KnownSpecs, Producer):
             TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT,
         )
         collector = SnapshotSummaryCollector(partition_summary_limit=int(metadata.properties.get(name, default)))
-        for file in self._added_data_files:
+        for file in (*self._added_data_files, *self._rewrite.deletes):
             spec = specs[file.spec_id]
             collector.add_file(data_file=file, partition_spec=spec, schema=schema_of(metadata, spec))
-        for file in self._taken_out:
+        for file in (*self._taken_out, *self._taken_deletes):
             spec = specs[file.spec_id]
             collector.remove_file(data_file=file, partition_spec=spec, schema=schema_of(metadata, spec))
         parent = self._parent_snapshot_id
         before = None if parent is None else metadata.snapshot_by_id(parent)
-        return update_snapshot_summaries(
+        summed = update_snapshot_summaries(
             summary=Summary(operation=self._operation, **collector.build(), **(snapshot_properties or {})),
             previous_summary=before.summary if before is not None else None,
         )
+        # pyiceberg sums no snapshot of operation `replace`: it is summed as an overwrite.
+        return Summary(Operation.REPLACE, **summed.additional_properties) if self._rewrite.same_rows else summed
 
     def _existing_manifests(self) -> list[ManifestFile]:
         return self._parents()

@@ -33,6 +33,7 @@ from airflow_provider_lakecommit.committer.ledger import (
     require_ledger,
 )
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.replaced import (
     REPLACED,
     Replaced,
@@ -161,7 +162,7 @@ def replace_ranges(
         return _change(request, read_ledger(loaded.metadata, request.branch), removal)
 
     def staged(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
-        attempt = stage(table, branch, files, summary, removed=last[-1].paths)
+        attempt = stage(table, branch, files, summary, rewrite=Rewrite(removed=last[-1].paths))
         staging(attempt)
         return attempt
 

@@ -14,7 +14,7 @@ only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -38,7 +38,7 @@ from pyiceberg.table.update import (
 
 from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.committer.merge_manifests import MergingAppend
-from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles
+from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles, Rewrite
 from airflow_provider_lakecommit.core import attempt_id
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg import own_locations, trouble_of
@@ -75,15 +75,15 @@ def stage(
     files: Sequence[DataFile],
     summary: Mapping[str, str],
     *,
-    removed: Collection[str] | None = None,
+    rewrite: Rewrite | None = None,
 ) -> Attempt:
     """Of a snapshot with the ledger in its summary.
 
-    :param removed: paths of files that it takes out, in an overwrite; ``None`` for an append
+    :param rewrite: the files that it takes out; ``None`` for an append
     :raises TableError: pyiceberg cannot write to a table of this format version
     :raises StorageError: the storage cannot be written
     """
-    bare = _untagged(table, branch, _written_or_error(table, branch, files, dict(summary), removed))
+    bare = _untagged(table, branch, _written_or_error(table, branch, files, dict(summary), rewrite))
     # On a table without snapshots pyiceberg's catalogs refuse to look at a tag; there the head alone is guard enough.
     fenced = bool(table.metadata.snapshots)
     tag = tag_name(branch)
@@ -181,13 +181,13 @@ class _Staging(Transaction):
 
 
 def _written_or_error(
-    table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str], removed: Collection[str] | None
+    table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str], rewrite: Rewrite | None
 ) -> Snapshot:
     """The snapshot with its manifests written, or an error for the caller."""
     try:
-        if removed is None:
+        if rewrite is None:
             return _appended(table, branch, files, summary)
-        return _overwritten(table, branch, files, summary, removed)
+        return _overwritten(table, branch, files, summary, rewrite)
     except NotImplementedError as e:
         raise TableError(
             "LC3029",
@@ -222,10 +222,16 @@ def _appended(table: Table, branch: str, files: Sequence[DataFile], summary: dic
 
 
 def _overwritten(
-    table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str], removed: Collection[str]
+    table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str], rewrite: Rewrite
 ) -> Snapshot:
     transaction = _Staging(table, table.metadata.default_spec_id)
-    overwrite = OverwritingFiles(transaction, removed, branch=branch, snapshot_properties=summary)
+    overwrite = OverwritingFiles(
+        transaction,
+        rewrite,
+        commit_uuid=attempt_id(table.metadata.table_uuid, uuid4()),
+        branch=branch,
+        snapshot_properties=summary,
+    )
     return _staged(table, transaction, overwrite, files)
 
 

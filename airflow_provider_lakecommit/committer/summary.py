@@ -72,7 +72,7 @@ _UNSET = datetime.fromtimestamp(0, UTC)
 
 
 class SnapshotKind(StrEnum):
-    """Why a landing snapshot was made. All but ``APPEND`` and ``REPLACE`` are without files."""
+    """Why a landing snapshot was made. Only ``APPEND``, ``REPLACE`` and ``COMPACT`` have files."""
 
     ORIGIN = "origin"
     """A landing's lane joined the table."""
@@ -85,6 +85,8 @@ class SnapshotKind(StrEnum):
     """A person set the ledger."""
     REPLACE = "replace"
     """Rows of some ranges were taken out, and others put in their place or not."""
+    COMPACT = "compact"
+    """Files were rewritten; the rows stayed the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ __getattr__ = lazy_names(
         "offsets": "Coverage NOTHING OffsetRange RangeSet SourcePartition",
         "outcome": "Commit Ended FAILED Outcome decide",
         "places": (
-            "PLACING PROVIDER REPLAY attempt_of data_roots file_mark file_name landing_mark mark_of "
+            "PLACING PROVIDER REPLAY REWRITE attempt_of data_roots file_mark file_name landing_mark mark_of "
             "name_problem named_provider place_problem storage_place"
         ),
         "planning.admission": "HANDED_BACK REASON_LENGTH Refuse Terms catalog_away resumed_by spec_waits",

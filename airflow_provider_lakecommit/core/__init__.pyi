@@ -103,6 +103,7 @@ from airflow_provider_lakecommit.core.outcome import decide as decide
 from airflow_provider_lakecommit.core.places import PLACING as PLACING
 from airflow_provider_lakecommit.core.places import PROVIDER as PROVIDER
 from airflow_provider_lakecommit.core.places import REPLAY as REPLAY
+from airflow_provider_lakecommit.core.places import REWRITE as REWRITE
 from airflow_provider_lakecommit.core.places import attempt_of as attempt_of
 from airflow_provider_lakecommit.core.places import data_roots as data_roots
 from airflow_provider_lakecommit.core.places import file_mark as file_mark

@@ -22,6 +22,7 @@ __all__ = [
     "PLACING",
     "PROVIDER",
     "REPLAY",
+    "REWRITE",
     "attempt_of",
     "data_roots",
     "file_mark",
@@ -43,8 +44,10 @@ _OWN = frozenset(f"pyiceberg.table.locations.{name}LocationProvider" for name in
 _SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "": "file"}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 _ROOTS = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
-REPLAY = "@replay"
-"""In place of a lane, which is never called so: whose files of replayed dead letters are."""
+REPLAY, REWRITE = "@replay", "@rewrite"
+"""In place of a stream, which is never called so: owners of files that no control log announces, those of replayed dead
+letters, and those that take the place of other files.
+"""
 _NO_PART_OF_A_PATH = re.compile(r"[\x00-\x1f\x7f\\?#]")
 _HASH = re.compile(r"[01]+-")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -99,11 +102,11 @@ def attempt_of(path: str) -> UUID | None:
 def file_mark(table: UUID, landing: str, lane: str) -> str:
     """What the names of all files have that a lane of a landing writes for one table: digits, so that releases which do
     not know of it take it for a part of the file's number. A table that is made anew in the same place has another. The
-    mark of the landing is in front, since nobody knows the names of all lanes that there were; what is replayed is of
-    no lane.
+    mark of the landing is in front, since nobody knows the names of all lanes that there were; what is replayed or
+    rewritten is of no lane.
     """
-    if lane == REPLAY:
-        return _digits(MARK_DIGITS, "replay", str(table), landing)
+    if lane in (REPLAY, REWRITE):
+        return _digits(MARK_DIGITS, lane[1:], str(table), landing)
     return landing_mark(table, landing) + _digits(LANE_DIGITS, "lane", str(table), landing, lane)
 
 

@@ -14,12 +14,16 @@ from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.iceberg.parquet.deletes import DeletePositions as DeletePositions
 from airflow_provider_lakecommit.iceberg.parquet.deletes import Deletes as Deletes
 from airflow_provider_lakecommit.iceberg.parquet.deletes import deletes_of as deletes_of
+from airflow_provider_lakecommit.iceberg.parquet.deletes import write_deletes as write_deletes
+from airflow_provider_lakecommit.iceberg.parquet.layout import Layout as Layout
 from airflow_provider_lakecommit.iceberg.parquet.layout import check_target as check_target
 from airflow_provider_lakecommit.iceberg.parquet.parquet import FileFormat as FileFormat
-from airflow_provider_lakecommit.iceberg.parquet.parquet import OpenFile as OpenFile
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers as Numbers
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import ParquetRows as ParquetRows
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import opened as opened
+from airflow_provider_lakecommit.iceberg.parquet.rewrite import GroupedFile as GroupedFile
+from airflow_provider_lakecommit.iceberg.parquet.rewrite import Projection as Projection
+from airflow_provider_lakecommit.iceberg.parquet.rewrite import physical_schema as physical_schema
 from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics as Metrics
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter as FanoutWriter
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA as DEAD_LETTER_SCHEMA

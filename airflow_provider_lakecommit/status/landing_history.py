@@ -52,6 +52,7 @@ WHY = {
     SnapshotKind.EPOCH: "all that was pending was voided",
     SnapshotKind.INIT: "a person set the ledger",
     SnapshotKind.REPLACE: "ranges were taken out",
+    SnapshotKind.COMPACT: "files were compacted",
 }
 
 

@@ -3,7 +3,8 @@
 
 Contract: pure. A replacement says which ranges it took out, how many rows these were, and how many rows of others were
 copied; the files that are gone by its manifests, and those that came, must hold just as many. It takes out no more rows
-than were landed of its ranges. Any other landing snapshot takes no file out. A file that was replaced and is in the
+than were landed of its ranges. A compaction has as many rows out and deleted as in. Any other landing snapshot takes no
+file out. A file that was replaced and is in the
 table again has rows that no ledger counts.
 
 Failure story: a replacement that does not say what it took out, or says it of ranges that no ledger had, is a finding.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from airflow_provider_lakecommit.committer import SnapshotKind, SnapshotRecord, replaced_of, replay_of
+from airflow_provider_lakecommit.committer import SnapshotKind, SnapshotRecord, compacted_of, replaced_of, replay_of
 from airflow_provider_lakecommit.core import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 
@@ -35,9 +36,9 @@ def taken_from(record: SnapshotRecord, landing: str) -> Coverage:
 
 
 def copied_rows(record: SnapshotRecord) -> int:
-    """Rows in its files that were in the table before."""
-    replaced = replaced_of(record)
-    return 0 if replaced is None else replaced.copied_rows
+    """Return the rows in its files that were in the table before."""
+    replaced, compacted = replaced_of(record), compacted_of(record)
+    return (replaced.copied_rows if replaced else 0) + (compacted.rows_out if compacted else 0)
 
 
 def replaced_rows(record: SnapshotRecord) -> int:
@@ -52,6 +53,9 @@ def removal_problems(record: SnapshotRecord, removed: Collection[int], had: Cove
     :param removed: the record counts of the files that its manifests mark as gone
     :param had: what the ledger before had of its landing
     """
+    if record.kind is SnapshotKind.COMPACT:
+        yield from _compaction_problems(record, removed)
+        return
     replaced = replaced_of(record)
     if replaced is None:
         if record.kind is SnapshotKind.REPLACE:
@@ -69,6 +73,24 @@ def removal_problems(record: SnapshotRecord, removed: Collection[int], had: Cove
         yield f"says {said}, {len(removed)} are gone"
     if unknown := replaced.ranges - had:
         yield f"says that it replaced {unknown}, which the ledger did not have"
+
+
+def _compaction_problems(record: SnapshotRecord, removed: Collection[int]) -> Iterator[str]:
+    """Rows in are rows out and deleted rows, and the files that are gone held the rows in."""
+    numbers = compacted_of(record)
+    if numbers is None:
+        yield "compacted files, but does not state their numbers"
+        return
+    if numbers.rows_in != numbers.rows_out + numbers.dead_rows:
+        yield (
+            f"compacted {numbers.rows_in} rows into {numbers.rows_out} and left out {numbers.dead_rows} deleted ones: "
+            f"{numbers.rows_in - numbers.rows_out - numbers.dead_rows} are missing"
+        )
+    if (sum(removed), len(removed)) != (numbers.rows_in, numbers.files_in):
+        yield (
+            f"says that it compacted {numbers.files_in} files of {numbers.rows_in} rows, but took out {len(removed)} "
+            f"of {sum(removed)}"
+        )
 
 
 def rows_problems(records: Sequence[SnapshotRecord], *, whole: bool) -> Iterator[tuple[int, bool, str]]:

@@ -22,6 +22,7 @@ from pyiceberg.types import LongType, StringType
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.committer.merge_section import merge_section
+from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.replace import ReplaceOutcome
 from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, Replacement, replaced_of, sections_after
 from airflow_provider_lakecommit.committer.stage import stage
@@ -513,7 +514,7 @@ def test_a_forged_replacement_is_found(lake: RowsLake, kind: SnapshotKind, files
     sections = sections_after(state.sections, "orders", taken, Replacement(lane="live"), token, {})
     removed = [f.file_path for f in lake.files()[:files]]
     table = lake.load()
-    forged = stage(table, "main", (), to_summary(record, sections), removed=removed)
+    forged = stage(table, "main", (), to_summary(record, sections), rewrite=Rewrite(removed=frozenset(removed)))
     lake.tables.commit(table, forged.requirements, forged.updates)
     assert any(said in text for text in lake.findings()), lake.findings()
 

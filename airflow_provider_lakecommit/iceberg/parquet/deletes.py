@@ -1,33 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows of a head's data files are deleted by delete files of other engines.
+"""Which rows of a head's data files are deleted by delete files, and position delete files of our own.
 
-Contract: reads the manifests of deletes, and the position delete files that apply to the files that are asked for, each
-once; writes nothing. Equality deletes are handed on: what they match is not looked up.
+Contract: position delete files that apply to the requested data files are read once each. Equality deletes are handed
+on; the rows that they match are not looked up. A delete file that :func:`write_deletes` writes is for one data file, in
+format version 2: by the equal bounds of its paths other engines know the file.
 
 Failure story: position deletes in another format than Parquet are a :class:`TableError` with the remedy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import struct
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import OutputFile
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, positions_of
 
-__all__ = ["DeletePositions", "Deletes", "deletes_of"]
+__all__ = ["DeletePositions", "Deletes", "deletes_of", "write_deletes"]
 
 _NONE_DELETED = np.zeros(0, np.int64)
+_PATH_ID, _POSITION_ID = 2147483546, 2147483545
+"""Field ids that Iceberg reserves for the columns of position delete files."""
+_SCHEMA = pa.schema(
+    pa.field(name, kind, nullable=False, metadata={"PARQUET:field_id": str(field_id)})
+    for name, kind, field_id in (("file_path", pa.string(), _PATH_ID), ("pos", pa.int64(), _POSITION_ID))
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletes:
-    """What deletes rows of a head."""
+    """The delete files of a head."""
 
     positions: DeleteFileIndex
     equality: tuple[ManifestEntry, ...]
@@ -36,6 +49,17 @@ class Deletes:
         """The position delete files that apply to a data file."""
         file = entry.data_file
         return self.positions.for_data_file(entry.sequence_number or 0, file, partition_key=file.partition)
+
+    def equality_of(self, entry: ManifestEntry, specs: Mapping[int, PartitionSpec]) -> DataFile | None:
+        """Return an equality delete file that applies to a data file, if one does."""
+        file = entry.data_file
+        for other in self.equality:
+            delete = other.data_file
+            everywhere = not specs[delete.spec_id].fields
+            same = delete.spec_id == file.spec_id and delete.partition == file.partition
+            if (other.sequence_number or 0) > (entry.sequence_number or 0) and (everywhere or same):
+                return delete
+        return None
 
 
 class DeletePositions:
@@ -65,6 +89,10 @@ class DeletePositions:
             parts.append(self._positions[path].get(file.file_path, _NONE_DELETED))
         return np.unique(np.concatenate(parts)) if parts else _NONE_DELETED
 
+    def named_by(self, path: str) -> Collection[str]:
+        """Return the data files that a delete file names, if it was read."""
+        return self._positions.get(path, {})
+
 
 def deletes_of(table: Table, manifests: Collection[ManifestFile]) -> Deletes:
     """By the manifests of a head."""
@@ -81,3 +109,44 @@ def _delete_entries(table: Table, manifests: Collection[ManifestFile]) -> Iterat
     for manifest in manifests:
         if manifest.content == ManifestContent.DELETES:
             yield from manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+
+
+def write_deletes(output: OutputFile, of: DataFile, positions: Numbers) -> DataFile:
+    """Write the delete file of one data file and return its manifest entry.
+
+    :param positions: of the deleted rows, sorted, each once, at least one
+    :raises OSError: the storage cannot be written
+    """
+    paths = pa.DictionaryArray.from_arrays(np.zeros(len(positions), np.int32), [of.file_path]).cast(pa.string())
+    with output.create(overwrite=False) as stream:
+        with pq.ParquetWriter(
+            cast(Any, stream),
+            _SCHEMA,
+            compression="zstd",
+            use_dictionary=["file_path"],
+            column_encoding={"pos": "DELTA_BINARY_PACKED"},
+            store_schema=False,
+        ) as writer:
+            writer.write_table(pa.table([paths, positions], schema=_SCHEMA))
+        size = int(stream.tell())
+    path = of.file_path.encode()
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=output.location,
+        file_format=FileFormat.PARQUET,
+        partition=of.partition,
+        record_count=len(positions),
+        file_size_in_bytes=size,
+        column_sizes={},
+        value_counts={_PATH_ID: len(positions), _POSITION_ID: len(positions)},
+        null_value_counts={_PATH_ID: 0, _POSITION_ID: 0},
+        nan_value_counts={},
+        lower_bounds={_PATH_ID: path, _POSITION_ID: struct.pack("<q", positions[0])},
+        upper_bounds={_PATH_ID: path, _POSITION_ID: struct.pack("<q", positions[-1])},
+        key_metadata=None,
+        split_offsets=None,
+        equality_ids=None,
+        sort_order_id=None,
+    )
+    file.spec_id = of.spec_id
+    return file

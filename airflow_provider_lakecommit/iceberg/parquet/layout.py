@@ -46,7 +46,7 @@ class Layout:
         self.schema = Schema.model_validate_json(target.schema)
         self.spec = PartitionSpec.model_validate_json(target.spec)
         order = SortOrder.model_validate_json(target.sort_order) if target.sort_order else None
-        file_schema = _file_schema(target.table, self.schema)
+        self.file_schema = file_schema = _file_schema(target.table, self.schema)
         self.arrow = arrow_schema(file_schema)
         self.partitions = Partitioning(self.spec, self.schema)
         self.sorting = Sorting(order, self.schema)

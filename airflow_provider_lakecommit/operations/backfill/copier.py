@@ -9,8 +9,7 @@ a block are held. It lies in the folder of the file, or where the table has its 
 A copy is made once and taken again as long as the same file has the same deletes.
 
 Failure story: names hold a random UUID and files are created exclusively. :meth:`Copier.delete` removes copies that no
-commit request names any more; a process that is killed leaves its copies to the next clean-up of files that no table
-holds.
+commit request names any more; a sweep finds those of a process that was killed by the mark in their names.
 """
 
 from __future__ import annotations
@@ -21,23 +20,21 @@ from itertools import count
 from uuid import UUID
 
 import pyarrow as pa
-from pyiceberg.io import OutputFile
-from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
-from airflow_provider_lakecommit.core import data_roots, place_problem
+from airflow_provider_lakecommit.core import REWRITE, data_roots, file_mark, file_name, place_problem
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg import (
     FileFormat,
+    GroupedFile,
     Metrics,
-    Numbers,
-    OpenFile,
     ParquetRows,
     arrow_schema,
     opened,
+    physical_schema,
     trouble_of,
 )
 from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges
@@ -54,8 +51,8 @@ class Copier:
     :param attempt: random; part of the files' names
     """
 
-    def __init__(self, name: str, ranges: RowRanges, attempt: UUID) -> None:
-        self._name, self._ranges, self._attempt = name, ranges, attempt
+    def __init__(self, name: str, landing: str, ranges: RowRanges, attempt: UUID) -> None:
+        self._name, self._landing, self._ranges, self._attempt = name, landing, ranges, attempt
         self._numbers = count()
         self._copies: dict[tuple[str, ...], DataFile] = {}
         self._made: list[str] = []
@@ -86,12 +83,12 @@ class Copier:
         with opened(table.io, source.file_path, table.metadata.name_mapping()) as rows:
             layout, metrics, schema = self._layout(table, source, rows)
             columns = [rows.name(column) for column in self._ranges.columns]
-            writing = _Writing(table.io.new_output(path), layout, metrics, schema, source)
+            writing = GroupedFile(table.io.new_output(path), layout, metrics, schema, source.partition)
             self._made.append(path)
             try:
                 for block, live in rows.blocks(found.deleted):
                     marks = (block.column(c).combine_chunks() for c in columns)
-                    writing.add(block, live & ~self._ranges.of_rows(*marks))
+                    writing.add(block.filter(pa.array(live & ~self._ranges.of_rows(*marks))))
                 copied = writing.close(source.spec_id, source.sort_order_id)
             except OSError as e:
                 writing.give_up()
@@ -103,88 +100,30 @@ class Copier:
             except BaseException:
                 writing.give_up()
                 raise
-        if copied.record_count != found.live - found.rows:
+        if copied is None or copied.record_count != found.live - found.rows:
             raise TableError(
                 "LC7210",
-                f"{self._name}: the copy of file {source.file_path} has {copied.record_count} rows instead of "
-                f"{found.live - found.rows}, and nothing is committed: run the command again",
+                f"{self._name}: the copy of file {source.file_path} has {copied.record_count if copied else 0} rows "
+                f"instead of {found.live - found.rows}, and nothing is committed: run the command again",
             )
         return copied
 
     def _path(self, table: Table, source: str) -> str:
         """Beside the file, if that is where the table has its data."""
-        name = f"{self._attempt}-{next(self._numbers):05d}.parquet"
+        mark = file_mark(table.metadata.table_uuid, self._landing, REWRITE)
+        name = file_name(self._attempt, mark, next(self._numbers))
         if place_problem(source, data_roots(table.location(), table.properties)) is None:
             return f"{source.rpartition('/')[0]}/{name}"
         return table.location_provider().new_data_location(name)
 
     def _layout(self, table: Table, source: DataFile, rows: ParquetRows) -> tuple[FileFormat, Metrics, pa.Schema]:
         metadata = table.metadata
-        try:
-            physical = pyarrow_to_schema(rows.schema, metadata.name_mapping(), format_version=metadata.format_version)
-        except (ValueError, TypeError, NotImplementedError) as e:
-            raise TableError(
-                "LC7211",
-                f"{self._name}: the columns of file {source.file_path} cannot be read as table columns ({e}): rewrite "
-                "the file with another engine",
-            ) from None
+        physical = physical_schema(table, source.file_path, rows)
         named = _under_current_names(physical, metadata.schema())
         order = next((o for o in metadata.sort_orders if o.order_id == source.sort_order_id), None)
         sorted_by = [f.source_id for f in order.fields if f.transform.preserves_order] if order else []
         layout = FileFormat(self._name, metadata.properties, named, physical)
         return layout, Metrics(named, metadata.properties, sorted_by), arrow_schema(physical)
-
-
-class _Writing:
-    """A copy while it is written, in row groups of the table's size."""
-
-    def __init__(
-        self, output: OutputFile, layout: FileFormat, metrics: Metrics, schema: pa.Schema, source: DataFile
-    ) -> None:
-        self._output, self._layout, self._metrics, self._schema = output, layout, metrics, schema
-        self._source = source
-        self._waiting: list[pa.Table] = []
-        self._rows = self._bytes = 0
-        self._file: OpenFile | None = None
-
-    def add(self, block: pa.Table, chosen: Numbers) -> None:
-        # Other writers' files say of themselves that they are of 64-bit offsets, which a block of ours never needs.
-        kept = block.filter(pa.array(chosen)).cast(self._schema)
-        if not kept.num_rows:
-            return
-        self._waiting.append(kept)
-        self._rows += kept.num_rows
-        self._bytes += kept.nbytes
-        if self._rows >= self._layout.group_rows or self._bytes >= self._layout.group_bytes:
-            self._flush()
-
-    def close(self, spec_id: int, sort_order_id: int | None) -> DataFile:
-        if self._waiting:
-            self._flush()
-        if self._file is None:
-            raise TableError(
-                "LC7212", f"file {self._source.file_path} has changed since it was scanned: run the command again"
-            )
-        return self._file.close(spec_id, sort_order_id)
-
-    def give_up(self) -> None:
-        if self._file is not None:
-            try:
-                self._file.give_up()
-            except Exception as e:
-                _log.debug("could not close an abandoned copy: %s", e)
-
-    def _flush(self) -> None:
-        group = pa.concat_tables(self._waiting)
-        self._waiting, self._rows, self._bytes = [], 0, 0
-        for at in range(0, group.num_rows, self._layout.group_rows):
-            self._write(group.slice(at, self._layout.group_rows))
-
-    def _write(self, group: pa.Table) -> None:
-        if self._file is None:
-            self._file = OpenFile(self._output, self._layout, self._metrics, group, self._source.partition)
-        else:
-            self._file.write(group)
 
 
 def _under_current_names(physical: Schema, current: Schema) -> Schema:

@@ -128,7 +128,7 @@ class _Replacement:
         self._others = [r.snapshot_id for r in records if not r.ranges.overlaps(taken)]
         self._survey = Survey(name, ranges, self._others)
         self._beside: dict[tuple[int, Coverage], Survey] = {}
-        self._copier = Copier(name, ranges, uuid4())
+        self._copier = Copier(name, self.landing, ranges, uuid4())
 
     @property
     def past(self) -> Coverage:

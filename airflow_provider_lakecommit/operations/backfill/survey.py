@@ -112,18 +112,14 @@ class Survey:
         return self._found[key]
 
     def _check_equality(self, table: Table, entry: ManifestEntry, deletes: Deletes) -> None:
-        file = entry.data_file
-        for other in deletes.equality:
-            delete = other.data_file
-            everywhere = not table.metadata.specs()[delete.spec_id].fields
-            there = delete.spec_id == file.spec_id and delete.partition == file.partition
-            if (other.sequence_number or 0) > (entry.sequence_number or 0) and (everywhere or there):
-                raise TableError(
-                    "LC7234",
-                    f"{self._name}: file {file.file_path} has rows of the ranges, and equality deletes of another "
-                    f"engine ({delete.file_path}) apply to it: rewrite the data files with that engine, "
-                    "then try again",
-                )
+        delete = deletes.equality_of(entry, table.metadata.specs())
+        if delete is not None:
+            raise TableError(
+                "LC7234",
+                f"{self._name}: file {entry.data_file.file_path} has rows of the ranges, and equality deletes of "
+                f"another engine ({delete.file_path}) apply to it: rewrite the data files with that engine, "
+                "then try again",
+            )
 
     def _counted(
         self, table: Table, entry: ManifestEntry, key: tuple[str, ...], applied: Collection[DataFile]

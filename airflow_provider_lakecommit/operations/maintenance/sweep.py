@@ -12,8 +12,8 @@ under way:
   log takes a report of it, however late a zombie sends it. What was reported in front of that record stays.
 * Before each batch goes the metadata are read again; what a snapshot holds by then stays, and so does what is of a lane
   that was opened again meanwhile.
-* Files of commits, and of replays of dead letters, are older than a day; a manifest goes only if the head has moved
-  past the parent of its commit.
+* Files of commits, of replays of dead letters and of rewrites are older than a day; a manifest goes only if the head
+  has moved past the parent of its commit.
 
 So safety rests on the order of the log and on the compare-and-swap, on no clock; the age only keeps work from being
 done in vain. It is by the storage's clock. A sweep writes nothing but these records and the file by which it asks the
@@ -35,7 +35,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.core import REPLAY, attempt_id, attempt_of, data_roots, mark_of, storage_place
+from airflow_provider_lakecommit.core import REPLAY, REWRITE, attempt_id, attempt_of, data_roots, mark_of, storage_place
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
@@ -159,7 +159,7 @@ class _TableSweep:
         self._table = table = lanes.table
         self._age, self._commit_age = older_than.total_seconds(), max(older_than, COMMIT_AGE).total_seconds()
         self._held = HeldFiles(session.tables, table.name, table.table)
-        self._replays = lanes.mark(REPLAY)
+        self._unannounced = {lanes.mark(REPLAY), lanes.mark(REWRITE)}
         self._now = 0.0
 
     def run(self, told: Callable[[Garbage], None], progress: Callable[[SweptTable], None]) -> None:
@@ -208,11 +208,11 @@ class _TableSweep:
         mark = mark_of(file.name)
         if mark is None:
             return Kept.HELD if file.name in self._held else Kept.EARLIER
-        if not (mark == self._replays or self._lanes.is_own(mark)):
+        if not (mark in self._unannounced or self._lanes.is_own(mark)):
             return Kept.OTHERS
         if file.name in self._held:
             return Kept.HELD
-        if mark == self._replays:
+        if mark in self._unannounced:
             # Of these no log tells: like manifests, they are written before anything tells of them.
             return Why.LOST_COMMIT if self._now - file.modified >= self._commit_age else Kept.YOUNG
         if self._now - file.modified < self._age:

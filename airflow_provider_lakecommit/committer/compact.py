@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The snapshot of a compaction: the same rows in other files, with the ledger of the table.
+
+Contract: what to take out is decided on the very head that the request states. The ledger stays as it is, and so does
+the coverage of every landing. A compaction never clears a rollback: on a table whose ledger is not present it is
+refused. :class:`Compacted` goes into the summary and comes back as it was, so that `verify` can hold rows in against
+rows out and deleted ones.
+
+Failure story: as of any compare-and-swap, see :mod:`~airflow_provider_lakecommit.committer.swap`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+from uuid import UUID
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.committer.overwrite import Rewrite
+from airflow_provider_lakecommit.committer.stage import Attempt, stage
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.control import DAMAGE, bounded_json, count
+from airflow_provider_lakecommit.core import LAND, LIVE
+from airflow_provider_lakecommit.exceptions import LedgerError, WireError
+from airflow_provider_lakecommit.iceberg import Tables
+
+__all__ = ["COMPACTED", "Compacted", "Compaction", "compact_table", "compacted_of", "require_present"]
+
+COMPACTED = "compacted"
+"""Extra key of a snapshot: the numbers of a compaction, as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """Numbers of a compaction. ``rows_in`` are the record counts of the files that it took out; ``dead_rows`` of them
+    were deleted by position deletes and are in no file of ``rows_out``. ``moved_rows`` were deleted while their file
+    was rewritten: a new delete file names them. ``bytes_in`` and ``bytes_out`` are sizes of data files.
+    """
+
+    rows_in: int = 0
+    rows_out: int = 0
+    dead_rows: int = 0
+    moved_rows: int = 0
+    files_in: int = 0
+    files_out: int = 0
+    deletes_in: int = 0
+    deletes_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+    def __add__(self, other: Compacted) -> Compacted:
+        return Compacted(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Compacted)})
+
+    def to_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+def compacted_of(record: SnapshotRecord) -> Compacted | None:
+    """Return the numbers of a compaction; ``None`` for another snapshot, or where they are corrupt."""
+    if record.kind is not SnapshotKind.COMPACT:
+        return None
+    try:
+        found: Any = bounded_json(record.extra[COMPACTED], parts=64)
+        return Compacted(**{f.name: count(found.get(f.name, 0)) for f in fields(Compacted)})
+    except (*DAMAGE, WireError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """What one head calls for: new data files in place of others."""
+
+    rewrite: Rewrite
+    files: tuple[DataFile, ...]
+    numbers: Compacted
+
+
+def require_present(state: LedgerState, table: str) -> None:
+    """:raises LedgerError: the ledger of the table is absent, or a landing must resolve it first"""
+    if state.condition is not Condition.PRESENT:
+        why = f" ({state.reason})" if state.reason else ""
+        raise LedgerError(
+            "LC3043", f"{table}: its ledger is {state.condition}{why}; nothing was compacted. Run `{LAND} SPEC` first"
+        )
+
+
+def compact_table(
+    tables: Tables,
+    table: str,
+    table_uuid: UUID,
+    *,
+    landing: str,
+    branch: str,
+    decide: Callable[[Table], Compaction | None],
+    retry_policy: RetryPolicy | None = None,
+) -> tuple[Compaction | None, TableMetadata]:
+    """Commit a compaction; returns what was committed, if anything was, and the table after it.
+
+    :param decide: called with each head; ``None`` ends the call
+    :raises LedgerError: the table has no ledger, was rolled back, or is another table by now
+    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
+    :raises CatalogError: the catalog or the storage cannot be reached
+    """
+    last: list[Compaction] = []
+
+    def change(loaded: Table) -> Change[Compaction] | None:
+        metadata, state = loaded.metadata, read_ledger(loaded.metadata, branch)
+        if metadata.table_uuid != table_uuid:
+            raise LedgerError("LC3042", f"{table} was dropped and recreated while it was compacted: run it again")
+        require_present(state, table)
+        decided = decide(loaded)
+        if decided is None:
+            return None
+        last.append(decided)
+        record = SnapshotRecord(
+            kind=SnapshotKind.COMPACT,
+            branch=branch,
+            landing=landing,
+            lane=LIVE,
+            extra={COMPACTED: json.dumps(decided.numbers.to_dict(), separators=(",", ":"))},
+        )
+        return ledger_change(table, state, record, state.sections, decided, files=decided.files)
+
+    def staged(loaded: Table, on: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
+        return stage(loaded, on, files, summary, rewrite=last[-1].rewrite)
+
+    swapped = compare_and_swap(tables, table, branch, change, retry_policy, staging=staged)
+    return (swapped.landed.why if swapped.landed else None), swapped.metadata

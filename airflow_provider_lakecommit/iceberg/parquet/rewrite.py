@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of data files written to another data file: in the columns of the table, row group by row group.
+
+Contract: at most one row group and one block of rows are in memory. A file exists only once a row was added.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+from pyiceberg.io import OutputFile
+from pyiceberg.io.pyarrow import _to_requested_schema, pyarrow_to_schema
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.iceberg.parquet.parquet import FileFormat, OpenFile
+from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import ParquetRows
+from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics
+
+__all__ = ["GroupedFile", "Projection", "physical_schema"]
+
+_log = logging.getLogger(__name__)
+
+
+class GroupedFile:
+    """A data file while it is written, in row groups of the table's size.
+
+    :param schema: of the rows in the file
+    """
+
+    def __init__(
+        self, output: OutputFile, layout: FileFormat, metrics: Metrics, schema: pa.Schema, partition: Record
+    ) -> None:
+        self._output, self._layout, self._metrics, self._schema = output, layout, metrics, schema
+        self._partition = partition
+        self._waiting: list[pa.Table] = []
+        self._rows = self._bytes = 0
+        self._file: OpenFile | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        """Append rows whose columns can be cast to those of the file."""
+        if not rows.num_rows:
+            return
+        # Files of other writers may state 64-bit offsets, which one block never needs.
+        self._waiting.append(rows.cast(self._schema))
+        self._rows += rows.num_rows
+        self._bytes += self._waiting[-1].nbytes
+        if self._rows >= self._layout.group_rows or self._bytes >= self._layout.group_bytes:
+            self._flush()
+
+    def close(self, spec_id: int, sort_order_id: int | None) -> DataFile | None:
+        """Finish the file and return its manifest entry; ``None`` if no row was added."""
+        if self._waiting:
+            self._flush()
+        return None if self._file is None else self._file.close(spec_id, sort_order_id)
+
+    def give_up(self) -> None:
+        """Close the file, whatever is in it; best effort."""
+        if self._file is not None:
+            try:
+                self._file.give_up()
+            except Exception as e:
+                _log.debug("could not close an abandoned file: %s", e)
+
+    def _flush(self) -> None:
+        group = pa.concat_tables(self._waiting)
+        self._waiting, self._rows, self._bytes = [], 0, 0
+        for at in range(0, group.num_rows, self._layout.group_rows):
+            self._write(group.slice(at, self._layout.group_rows))
+
+    def _write(self, group: pa.Table) -> None:
+        if self._file is None:
+            self._file = OpenFile(self._output, self._layout, self._metrics, group, self._partition)
+        else:
+            self._file.write(group)
+
+
+class Projection:
+    """Blocks of one file as rows of a schema: columns are matched by field id, missing ones are null.
+
+    :param schema: of the rows that are returned, with the names that columns have in files
+    :raises TableError: the columns of the file cannot be read as columns of a table
+    """
+
+    def __init__(self, table: Table, path: str, rows: ParquetRows, schema: Schema) -> None:
+        self._path, self._schema = path, schema
+        self._physical = physical_schema(table, path, rows)
+        self._same = self._physical.as_struct() == schema.as_struct()
+
+    def __call__(self, block: pa.Table) -> pa.Table:
+        """Return the block in the columns of the schema.
+
+        :raises TableError: a type of the file cannot be read as the table's
+        """
+        if self._same or not block.num_rows:
+            return block
+        try:
+            batches = [_to_requested_schema(self._schema, self._physical, b) for b in block.to_batches()]
+        except (ValueError, TypeError, KeyError, NotImplementedError, pa.ArrowException) as e:
+            raise TableError(
+                "LC3363",
+                f"file {self._path} cannot be read in the current columns of the table ({e}): rewrite it with another "
+                "engine",
+            ) from None
+        return pa.Table.from_batches(batches)
+
+
+def physical_schema(table: Table, path: str, rows: ParquetRows) -> Schema:
+    """Return the columns of a file as Iceberg columns.
+
+    :raises TableError: they cannot be read as such
+    """
+    metadata = table.metadata
+    try:
+        return pyarrow_to_schema(rows.schema, metadata.name_mapping(), format_version=metadata.format_version)
+    except (ValueError, TypeError, NotImplementedError) as e:
+        raise TableError(
+            "LC3362",
+            f"{'.'.join(table.name())}: the columns of file {path} cannot be read as table columns ({e}): rewrite the "
+            "file with another engine",
+        ) from None

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compaction: small files, and files with many deleted rows, become files of the target size.
+
+Contract: the rows of a table stay as they are. Bins (:mod:`~airflow_provider_lakecommit.operations.maintenance.bins`)
+are written beside everything else that goes on; a snapshot of its own puts some of them in place of their sources. On
+the head of that very commit each bin is checked again: where a source is gone, a deleted row is back, or an equality
+delete applies to a source, the bin is given up, and rows that were deleted meanwhile are deleted in the new file. Files
+of other writers are compacted too; files to which equality deletes apply are left alone.
+
+Failure story: killed at any step, what was committed is complete, and what was not is garbage for a sweep. Of two
+compactions of one table, the later gives up the bins that the earlier has committed. A bin that cannot be written is
+reported, and the others go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestEntry
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
+
+from airflow_provider_lakecommit.committer import (
+    Compacted,
+    Compaction,
+    Condition,
+    Rewrite,
+    compact_table,
+    read_ledger,
+    require_present,
+)
+from airflow_provider_lakecommit.core import REWRITE, file_mark, file_name
+from airflow_provider_lakecommit.cycle import LandingSession, target_of
+from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, StorageError, TableError
+from airflow_provider_lakecommit.iceberg import (
+    DeletePositions,
+    Deletes,
+    Layout,
+    Numbers,
+    deletes_of,
+    trouble_of,
+    write_deletes,
+)
+from airflow_provider_lakecommit.operations.maintenance.bin_writer import WrittenBin, write_bin
+from airflow_provider_lakecommit.operations.maintenance.bins import Bin, BinRules, Source, bins_of, within
+
+__all__ = ["CompactedTable", "compact"]
+
+THREADS = 2
+BINS_OF_A_COMMIT = 32
+SORTED_BYTES = 64 << 20
+"""Size of files in sorted tables: a bin is sorted in memory."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CompactedTable:
+    """What a compaction of one table has to do, and what it did: ``bins`` are the bins within the budget, ``later``
+    those beyond it; ``given_up`` bins met another commit; ``numbers`` are those of what was committed.
+    """
+
+    table: str
+    bins: int = 0
+    files: int = 0
+    bytes: int = 0
+    later: int = 0
+    given_up: int = 0
+    snapshots: list[int] = field(default_factory=list)
+    numbers: Compacted = field(default_factory=Compacted)
+    error: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "bins": self.bins,
+            "files": self.files,
+            "bytes": self.bytes,
+            "later": self.later,
+            "given_up": self.given_up,
+            "snapshots": self.snapshots,
+            "compacted": self.numbers.to_dict(),
+            **({"error": self.error} if self.error else {}),
+        }
+
+
+def compact(
+    session: LandingSession,
+    *,
+    write: bool,
+    most_bytes: int | None = None,
+    most_time: timedelta | None = None,
+    tiered: bool = False,
+    progress: Callable[[CompactedTable], None] = lambda _: None,
+) -> Iterator[CompactedTable]:
+    """Compact the tables of a landing, one after the other.
+
+    :param write: do it; else only say what would be done
+    :param most_bytes: of the files that are rewritten in one table
+    :param most_time: begin no further bins of a table after this time
+    :param tiered: see :class:`~airflow_provider_lakecommit.operations.maintenance.bins.BinRules`
+    :param progress: gets the numbers of a table after each commit
+    """
+    for name in session.landing.tables:
+        out = CompactedTable(table=name)
+        try:
+            one = _TableCompaction(session, name, out, tiered=tiered)
+            if one.plan(most_bytes) and write:
+                one.run(most_time, progress)
+        except LakecommitError as e:
+            out.error = str(e)
+        yield out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Head:
+    """The data files and delete files of one head."""
+
+    entries: Mapping[str, ManifestEntry]
+    deletes: Deletes
+
+
+class _TableCompaction:
+    """The work of one table."""
+
+    def __init__(self, session: LandingSession, name: str, out: CompactedTable, *, tiered: bool) -> None:
+        self._session, self._name, self._out = session, name, out
+        self._branch = session.landing.branch
+        self._table = session.tables.load(name)
+        self._layout = Layout(target_of(name, self._table, uuid4()), session.landing.connections.location_providers)
+        target = self._layout.format.file_bytes
+        self._rules = BinRules(target=min(target, SORTED_BYTES) if self._layout.sorting else target, tiered=tiered)
+        self._positions = DeletePositions(name)
+        self._listed: dict[str, list[ManifestEntry]] = {}
+        self._bins: list[Bin] = []
+        self._attempt, self._numbers = uuid4(), count()
+        self._mark = file_mark(self._table.metadata.table_uuid, session.landing.name, REWRITE)
+
+    def plan(self, most_bytes: int | None) -> bool:
+        """Find the bins of the current head; returns whether there are some."""
+        if self._table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
+            raise TableError(
+                "LC7715",
+                f"table {self._name} has format version {self._table.format_version}: tables of versions up to "
+                f"{SUPPORTED_TABLE_FORMAT_VERSION} can be compacted",
+            )
+        state = read_ledger(self._table.metadata, self._branch)
+        if state.condition is Condition.ABSENT:
+            return False
+        require_present(state, self._name)
+        head = self._head(self._table)
+        specs = self._table.metadata.specs()
+        sources = (
+            Source(e, sum(d.record_count for d in head.deletes.of(e)))
+            for e in head.entries.values()
+            if e.data_file.file_format == FileFormat.PARQUET and head.deletes.equality_of(e, specs) is None
+        )
+        found = bins_of(sources, self._rules)
+        self._bins = within(found, most_bytes)
+        out = self._out
+        out.bins, out.later = len(self._bins), len(found) - len(self._bins)
+        out.files, out.bytes = sum(len(b.sources) for b in self._bins), sum(b.size for b in self._bins)
+        return bool(self._bins)
+
+    def run(self, most_time: timedelta | None, progress: Callable[[CompactedTable], None]) -> None:
+        """Write and commit the bins."""
+        end = None if most_time is None else time.monotonic() + most_time.total_seconds()
+        with ThreadPoolExecutor(THREADS) as pool:
+            for at in range(0, len(self._bins), BINS_OF_A_COMMIT):
+                some = self._bins[at : at + BINS_OF_A_COMMIT]
+                if end is not None and time.monotonic() > end:
+                    self._out.later += len(some)
+                    continue
+                self._commit(list(pool.map(self._write, some)))
+                progress(self._out)
+
+    def _write(self, one: Bin) -> WrittenBin:
+        head = self._head(self._table)
+        dead = {s.path: self._dead(self._table, head, s.entry) for s in one.sources}
+        return write_bin(self._table, self._layout, one, dead, self._new_path(one.sources[0].file))
+
+    def _commit(self, written: Sequence[WrittenBin]) -> None:
+        made = [w.file.file_path for w in written if w.file is not None]
+
+        def decide(loaded: Table) -> Compaction | None:
+            return self._decided(loaded, written, made)
+
+        try:
+            done, metadata = compact_table(
+                self._session.tables,
+                self._name,
+                self._table.metadata.table_uuid,
+                landing=self._session.landing.name,
+                branch=self._branch,
+                decide=decide,
+            )
+        except CommitUnknownError:
+            # A request that names these files may still be applied.
+            raise
+        except BaseException:
+            self._delete(made)
+            raise
+        used = {f.file_path for f in (*done.files, *done.rewrite.deletes)} if done else set()
+        self._delete(path for path in made if path not in used)
+        if done is not None:
+            head = metadata.snapshot_by_name(self._branch)
+            self._out.snapshots += [head.snapshot_id] if head else []
+            self._out.numbers += done.numbers
+
+    def _decided(self, loaded: Table, written: Sequence[WrittenBin], made: list[str]) -> Compaction | None:
+        """What of the bins can be put in place on this head."""
+        head = self._head(loaded)
+        kept = [(w, late) for w in written if (late := self._late(loaded, head, w)) is not None]
+        self._out.given_up += len(written) - len(kept)
+        if not kept:
+            return None
+        sources = [s for w, _ in kept for s in w.bin.sources]
+        removed = frozenset(s.path for s in sources)
+        files = tuple(w.file for w, _ in kept if w.file is not None)
+        deletes = []
+        for w, late in kept:
+            if w.file is not None and len(late):
+                path = self._new_path(w.file)
+                made.append(path)
+                deletes.append(self._written_deletes(loaded, path, w.file, late))
+        applied = {d.file_path for s in sources for d in head.deletes.of(head.entries[s.path])}
+        stay = head.entries.keys() - removed
+        over = frozenset(path for path in applied if stay.isdisjoint(self._positions.named_by(path)))
+        return Compaction(
+            rewrite=Rewrite(removed=removed, removed_deletes=over, deletes=tuple(deletes), same_rows=True),
+            files=files,
+            numbers=Compacted(
+                rows_in=sum(s.file.record_count for s in sources),
+                rows_out=sum(f.record_count for f in files),
+                dead_rows=sum(len(d) for w, _ in kept for d in w.dead.values()),
+                moved_rows=sum(len(late) for _, late in kept),
+                files_in=len(sources),
+                files_out=len(files),
+                deletes_in=len(over),
+                deletes_out=len(deletes),
+                bytes_in=sum(s.size for s in sources),
+                bytes_out=sum(f.file_size_in_bytes for f in files),
+            ),
+        )
+
+    def _late(self, loaded: Table, head: _Head, written: WrittenBin) -> Numbers | None:
+        """Return the positions in a bin's file that were deleted since; ``None``: the bin cannot be used."""
+        specs, moved = loaded.metadata.specs(), [np.zeros(0, np.int64)]
+        for source in written.bin.sources:
+            entry = head.entries.get(source.path)
+            if entry is None or head.deletes.equality_of(entry, specs) is not None:
+                return None
+            now, before = self._dead(loaded, head, entry), written.dead[source.path]
+            if len(np.setdiff1d(before, now, assume_unique=True)):
+                return None
+            moved.append(written.moved(source.path, np.setdiff1d(now, before, assume_unique=True)))
+        return np.sort(np.concatenate(moved))
+
+    def _dead(self, table: Table, head: _Head, entry: ManifestEntry) -> Numbers:
+        return self._positions.of(table, entry.data_file, head.deletes.of(entry))
+
+    def _head(self, table: Table) -> _Head:
+        snapshot = table.metadata.snapshot_by_name(self._branch)
+        try:
+            manifests = [] if snapshot is None else snapshot.manifests(table.io)
+            data = [m for m in manifests if m.content == ManifestContent.DATA]
+            for m in data:
+                if m.manifest_path not in self._listed:
+                    self._listed[m.manifest_path] = m.fetch_manifest_entry(table.io, discard_deleted=True)
+            deletes = deletes_of(table, manifests)
+        except OSError as e:
+            raise StorageError(
+                "LC7716", f"the manifests of {self._name} cannot be read ({trouble_of(table.io, e)}): check the storage"
+            ) from None
+        self._listed = {m.manifest_path: self._listed[m.manifest_path] for m in data}
+        entries = {e.data_file.file_path: e for some in self._listed.values() for e in some}
+        return _Head(entries=entries, deletes=deletes)
+
+    def _new_path(self, of: DataFile) -> str:
+        """A new file where the table has its data, in the folder of the partition if the table has such folders."""
+        fields = len(self._layout.spec.fields) if of.spec_id == self._layout.spec.spec_id else 0
+        place = self._layout.partitions.place(tuple(of.partition[i] for i in range(fields))) if fields else None
+        name = file_name(self._attempt, self._mark, next(self._numbers))
+        return self._layout.locations.new_data_location(name, place)
+
+    def _written_deletes(self, table: Table, path: str, file: DataFile, positions: Numbers) -> DataFile:
+        try:
+            return write_deletes(table.io.new_output(path), file, positions)
+        except OSError as e:
+            raise StorageError(
+                "LC7717", f"delete file {path} cannot be written ({trouble_of(table.io, e)}): check the storage"
+            ) from None
+
+    def _delete(self, paths: Iterator[str] | Sequence[str]) -> None:
+        """Best effort: a sweep finds what is left."""
+        for path in paths:
+            try:
+                self._table.io.delete(path)
+            except Exception as e:
+                self._session.log(f"could not delete {path}, which no table uses: {trouble_of(self._table.io, e)}")

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compaction of real tables: the same rows in fewer files, whatever else happens to the table meanwhile.
+
+Rows are read by DuckDB and by pyiceberg, before and after.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.manifest import ManifestContent
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import StringType
+
+from airflow_provider_lakecommit.committer.compact import compacted_of
+from airflow_provider_lakecommit.committer.ledger import landing_snapshots
+from airflow_provider_lakecommit.committer.overwrite import Rewrite
+from airflow_provider_lakecommit.committer.stage import stage
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
+from airflow_provider_lakecommit.operations.backfill.replace import replace_preview
+from airflow_provider_lakecommit.operations.maintenance.compact import CompactedTable, compact
+from tests.fakes.catalog import Fault
+from tests.fakes.lake import coverage
+from tests.fakes.position_deletes import delete_equal, delete_positions
+from tests.fakes.replaced_lake import RowsLake, lake_at
+from tests.integration.test_replace import TABLES, taken_out
+
+pytestmark = pytest.mark.integration
+
+SIX = {"first": [(0, 0, 60), (1, 0, 30)]}
+
+
+def compacted(lake: RowsLake, **options: Any) -> CompactedTable:
+    (done,) = compact(lake.session(), write=True, **options)
+    return done
+
+
+def land_six(lake: RowsLake) -> None:
+    for n in range(6):
+        lake.land((0, n * 10, n * 10 + 10), (1, n * 5, n * 5 + 5))
+
+
+def scanned(lake: RowsLake) -> list[int]:
+    return sorted(lake.load().scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
+
+
+def meanwhile(lake: RowsLake, act: Callable[[], object]) -> None:
+    """Have something happen right before the next commit request."""
+
+    def once() -> None:
+        lake.catalog.before_commit = lambda: None
+        act()
+
+    lake.catalog.before_commit = once
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> RowsLake:
+    made = lake_at(tmp_path)
+    made.join()
+    return made
+
+
+@pytest.mark.parametrize("options", TABLES.values(), ids=TABLES)
+def test_the_rows_stay_and_the_files_are_fewer(tmp_path: Path, options: dict[str, object]) -> None:
+    lake = lake_at(tmp_path, **options)
+    lake.join()
+    land_six(lake)
+    lake.append_rows()
+    before, files, ledger = lake.found(), lake.files(), lake.state().sections
+    places = {(f.spec_id, str(f.partition)) for f in files}
+    done = compacted(lake)
+    after = lake.files()
+    assert (done.error, lake.found(), lake.state().sections) == ("", before, ledger)
+    assert len(after) < len(files)
+    assert {(f.spec_id, str(f.partition)) for f in after} == places
+    assert {f.sort_order_id for f in after} <= {f.sort_order_id for f in files}
+    assert scanned(lake) == sorted(n[0] for n in before.elements())
+    head = lake.load().current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary.operation is Operation.REPLACE
+    assert int(head.summary.additional_properties["total-data-files"]) == len(after)
+    assert int(head.summary.additional_properties["total-records"]) == before.total()
+    assert lake.findings() == []
+    assert compacted(lake).bins == 0
+
+
+def test_a_look_changes_nothing_and_says_what_would_be_done(lake: RowsLake) -> None:
+    land_six(lake)
+    head = lake.load().metadata.current_snapshot_id
+    (seen,) = compact(lake.session(), write=False)
+    assert (seen.bins, seen.files, seen.snapshots) == (1, 6, [])
+    assert lake.load().metadata.current_snapshot_id == head
+
+
+def test_a_sorted_table_stays_sorted_in_each_file(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path, **{**TABLES["sorted"], "spec": TABLES["bucket"]["spec"]})
+    lake.join()
+    land_six(lake)
+    files = len(lake.files())
+    compacted(lake)
+    assert len(lake.files()) < files
+    for file in lake.files():
+        with lake.load().io.new_input(file.file_path).open() as stream:
+            ids = pa.parquet.read_table(stream)["id"].to_pylist()
+        assert ids == sorted(ids, reverse=True)
+
+
+@pytest.mark.parametrize("options", [TABLES["plain"], TABLES["sorted"]], ids=["plain", "sorted"])
+def test_deleted_rows_are_left_out_and_late_ones_are_deleted_in_the_new_file(
+    tmp_path: Path, options: dict[str, object]
+) -> None:
+    lake = lake_at(tmp_path, **{**options, **({"spec": TABLES["bucket"]["spec"]} if options else {})})
+    lake.join()
+    land_six(lake)
+
+    def delete(position: int) -> None:
+        delete_positions(lake.load(), "main", [(f, position) for f in files if f.record_count > position])
+
+    files = lake.files()
+    delete(1)
+    before = lake.found()
+    meanwhile(lake, lambda: delete(2))
+    done = compacted(lake)
+    (record,) = (r for r in landing_snapshots(lake.load().metadata, "main") if r.kind is SnapshotKind.COMPACT)
+    numbers = compacted_of(record)
+    assert numbers is not None
+    assert (numbers.dead_rows, numbers.moved_rows) == (
+        sum(f.record_count > 1 for f in files),
+        sum(f.record_count > 2 for f in files),
+    )
+    assert lake.found().total() == before.total() - numbers.moved_rows
+    assert scanned(lake) == sorted(n[0] for n in lake.found().elements())
+    live = {f.file_path for f in lake.files()}
+    for d in lake.files(ManifestContent.DELETES):
+        with lake.load().io.new_input(d.file_path).open() as stream:
+            assert set(pa.parquet.read_table(stream)["file_path"].to_pylist()) <= live
+    assert (done.given_up, lake.findings()) == (0, [])
+    head = lake.load().current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    assert int(head.summary["added-position-deletes"] or 0) == numbers.moved_rows
+
+
+def test_a_landing_in_between_is_no_reason_to_write_again(lake: RowsLake) -> None:
+    land_six(lake)
+    meanwhile(lake, lambda: lake.land((0, 60, 70)))
+    done = compacted(lake)
+    assert (done.numbers.files_in, done.given_up) == (6, 0)
+    assert lake.found() == lake.expected({"first": [(0, 0, 70), (1, 0, 30)]})
+    assert lake.state().covered() == coverage((0, 0, 70), (1, 0, 30))
+    assert lake.findings() == []
+
+
+@pytest.mark.parametrize("other", ["engine", "own", "replay"])
+def test_a_bin_whose_sources_another_writer_took_is_given_up(lake: RowsLake, other: str) -> None:
+    land_six(lake)
+
+    def take() -> None:
+        match other:
+            case "engine":
+                lake.compact()
+            case "own":
+                compacted(lake)
+            case _:
+                taken_out(lake, (0, 5, 15))
+
+    meanwhile(lake, take)
+    before = lake.parquet_files()
+    done = compacted(lake)
+    assert (done.given_up, done.snapshots, done.error) == (1, [], "")
+    gone = [(0, 0, 5), (0, 15, 60), (1, 0, 30)] if other == "replay" else SIX["first"]
+    assert lake.found() == lake.expected({"first": gone})
+    assert lake.findings() == []
+    held = {f.file_path for f in lake.files()} | before
+    assert {p for p in lake.parquet_files() if p not in held and "compact" in p} == set()
+
+
+def test_rows_are_replayed_from_compacted_files(lake: RowsLake) -> None:
+    land_six(lake)
+    compacted(lake)
+    (seen,) = replace_preview(lake.session(), coverage((0, 5, 15)))
+    assert (seen.replaced.rows, seen.missing) == (10, 0)
+    taken_out(lake, (0, 5, 15))
+    assert lake.found() == lake.expected({"first": [(0, 0, 5), (0, 15, 60), (1, 0, 30)]})
+    assert lake.findings() == []
+
+
+def test_files_to_which_equality_deletes_apply_are_left_alone(lake: RowsLake) -> None:
+    land_six(lake)
+    delete_equal(lake.load(), "main", lake.files()[0], "id", 7)
+    for n in range(6, 12):
+        lake.land((0, n * 10, n * 10 + 10))
+    before = {f.file_path for f in lake.files()}
+    done = compacted(lake)
+    assert (done.files, done.numbers.files_in) == (6, 6)
+    assert len({f.file_path for f in lake.files()} & before) == 6
+    for n in range(12, 17):
+        lake.land((0, n * 10, n * 10 + 10))
+    meanwhile(lake, lambda: delete_equal(lake.load(), "main", lake.files()[0], "id", 65))
+    assert compacted(lake).given_up == 1
+    assert lake.findings() == []
+
+
+def test_a_rolled_back_table_is_not_compacted(lake: RowsLake) -> None:
+    land_six(lake)
+    before = lake.load().metadata.snapshots[5].snapshot_id
+    meanwhile(lake, lambda: lake.roll_back(before))
+    assert "[LC3043]" in compacted(lake).error
+    assert "[LC3043]" in compacted(lake).error
+    assert lake.load().metadata.current_snapshot_id == before
+
+
+@pytest.mark.parametrize("fault", [f for f in Fault if f is not Fault.FALSE_SUCCESS])
+def test_whatever_becomes_of_the_request_the_rows_are_there_once(lake: RowsLake, fault: Fault) -> None:
+    land_six(lake)
+    lake.catalog.faults.append(fault)
+    done = compacted(lake)
+    lake.catalog.away = False
+    if lake.catalog.on_its_way:
+        with pytest.raises(Exception, match=r"(?s)."):
+            lake.catalog.deliver()
+    assert lake.found() == lake.expected(SIX)
+    assert lake.findings() == []
+    assert len(lake.files()) == 1 or done.error
+
+
+def test_files_of_older_schemas_get_the_columns_of_now(lake: RowsLake) -> None:
+    land_six(lake)
+    with lake.load().update_schema() as schema:
+        schema.add_column("later", StringType())
+        schema.rename_column("note", "remark")
+        schema.delete_column("parts")
+    with lake.load().update_spec() as spec:
+        spec.add_field("id", BucketTransform(2), "id_bucket")
+    for n in range(6, 12):
+        lake.land((0, n * 10, n * 10 + 10))
+    before = sorted(lake.load().scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+    compacted(lake)
+    assert sorted(lake.load().scan().to_arrow().to_pylist(), key=lambda row: row["id"]) == before
+    assert Counter(f.spec_id for f in lake.files()) == {0: 1, 1: 2}
+    assert lake.findings() == []
+
+
+def test_the_budget_leaves_bins_for_the_next_run(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path, **TABLES["bucket"])
+    lake.join()
+    land_six(lake)
+    done = compacted(lake, most_bytes=1)
+    assert (done.bins, done.later) == (1, 2)
+    assert compacted(lake, most_time=timedelta(0)).later == 2
+    assert compacted(lake).bins == 2
+    assert lake.found() == lake.expected(SIX)
+    assert lake.findings() == []
+
+
+@pytest.mark.parametrize(("rows", "said"), [(-1, "1 are missing"), (0, "took out 5")])
+def test_a_forged_compaction_is_found(lake: RowsLake, rows: int, said: str) -> None:
+    """Rows are gone, or other files, whatever its summary says."""
+    land_six(lake)
+    state, table = lake.state(), lake.load()
+    removed = [f.file_path for f in lake.files()[:5]]
+    extra = {"compacted": f'{{"rows_in":90,"rows_out":{90 + rows},"files_in":6}}'}
+    record = SnapshotRecord(kind=SnapshotKind.COMPACT, branch="main", landing="orders", lane="live", extra=extra)
+    rewrite = Rewrite(removed=frozenset(removed), same_rows=True)
+    forged = stage(table, "main", (), to_summary(record, state.sections), rewrite=rewrite)
+    lake.tables.commit(table, forged.requirements, forged.updates)
+    assert any(said in text for text in lake.findings()), lake.findings()
