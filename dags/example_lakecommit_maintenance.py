@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep the tables of a landing small, beside the runs that land: expire old snapshots, remove the files that nothing
-needs any more, then check the tables.
+"""Keep the tables of a landing small, beside the runs that land: compact small files, expire old snapshots, remove the
+files that nothing needs, then check the tables.
 
 It needs `kafka_default` and `iceberg_default`.
 """

@@ -41,8 +41,7 @@ HEADINGS: Mapping[str, Mapping[str, Command]] = {
         spelled.CONNECT_WATCH: upkeep.WATCH,
     },
     "upkeep": {
-        spelled.MAINTAIN_SWEEP: upkeep.SWEEP,
-        spelled.MAINTAIN_COLUMNS: upkeep.COLUMNS,
+        spelled.MAINTAIN: upkeep.MAINTAIN,
     },
 }
 COMMANDS: Mapping[str, Command] = {spoken(name): c for some in HEADINGS.values() for name, c in some.items()}
@@ -50,6 +49,5 @@ COMMANDS: Mapping[str, Command] = {spoken(name): c for some in HEADINGS.values()
 GROUPS: Mapping[str, str] = {
     "reset": "change where a landing continues, or unblock it",
     "connect": "work with Kafka Connect sinks",
-    "maintain": "keep tables small and their columns complete",
 }
 """Help for words that have actions."""

@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.cli.arguments import (
 from airflow_provider_lakecommit.cli.from_airflow import add_airflow
 from airflow_provider_lakecommit.cli.terminal.output import Output
 
-__all__ = ["ADOPT", "COLUMNS", "PAUSE", "PUBLISH_NOW", "RESCUE", "RESUME", "SWEEP", "WATCH"]
+__all__ = ["ADOPT", "MAINTAIN", "PAUSE", "PUBLISH_NOW", "RESCUE", "RESUME", "WATCH"]
 
 
 def _add_wait(parser: ArgumentParser) -> None:
@@ -160,42 +160,28 @@ WATCH = Command(
 )
 
 
-def _sweep_arguments(parser: ArgumentParser) -> None:
-    what = parser.add_mutually_exclusive_group().add_argument
-    what("--snapshots", action="store_true", help="expire old snapshots instead of removing files")
-    what("--ledger", action="store_true", help="drop ledger entries of deleted topics instead")
+def _maintain_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("--older-than", type=duration, metavar="TIME", help="keep what is younger (default 3d; snapshots 7d)")
+    parts = ["compact", "expire", "sweep", "ledger", "columns", "widen"]
+    only = "do only this (default: compact, expire, sweep); repeatable"
+    add("--only", action="append", choices=parts, help=only)
+    add("--older-than", type=duration, metavar="TIME", help="keep what is younger (files 3d, snapshots 7d)")
     add("--keep", type=natural, default=1, metavar="N", help="keep the N newest snapshots (default 1)")
+    add("--time", type=duration, metavar="TIME", help="begin no compaction after this time")
+    add("--limit", type=positive, metavar="GB", help="compact at most so many GB per table")
 
 
-SWEEP = Command(
-    says="remove files, snapshots or ledger entries that nothing needs",
+MAINTAIN = Command(
+    says="compact small files, expire snapshots, remove unneeded files",
     examples=(
-        "maintain sweep orders.yaml",
-        "maintain sweep orders.yaml --older-than 7d --yes",
-        "maintain sweep --dag land_orders --snapshots --older-than 30d --keep 100 --yes",
-        "maintain sweep orders.yaml --ledger",
+        "maintain orders.yaml",
+        "maintain orders.yaml --yes",
+        "maintain --dag land_orders --only expire --older-than 30d --keep 100 --yes",
+        "maintain orders.yaml --only ledger",
+        'maintain orders.yaml --only widen --yes --reason "ids outgrew their int"',
     ),
-    arguments=_sweep_arguments,
-    run=on_session("sweep:clean"),
+    arguments=_maintain_arguments,
+    run=on_spec("maintain:maintain"),
     effect=Effect.GIVES_UP,
-    reason=True,
-)
-
-
-def _columns_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--widen", action="store_true", help="widen types that are too narrow, too")
-
-
-COLUMNS = Command(
-    says="add columns that records have and tables lack",
-    examples=(
-        "maintain columns orders.yaml --dry-run",
-        'maintain columns orders.yaml --widen --reason "ids outgrew their int"',
-    ),
-    arguments=_columns_arguments,
-    run=on_spec("columns:columns"),
-    effect=Effect.ACTS,
     reason=True,
 )

@@ -36,7 +36,7 @@ from airflow_provider_lakecommit.committer.summary import (
     sections_of,
 )
 from airflow_provider_lakecommit.core import (
-    MAINTAIN_SWEEP,
+    MAINTAIN,
     RESET_ASSERT,
     RESET_OFFSETS,
     Coverage,
@@ -117,7 +117,7 @@ class LedgerState:
             return None
         return (
             f"its ledger uses {self.share:.0%} of its size limit. Nothing can be landed once it is full: drop "
-            f"obsolete entries (`{MAINTAIN_SWEEP} --ledger`), or land fewer partitions or landings into this table"
+            f"obsolete entries (`{MAINTAIN} SPEC --only ledger`), or land fewer partitions or landings into this table"
         )
 
     def section(self, landing: str, lane: str) -> LedgerSection | None:

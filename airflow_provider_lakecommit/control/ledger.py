@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.control.coverage import (
 )
 from airflow_provider_lakecommit.control.envelope import DAMAGE, count, pack, text, unpack
 from airflow_provider_lakecommit.core import (
-    MAINTAIN_SWEEP,
+    MAINTAIN,
     MARKS,
     UNKNOWN,
     AdoptedSink,
@@ -72,7 +72,7 @@ def _packed(sections: list[dict[str, Any]]) -> str:
         {"sections": sections},
         what="the ledger of the table",
         limit=LEDGER_LIMIT,
-        remedy=f"land fewer topic partitions or fewer landings into one table; `{MAINTAIN_SWEEP} SPEC --ledger` takes "
+        remedy=f"land fewer topic partitions or fewer landings into one table; `{MAINTAIN} SPEC --only ledger` takes "
         "out what is gone; nothing was committed",
     )
 

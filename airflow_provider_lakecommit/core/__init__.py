@@ -15,8 +15,8 @@ __getattr__ = lazy_names(
         "announced": "announced_in rows_of",
         "budgets": "PendingBudget over_budget parse_budget surely_over",
         "commands": (
-            "BACKFILL CONNECT_ADOPT CONNECT_RESCUE DEAD_LETTERS DOCTOR HISTORY LAND MAINTAIN_COLUMNS "
-            "MAINTAIN_SWEEP PAUSE PROGRAM PUBLISH_NOW RESET_ASSERT RESET_BLOCKED RESET_HARD RESET_MIGRATE "
+            "BACKFILL CONNECT_ADOPT CONNECT_RESCUE DEAD_LETTERS DOCTOR HISTORY LAND MAINTAIN "
+            "PAUSE PROGRAM PUBLISH_NOW RESET_ASSERT RESET_BLOCKED RESET_HARD RESET_MIGRATE "
             "RESET_OFFSETS RESUME STATUS VERIFY for_landing spoken"
         ),
         "connection_names": "CONNECTION_ID named whose",

@@ -22,8 +22,7 @@ from airflow_provider_lakecommit.core.commands import DEAD_LETTERS as DEAD_LETTE
 from airflow_provider_lakecommit.core.commands import DOCTOR as DOCTOR
 from airflow_provider_lakecommit.core.commands import HISTORY as HISTORY
 from airflow_provider_lakecommit.core.commands import LAND as LAND
-from airflow_provider_lakecommit.core.commands import MAINTAIN_COLUMNS as MAINTAIN_COLUMNS
-from airflow_provider_lakecommit.core.commands import MAINTAIN_SWEEP as MAINTAIN_SWEEP
+from airflow_provider_lakecommit.core.commands import MAINTAIN as MAINTAIN
 from airflow_provider_lakecommit.core.commands import PAUSE as PAUSE
 from airflow_provider_lakecommit.core.commands import PROGRAM as PROGRAM
 from airflow_provider_lakecommit.core.commands import PUBLISH_NOW as PUBLISH_NOW

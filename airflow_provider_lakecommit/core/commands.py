@@ -20,8 +20,7 @@ __all__ = [
     "HISTORY",
     "INFER_SCHEMA",
     "LAND",
-    "MAINTAIN_COLUMNS",
-    "MAINTAIN_SWEEP",
+    "MAINTAIN",
     "PAUSE",
     "PLAN",
     "PROGRAM",
@@ -72,8 +71,7 @@ CONNECT_RESCUE = f"{PROGRAM} connect rescue"
 CONNECT_ADOPT = f"{PROGRAM} connect adopt"
 CONNECT_WATCH = f"{PROGRAM} connect watch"
 
-MAINTAIN_SWEEP = f"{PROGRAM} maintain sweep"
-MAINTAIN_COLUMNS = f"{PROGRAM} maintain columns"
+MAINTAIN = f"{PROGRAM} maintain"
 
 
 def spoken(command: str) -> str:

@@ -29,7 +29,7 @@ __getattr__ = lazy_names(
         "kafka_connect.stopped": "check_stopped",
         "kafka_connect.take_over": "adopt",
         "maintenance.compact": "CompactedTable compact",
-        "maintenance.expire": "ExpiredSnapshots expire",
+        "maintenance.expire": "ExpiredSnapshots SNAPSHOT_AGE expire",
         "maintenance.sweep": "Garbage SweptTable least_age sweep",
         "reset.attest": "Attested attest",
         "reset.delete_back": "DeleteBack delete_back delete_preview",

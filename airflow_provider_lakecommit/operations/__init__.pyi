@@ -43,6 +43,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.stopped import check_s
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import adopt as adopt
 from airflow_provider_lakecommit.operations.maintenance.compact import CompactedTable as CompactedTable
 from airflow_provider_lakecommit.operations.maintenance.compact import compact as compact
+from airflow_provider_lakecommit.operations.maintenance.expire import SNAPSHOT_AGE as SNAPSHOT_AGE
 from airflow_provider_lakecommit.operations.maintenance.expire import ExpiredSnapshots as ExpiredSnapshots
 from airflow_provider_lakecommit.operations.maintenance.expire import expire as expire
 from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage as Garbage

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit maintain sweep` as a task, of snapshots and of files, for a DAG that keeps tables small.
+"""`lakecommit maintain` as a task, for a DAG that keeps tables small.
 
-Contract: thin over :mod:`~airflow_provider_lakecommit.operations.maintenance.expire` and
-:mod:`~airflow_provider_lakecommit.operations.maintenance.sweep`, in this order: files of expired snapshots are
-candidates of the sweep. Safe beside the runs that land. A retry does what is left.
+Contract: thin over :mod:`~airflow_provider_lakecommit.operations.maintenance`, in the order compact, expire, sweep, so
+that each finds what the one before has left. Safe beside the runs that land. A retry does what is left.
 
 Failure story: a table that could not be done fails the task in the end, by its name; the others are done by then.
 """
@@ -26,19 +25,25 @@ if TYPE_CHECKING:
 
 __all__ = ["MaintainTableOperator"]
 
+GIGABYTE = 10**9
+
 
 class MaintainTableOperator(LandingTask):
-    """Expire old snapshots of the tables of a landing, and remove the files below them that no slice needs any more.
+    """Compact small files of the tables of a landing, expire old snapshots, and remove the files that nothing needs.
 
-    A snapshot that a ledger needs is never expired. Returns what `lakecommit maintain sweep --json` prints, without the
-    files, and under ``snapshots`` what `--snapshots` prints.
+    A snapshot that a ledger needs is never expired. Returns what `lakecommit maintain --json` prints, without the
+    single files.
 
     :param landing: the landing, or the path of its YAML spec
-    :param files_older_than: younger files stay; a timedelta, seconds, or a text as ``3d``. Not less than the landing's
-        ``completion_timeout``. ``None``: remove no files
+    :param compact: rewrite small files, and files with many deleted rows, as files of the table's target size
+    :param compact_time: begin no compaction after this time; a timedelta, seconds, or a text as ``30m``
+    :param compact_gb: rewrite at most so many GB in each table
+    :param files_older_than: younger files stay, likewise. Not less than the landing's ``completion_timeout``. ``None``:
+        remove no files
     :param snapshots_older_than: younger snapshots stay, likewise. ``None``: expire no snapshots
     :param keep_snapshots: so many of the newest snapshots stay, however old
     :param dry_run: change nothing, log what would be done
+    :raises SpecError: no part is requested
 
     .. seealso:: :ref:`howto/operator:MaintainTableOperator`
     """
@@ -50,18 +55,23 @@ class MaintainTableOperator(LandingTask):
         self,
         *,
         landing: Landing | str | Path,
+        compact: bool = True,
+        compact_time: timedelta | str | float | None = None,
+        compact_gb: float | None = None,
         files_older_than: timedelta | str | float | None = timedelta(days=3),
-        snapshots_older_than: timedelta | str | float | None = None,
+        snapshots_older_than: timedelta | str | float | None = timedelta(days=7),
         keep_snapshots: int = 1,
         dry_run: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(landing=landing, **kwargs)
-        if files_older_than is None and snapshots_older_than is None:
+        if not compact and files_older_than is None and snapshots_older_than is None:
             raise SpecError(
                 "LC8342",
-                f"MaintainTableOperator {self.task_id!r}: give files_older_than, snapshots_older_than, or both",
+                f"MaintainTableOperator {self.task_id!r}: set compact, files_older_than or snapshots_older_than",
             )
+        self.compact, self.compact_gb = compact, compact_gb
+        self.compact_time = None if compact_time is None else span_of(compact_time, "compact_time")
         self.files_older_than = None if files_older_than is None else span_of(files_older_than, "files_older_than")
         self.snapshots_older_than = (
             None if snapshots_older_than is None else span_of(snapshots_older_than, "snapshots_older_than")
@@ -70,17 +80,29 @@ class MaintainTableOperator(LandingTask):
         self.only_looks = dry_run
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Expire, then sweep."""
-        result: dict[str, Any] = {}
+        """Compact, expire, then sweep."""
+        result: dict[str, Any] = {"written": not self.only_looks}
         wrong: list[str] = []
         with no_retry_in_vain(self), self.session() as session:
+            if self.compact:
+                result["compact"] = self._compact(session, wrong)
             if self.snapshots_older_than is not None:
-                result["snapshots"] = self._expire(session, self.snapshots_older_than, wrong)
+                result["expire"] = self._expire(session, self.snapshots_older_than, wrong)
             if self.files_older_than is not None:
-                result |= self._sweep(session, self.files_older_than, wrong)
+                result["sweep"] = self._sweep(session, self.files_older_than, wrong)
             if wrong:
                 raise TableError("LC8343", "; ".join(wrong))
         return result
+
+    def _compact(self, session: LandingSession, wrong: list[str]) -> dict[str, Any]:
+        from airflow_provider_lakecommit.operations import compact
+
+        found = []
+        most = None if self.compact_gb is None else int(self.compact_gb * GIGABYTE)
+        for t in compact(session, write=not self.only_looks, most_bytes=most, most_time=self.compact_time):
+            self.log.info("%s", t.to_dict())
+            found.append(t)
+        return self._ended(found, wrong)
 
     def _expire(self, session: LandingSession, older_than: timedelta, wrong: list[str]) -> dict[str, Any]:
         from airflow_provider_lakecommit.operations import expire
@@ -88,15 +110,12 @@ class MaintainTableOperator(LandingTask):
         found = list(expire(session, older_than=older_than, keep=self.keep_snapshots, remove=not self.only_looks))
         for f in found:
             self.log.info("%s", f.to_dict())
-        wrong += [f"{f.table}: {f.error}" for f in found if f.error]
-        newest = {f.table: None if f.newest is None else f.newest.isoformat() for f in found}
-        tables = [{**f.to_dict(), "newest": newest[f.table]} for f in found]
-        return {"tables": tables, "written": not self.only_looks}
+        return self._ended(found, wrong)
 
     def _sweep(self, session: LandingSession, older_than: timedelta, wrong: list[str]) -> dict[str, Any]:
         from airflow_provider_lakecommit.operations import Garbage, least_age, sweep
 
-        def told(table: str, garbage: Garbage) -> None:
+        def found(table: str, garbage: Garbage) -> None:
             if self.only_looks:
                 self.log.info("%s: %s %s bytes: %s", table, garbage.file.path, garbage.file.size, garbage.why)
 
@@ -104,10 +123,13 @@ class MaintainTableOperator(LandingTask):
             session,
             older_than=least_age(self.landing, older_than),
             remove=not self.only_looks,
-            told=told,
+            told=found,
             progress=lambda t: self.log.info("%s: %s of %s files removed so far", t.table, t.removed, t.files),
         )
         for t in swept:
             self.log.info("%s", t.to_dict())
-        wrong += [f"{t.table}: {t.error}" for t in swept if t.error]
-        return {"tables": [t.to_dict() for t in swept], "removed": not self.only_looks}
+        return self._ended(swept, wrong)
+
+    def _ended(self, found: Sequence[Any], wrong: list[str]) -> dict[str, Any]:
+        wrong += [f"{t.table}: {t.error}" for t in found if t.error]
+        return {"tables": [t.to_dict() for t in found]}

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 SAID = Decision(
-    command="maintain sweep --ledger", actor="carla", host="h", at="2026-01-01", landing="rows", reason="crowded"
+    command="maintain --only ledger", actor="carla", host="h", at="2026-01-01", landing="rows", reason="crowded"
 )
 Produce = Callable[..., object]
 
@@ -80,7 +80,7 @@ def test_a_ledger_that_is_nearly_full_is_told_and_a_full_one_names_the_command(
     world.write(opened)
     with monkeypatch.context() as full:
         full.setattr(wire_ledger, "LEDGER_LIMIT", 100)
-        with pytest.raises(WireError, match="`lakecommit maintain sweep SPEC --ledger` takes out what is gone"):
+        with pytest.raises(WireError, match="`lakecommit maintain SPEC --only ledger` takes out what is gone"):
             world.close("told", opened)
     with world.session() as session:
         assert read_ledger(session.tables.load("shop.rows").metadata) == before

@@ -46,7 +46,7 @@ ROUTE: dict[str, Any] = {
 }
 ROUTED: dict[str, Any] = {"create": IDS, "route": ROUTE, "evolve": "widen", "dead_letter_max_ratio": 1.0}
 FIRST_RUNS = count(100, 100)
-WORD = Decision(command="maintain columns", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+WORD = Decision(command="maintain --only columns", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 
 
 def values(*some: dict[str, Any]) -> list[tuple[str, str]]:

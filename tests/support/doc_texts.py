@@ -75,9 +75,9 @@ def _command(text: str) -> str | None:
     """The command that a literal gives, with its name in front."""
     if text.startswith("lakecommit "):
         return text
-    two = "reset (?:offsets|hard|assert|blocked|migrate)|connect (?:rescue|adopt|watch)|maintain (?:sweep|columns)"
+    two = "reset (?:offsets|hard|assert|blocked|migrate)|connect (?:rescue|adopt|watch)"
     bare = rf"(?:{two}|backfill|dead-letters|pause|plan|verify|doctor|status|history) --"
-    return f"lakecommit {text}" if re.match(bare, text) or re.fullmatch(r"(?:maintain|reset) \w+", text) else None
+    return f"lakecommit {text}" if re.match(bare, text) or re.fullmatch(r"reset \w+", text) else None
 
 
 def known_texts() -> str:

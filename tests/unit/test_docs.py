@@ -125,7 +125,7 @@ def test_commands_are_found_where_people_are_told_of_them() -> None:
     "command",
     [
         "lakecommit lnad orders.yaml",
-        "lakecommit maintain reset",
+        "lakecommit connect reset",
         "lakecommit replay orders.yaml",
         "lakecommit reset offsets orders.yaml --from",
         "lakecommit reset assert SPEC --everything",

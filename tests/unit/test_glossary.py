@@ -29,10 +29,10 @@ SPARK = """
 ICEBERG = """
     append arrow avro branch catalog column commit committer field file iceberg manifest metadata metrics parquet
     schema snapshot sorting spec statistics storage table tag vended inspect overwrite overwriting replace replaced
-    replacement
+    replacement compact compacted compaction rewrite bin bins projection
 """
 PLAIN = """
-    agreement uncommitted unread examine
+    agreement uncommitted unread examine lazy grouped
     approved assert direct maintain mistakes
     backpressure compiler decoding effect enums everyday migrate walk
     live first extras cursor renamed deletion account accounting added early end admission admit announced answer

@@ -248,7 +248,7 @@ RULES = (
     ),
     rule(
         "operations/maintenance",
-        "committer core cycle/plan cycle/session iceberg landing operations/backfill redaction",
+        "committer core cycle/plan cycle/session iceberg iceberg/parquet landing operations/backfill redaction",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
     rule("operations/maintenance/garbage", "core", only=NOTHING),

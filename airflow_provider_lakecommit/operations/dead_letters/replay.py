@@ -49,7 +49,7 @@ from airflow_provider_lakecommit.control import LEDGER_LIMIT, encode_ledger
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     FILLED,
-    MAINTAIN_SWEEP,
+    MAINTAIN,
     MOST_TEXT,
     Coverage,
     Decision,
@@ -406,7 +406,7 @@ def _check_room(table: str, sections: tuple[LedgerSection, ...]) -> None:
             "LC7408",
             f"{table}: its ledger would be full of single replayed offsets. Replayed dead letters stay replayed. "
             "Replay contiguous dead letters (`--range`), or prune deleted topics from the ledger with "
-            f"`{MAINTAIN_SWEEP} --ledger`",
+            f"`{MAINTAIN} SPEC --only ledger`",
         )
 
 

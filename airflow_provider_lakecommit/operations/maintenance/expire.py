@@ -21,7 +21,10 @@ from airflow_provider_lakecommit.committer import expire_older, old_snapshots
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError
 
-__all__ = ["ExpiredSnapshots", "expire"]
+__all__ = ["SNAPSHOT_AGE", "ExpiredSnapshots", "expire"]
+
+SNAPSHOT_AGE = timedelta(days=7)
+"""Younger snapshots stay unless less is requested: readers may be at work on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +42,7 @@ class ExpiredSnapshots:
         return {
             "table": self.table,
             "old": self.old,
-            "newest": self.newest,
+            "newest": None if self.newest is None else self.newest.isoformat(),
             "expired": self.expired,
             "left": self.left,
             **({"error": self.error} if self.error else {}),

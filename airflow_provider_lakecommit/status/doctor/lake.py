@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.committer import (
     require_ledger,
     tag_name,
 )
-from airflow_provider_lakecommit.core import HISTORY, MAINTAIN_SWEEP, RESET_ASSERT, RESET_BLOCKED, RESET_OFFSETS
+from airflow_provider_lakecommit.core import HISTORY, MAINTAIN, RESET_ASSERT, RESET_BLOCKED, RESET_OFFSETS
 from airflow_provider_lakecommit.cycle import LandingSession, check_first_run, check_fit, table_of, target_of
 from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, LedgerError, SpecError
 from airflow_provider_lakecommit.iceberg import data_folder
@@ -123,7 +123,7 @@ def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckR
         yield ok(check, f"present in snapshot {state.snapshot_id}, {len(own.covered)} offsets landed")
     if state.crowding:
         yield warn(
-            f"room of the ledger of {name}", state.crowding, f"`{MAINTAIN_SWEEP} SPEC --ledger` shows what is gone"
+            f"room of the ledger of {name}", state.crowding, f"`{MAINTAIN} SPEC --only ledger` shows what is gone"
         )
     if state.condition is Condition.ROLLED_BACK and state.tag_id is None and _renewed_last(session, table):
         yield fail(

@@ -227,7 +227,7 @@ def _ancestry(table: Any) -> list[Any]:
 
 def _expire(landing: CampaignLanding, chance: Random) -> Answer:
     keep = str(chance.choice((1, 3)))
-    return landing.run("maintain", "sweep", "SPEC", "--snapshots", "--older-than", "0s", "--keep", keep, "--yes")
+    return landing.run("maintain", "SPEC", "--only", "expire", "--older-than", "0s", "--keep", keep, "--yes")
 
 
 LANDS, DECIDES, KEEPS, SOURCE, FOREIGN = Nature.LANDS, Nature.DECIDES, Nature.KEEPS, Nature.SOURCE, Nature.FOREIGN
@@ -253,9 +253,10 @@ OPERATIONS: Mapping[str, Operation] = {
     "reset-blocked": Operation(nature=LANDS, act=_blocked, weight=1),
     "dead-letters": Operation(nature=LANDS, act=_run("dead-letters", "SPEC", "--replay"), revives=True),
     "rule": Operation(nature=SOURCE, act=_rule),
-    "evolve": Operation(nature=KEEPS, act=_run("maintain", "columns", "SPEC"), weight=1),
-    "sweep": Operation(nature=KEEPS, act=_run("maintain", "sweep", "SPEC", "--older-than", "0s", "--yes")),
+    "evolve": Operation(nature=KEEPS, act=_run("maintain", "SPEC", "--only", "columns", "--yes"), weight=1),
+    "sweep": Operation(nature=KEEPS, act=_run("maintain", "SPEC", "--only", "sweep", "--older-than", "0s", "--yes")),
     "expire": Operation(nature=KEEPS, act=_expire),
+    "compact": Operation(nature=KEEPS, act=_run("maintain", "SPEC", "--only", "compact", "--yes")),
     "adopt": Operation(nature=DECIDES, act=_adopt, real=False, shapes=SINK),
     "hand-back": Operation(nature=LANDS, act=_hand_back, real=False, shapes=SINK),
     "sink": Operation(nature=LANDS, act=_sink, real=False, shapes=SINK),

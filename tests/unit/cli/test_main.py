@@ -51,7 +51,7 @@ def spec_file(tmp_path: Path) -> Callable[..., str]:
         ["reset", "blocked", "spec.yaml", "--raise", "5:2"],
         ["reset", "blocked", "spec.yaml", "--raise", "-5"],
         ["reset", "offsets", "spec.yaml"],
-        ["maintain"],
+        ["connect"],
     ],
     ids=" ".join,
 )
@@ -181,14 +181,14 @@ def test_help_loads_nothing_heavy() -> None:
         [sys.executable, "-c", LOADED, heavy], capture_output=True, text=True, check=True, timeout=600
     )
     assert done.stderr.strip() == "[]"
-    assert "maintain sweep" in done.stdout
+    assert "maintain" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
         ("lakecommit re", {"reset", "resume"}),
-        ("lakecommit maintain ", {"sweep", "columns"}),
+        ("lakecommit reset ", {"offsets", "hard"}),
         ("lakecommit land orders.yaml --follow-", {"--follow-for"}),
     ],
 )

@@ -187,13 +187,13 @@ class TestPrune:
         monkeypatch.setattr(cycle_prune, "gone", lambda section, *_: frozenset({P0} & section.starts.keys()))
 
     def prune(self, person: Person, *more: str) -> int:
-        return person.types("maintain", "sweep", "--ledger", "--reason", "crowded", *more)
+        return person.types("maintain", "--only", "ledger", "--reason", "crowded", *more)
 
     def test_without_yes_it_is_shown(self, person: Person, capsys: pytest.CaptureFixture[str]) -> None:
         before = person.landing.snapshots()
         assert self.prune(person) == Exit.UNCONFIRMED
         out, err = capsys.readouterr()
-        assert "orders[0] of topic id topic-1, which is gone: 20 landed offsets" in out
+        assert "orders[0] of topic id topic-1, which was deleted: 20 landed offsets" in out
         assert "nothing is written: the same with --yes does it" in err
         assert person.landing.snapshots() == before
 
@@ -202,7 +202,7 @@ class TestPrune:
         assert self.prune(person, "--yes") == Exit.DONE
         assert person.landing.snapshots() != before
         said = person.landing.snapshots()[-1]["lakecommit.decisions"]
-        assert "maintain sweep --ledger" in said
+        assert "maintain --only ledger" in said
         assert "crowded" in said
         assert "takes out orders[0] of topic id topic-1" in said
 

@@ -94,7 +94,7 @@ def test_what_deletes_skips_or_goes_backwards_gives_up() -> None:
     assert gives_up == {
         *(f"reset {way}" for way in ("offsets", "hard", "assert", "blocked", "migrate")),
         "connect adopt",
-        "maintain sweep",
+        "maintain",
     }
     reads = {name for name, command in COMMANDS.items() if command.effect is Effect.READS}
     assert reads == {*EVERYDAY, "connect watch"} - {"land"}
@@ -129,7 +129,7 @@ def test_a_command_is_spelled_by_its_constant(name: str) -> None:
         ("resett offsets", "'reset'"),
         ("reset ofsets", "'reset offsets'"),
         ("offsets", "'reset offsets'"),
-        ("maintain sweeep", "'maintain sweep'"),
+        ("maintian", "'maintain'"),
     ],
 )
 def test_a_typo_is_answered_with_the_nearest_command(

@@ -343,7 +343,7 @@ def test_a_hole_is_judged_from_where_the_lane_starts() -> None:
 
 
 def test_what_a_person_decided_is_told_once_also_where_a_release_did_not_carry_it_on() -> None:
-    commands = ["reset offsets", "maintain sweep --ledger"]
+    commands = ["reset offsets", "maintain --only ledger"]
     said = [Decision(command=c, actor="carla", host="h", at="2026-01-01") for c in commands]
     snapshots = [snapshot(n, cover((P0, 0, n)), cover((P0, n - 1, n))) for n in (1, 2, 3)]
     kept = [(said[0],), tuple(said), ()]
