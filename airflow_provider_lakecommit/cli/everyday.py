@@ -100,7 +100,6 @@ def _status_arguments(parser: ArgumentParser) -> None:
     add_every(parser)
     add = parser.add_argument
     add("--max-lag", type=natural, metavar="N", help="accept this many unlanded offsets (default 0)")
-    add("--files", action="store_true", help="count the tables' small files; reads all manifests")
     add("--max-age", type=duration, metavar="TIME", help="accept tables that are complete up to then")
 
 
@@ -111,11 +110,11 @@ def _status(options: Namespace, output: Output) -> int:
     if (declared := load_set_file(options, output)) is not None:
         from airflow_provider_lakecommit.cli.status_set import status_set
 
-        return status_set(declared, output, every=options.every, allowed=allowed, files=options.files)
+        return status_set(declared, output, every=options.every, allowed=allowed)
     spec = load(options, output)
     from airflow_provider_lakecommit.cli.status import status
 
-    return status(spec, output, every=options.every, allowed=allowed, files=options.files)
+    return status(spec, output, every=options.every, allowed=allowed)
 
 
 STATUS = Command(

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from airflow_provider_lakecommit.cli.runs.process import is_dead
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core import BACKFILL, DOCTOR, LAND, RESET_BLOCKED, CycleState, resumed_by
+from airflow_provider_lakecommit.core import BACKFILL, DOCTOR, LAND, MAINTAIN, RESET_BLOCKED, CycleState, resumed_by
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.status import (
@@ -43,17 +43,15 @@ def status(
     *,
     every: timedelta | None = None,
     allowed: StatusLimits | None = None,
-    files: bool = False,
 ) -> int:
     """Show where the landing stands; the exit code says how.
 
     :param every: how often it runs, for the warning that unread offsets may expire
     :param allowed: how far behind is well
-    :param files: count the small files of the tables
     :raises LakecommitError: a part that has to be asked is away
     """
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
-        found = read_status(session, every, count_files=files)
+        found = read_status(session, every)
     standing, why = status_verdict(found, allowed or StatusLimits())
     head = f"{found.landing} is {standing.upper()}: {why}" if why else f"{found.landing}: all is well"
     output.answer({**to_dict(found), "standing": standing.value, "why": why or None}, [head, *_text(found)])
@@ -96,8 +94,9 @@ def _table(t: TableStatus) -> Iterable[str]:
     at = f", ledger in snapshot {t.snapshot_id}" if t.snapshot_id is not None else ""
     others = f", {t.foreign_since} snapshots of others since" if t.foreign_since else ""
     yield f"  {t.table}: {t.condition}{reason}{at}{others}"
-    if t.files is not None and t.files.small is not None:
-        yield f"    {t.files}"
+    if t.debt is not None:
+        advice = f"; `{MAINTAIN} SPEC --yes` compacts them" if t.debt.share >= 1 else ""
+        yield f"    {'WARNING: ' if advice else ''}{t.debt}{advice}"
     if t.pending_slices:
         yield f"    staged: {t.pending_slices} slices, {t.pending_files} files, {t.pending_bytes} bytes"
     yield from (f"    {w}" for w in t.waiting)

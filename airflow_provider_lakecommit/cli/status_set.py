@@ -43,9 +43,7 @@ class _Standing:
     found: Status | None = None
 
 
-def status_set(
-    spec: LandingSetSpec, output: Output, *, every: timedelta | None, allowed: StatusLimits, files: bool
-) -> int:
+def status_set(spec: LandingSetSpec, output: Output, *, every: timedelta | None, allowed: StatusLimits) -> int:
     """Show all of them; the exit code is that of the worst.
 
     :raises SourceError: there is no topic for any landing
@@ -58,7 +56,7 @@ def status_set(
             made = spec.landing_set.missing_table == "create"
             if made and has_no_record(landing, connections) and tables.find(landing.table) is None:
                 return _Standing(verdict=StatusVerdict.WELL, why=without_records(landing))
-            found = read_status(session, every, count_files=files)
+            found = read_status(session, every)
             verdict, why = status_verdict(found, allowed)
             return _Standing(verdict=verdict, why=why, found=found)
 

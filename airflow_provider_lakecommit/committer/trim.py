@@ -5,8 +5,8 @@ rewrites them all.
 Contract: a table that asks for it (property ``lakecommit.keep-snapshots``, set on tables that landings create) is
 trimmed to so many, of any table a landing that follows expires its own after a time, and a person may expire all that
 are old. Only snapshots of the branch's own past go: never the ledger, what came after it, what a branch or tag refers
-to, or one that is to be kept. Data files are not touched: an append's files stay in all later snapshots. Manifests go
-when no snapshot lists them.
+to, or one that is to be kept. Files that a snapshot took out, as a compaction does, go when no older snapshot is left,
+anywhere in the table. Manifests go when no snapshot lists them.
 
 Failure story: best effort. A request that fails, or whose outcome is unknown, is left; the next commit tries again. It
 states where every branch and tag was, so that one that arrives late, after a rollback or another commit, does nothing:
@@ -20,10 +20,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotsUpdate, TableRequirement
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
@@ -102,6 +103,7 @@ def _delete(io: FileIO, after: TableMetadata, branch: str, gone: list[Snapshot])
     old as the expired ones, in the oldest that is not, and in other lines.
     """
     newest = max(map(_sequence, gone))
+    replaced = _replaced_files(io, after, branch, gone)
     younger = sorted((s for s in after.snapshots if _sequence(s) > newest), key=_sequence)
     line = {s.snapshot_id for s in ancestry(after, branch)}
     others = [s for s in after.snapshots if _sequence(s) <= newest or s.snapshot_id not in line]
@@ -109,9 +111,37 @@ def _delete(io: FileIO, after: TableMetadata, branch: str, gone: list[Snapshot])
     look = {s.snapshot_id: s for s in (*younger[:1], *others, *pinned)}
     listed = [m.manifest_path for s in gone for m in s.manifests(io)] if len(look) <= MOST_LOOKS else []
     kept = {m.manifest_path for s in look.values() for m in s.manifests(io)} if listed else set()
-    for path in {*(s.manifest_list for s in gone), *(p for p in listed if p not in kept)}:
+    for path in {*replaced, *(s.manifest_list for s in gone), *(p for p in listed if p not in kept)}:
         with suppress(Exception):
             io.delete(path)
+
+
+def _replaced_files(io: FileIO, after: TableMetadata, branch: str, gone: list[Snapshot]) -> set[str]:
+    """Return the files that no snapshot has any more: those that the expired ones, or the oldest that is left, took out.
+
+    Whatever else is left must come later: another branch, or a tag in between, may have the files.
+    """
+    oldest = min(after.snapshots, key=_sequence)
+    line = {s.snapshot_id for s in ancestry(after, branch)}
+    if any(s.snapshot_id not in line for s in after.snapshots):
+        return set()
+    took = [s for s in (*gone, oldest) if _sequence(s) <= _sequence(oldest) and _took_files(s)]
+    paths = {
+        entry.data_file.file_path
+        for snapshot in took
+        for manifest in snapshot.manifests(io)
+        if manifest.added_snapshot_id == snapshot.snapshot_id and manifest.deleted_files_count
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=False)
+        if entry.status == ManifestEntryStatus.DELETED and entry.snapshot_id == snapshot.snapshot_id
+    }
+    # Another writer may have brought a file back.
+    there = (m for s in after.snapshots for m in s.manifests(io)) if paths else ()
+    seen = {m.manifest_path: m for m in there}.values()
+    return paths - {e.data_file.file_path for m in seen for e in m.fetch_manifest_entry(io, discard_deleted=True)}
+
+
+def _took_files(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and snapshot.summary.operation is not Operation.APPEND
 
 
 def _sequence(snapshot: Snapshot) -> int:

@@ -24,7 +24,7 @@ Of a landing set the task lands all landings, side by side (:mod:`~airflow_provi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -198,6 +198,7 @@ class KafkaToIcebergOperator(LandingTask):
 
     def _run(self, session: LandingSession, engine: Engine, context: Context) -> Closed:
         from airflow_provider_lakecommit.cycle import RunOutcome, Total, WindowLog, cycles_of, published_by, runner_of
+        from airflow_provider_lakecommit.operations import BackgroundCompaction
 
         identity = self.identity(context)
         since = None if self.follow is None else began(context)
@@ -211,6 +212,7 @@ class KafkaToIcebergOperator(LandingTask):
             return earlier.to_closed(self.landing.table, before)
         log = WindowLog(session.log)
         session.log = log
+        compaction = None if self.follow is None else BackgroundCompaction(session)
         self._runner = runner = runner_of(
             session,
             engine,
@@ -219,12 +221,16 @@ class KafkaToIcebergOperator(LandingTask):
             log,
             release=lambda cycle: is_over(cycle, identity, session, context["ti"]),
             early=True,
-            **({} if self.follow is None else {"over": partial(is_paused, context), "turns": True}),
+            **(
+                {}
+                if compaction is None
+                else {"over": partial(is_paused, context), "turns": True, "maintain": compaction.begin}
+            ),
         )
         outcomes, total = [], Total(landing=self.landing.name)
         total.publish(before)
         try:
-            with before_deadline(self.execution_timeout, runner.stop):
+            with compaction or nullcontext(), before_deadline(self.execution_timeout, runner.stop):
                 for outcome in runner.cycles(earlier.number if earlier else 0, self.max_cycles):
                     log(str(outcome))
                     send(opened_samples(outcome.opened))

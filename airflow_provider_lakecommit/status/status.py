@@ -10,11 +10,11 @@ Failure story: parts that are away raise their own errors; a ledger that needs a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_provider_lakecommit.committer import Condition, LedgerState
+from airflow_provider_lakecommit.committer import Condition, LedgerState, TableDebt, debt_of
 from airflow_provider_lakecommit.core import (
     LAND,
     AcceptedSlice,
@@ -48,7 +48,6 @@ from airflow_provider_lakecommit.cycle import (
 )
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.status.partition_status import PartitionStatus, partition_status, stale_transactions
-from airflow_provider_lakecommit.status.small_files import TableFiles, table_files
 
 __all__ = ["Status", "TableStatus", "read_status", "to_dict"]
 
@@ -68,7 +67,7 @@ class TableStatus:
     pending_files: int = 0
     pending_bytes: int = 0
     waiting: tuple[str, ...] = ()
-    files: TableFiles | None = None
+    debt: TableDebt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +109,11 @@ class Status:
 HEADROOM_SECONDS = 5.0
 
 
-def read_status(session: LandingSession, every: timedelta | None = None, *, count_files: bool = False) -> Status:
+def read_status(session: LandingSession, every: timedelta | None = None) -> Status:
     """Look once.
 
     :param every: how often the landing runs, for the warning that its unread offsets may expire; by default what the
         control log shows
-    :param count_files: read the manifests of all tables, to tell how many files are small
     :raises CatalogError: the catalog is away
     :raises ControlTopicError: the control topic is away
     :raises SourceUnavailableError: the source is away
@@ -147,7 +145,7 @@ def read_status(session: LandingSession, every: timedelta | None = None, *, coun
         tables=tuple(
             replace(
                 _table(name, state, by_name.get(name), landing_state, source.partitions, forgotten=name in forgotten),
-                files=_files(session, name, count=count_files),
+                debt=_debt(session, name),
             )
             for name, state in states
         ),
@@ -204,9 +202,9 @@ def _section(session: LandingSession, state: LedgerState) -> bool:
     return state.section(session.landing.name, session.lane) is not None
 
 
-def _files(session: LandingSession, name: str, *, count: bool) -> TableFiles | None:
+def _debt(session: LandingSession, name: str) -> TableDebt | None:
     table = session.tables.find(name)
-    return None if table is None else table_files(table, session.landing.branch, count=count)
+    return None if table is None else debt_of(table.metadata, session.landing.branch)
 
 
 def _table(
@@ -336,7 +334,7 @@ def _table_to_dict(t: TableStatus) -> dict[str, Any]:
         "head_id": t.head_id,
         "foreign_since": t.foreign_since,
         "ends": {str(p): end for p, end in t.ends.items()},
-        "files": None if t.files is None else asdict(t.files),
+        "debt": None if t.debt is None else t.debt.to_dict(),
         "pending": pending_fields(slices=t.pending_slices, files=t.pending_files, bytes=t.pending_bytes),
         "waiting": list(t.waiting),
     }

@@ -19,11 +19,14 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
+from airflow_provider_lakecommit.committer import debt
 from airflow_provider_lakecommit.committer.compact import compacted_of
+from airflow_provider_lakecommit.committer.debt import debt_of
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.stage import stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
+from airflow_provider_lakecommit.committer.trim import expire_older
 from airflow_provider_lakecommit.operations.backfill.replace import replace_preview
 from airflow_provider_lakecommit.operations.maintenance.compact import CompactedTable, compact
 from tests.fakes.catalog import Fault
@@ -260,6 +263,69 @@ def test_the_budget_leaves_bins_for_the_next_run(tmp_path: Path) -> None:
     assert compacted(lake).bins == 2
     assert lake.found() == lake.expected(SIX)
     assert lake.findings() == []
+
+
+def test_the_debt_is_known_from_the_metadata_and_a_compaction_clears_it(
+    lake: RowsLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(debt, "MOST_FILES", 5)
+    monkeypatch.setattr(debt, "MOST_SNAPSHOTS", 5)
+    land_six(lake)
+    before = debt_of(lake.load().metadata, "main")
+    assert before is not None
+    assert (before.files, before.needed, before.rows, before.dead_rows, before.snapshots) == (6, 1, 90, 0, 7)
+    assert before.share > 1
+    compacted(lake)
+    after = debt_of(lake.load().metadata, "main")
+    assert after is not None
+    assert (after.files, after.needed, after.snapshots, after.share) == (1, 1, 0, 0)
+
+
+def test_files_of_many_partitions_are_no_debt_once_a_compaction_has_seen_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(debt, "MOST_FILES", 5)
+    lake = lake_at(tmp_path, **TABLES["identity"])
+    lake.join(lake.starting("live", *((p, 0) for p in range(8))))
+    lake.land(*((p, 0, 5) for p in range(8)))
+    before = debt_of(lake.load().metadata, "main")
+    assert before is not None
+    assert before.share > 1
+    (done,) = compact(lake.session(), write=True)
+    after = debt_of(lake.load().metadata, "main")
+    assert after is not None
+    assert (done.bins, after.files, after.needed, after.share) == (0, 8, 8, 0)
+    assert lake.findings() == []
+    assert compacted(lake).snapshots == []
+
+
+def test_replaced_files_stay_while_a_tag_has_them(lake: RowsLake) -> None:
+    land_six(lake)
+    before = {f.file_path for f in lake.files()}
+    lake.load().manage_snapshots().create_tag(lake.load().metadata.snapshots[3].snapshot_id, "audit").commit()
+    compacted(lake)
+    lake.land((0, 60, 70))
+    old = int(lake.session().now().timestamp() * 1000) + 60_000
+    assert expire_older(lake.tables, lake.name, "main", before_ms=old) > 5
+    assert before <= lake.parquet_files()
+    assert lake.load().scan(snapshot_id=lake.load().metadata.refs["audit"].snapshot_id).to_arrow().num_rows == 45
+    assert lake.findings() == []
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["gone", "brought-back"])
+def test_replaced_files_are_removed_when_their_snapshots_expire(lake: RowsLake, back: bool) -> None:
+    land_six(lake)
+    files = lake.files()
+    compacted(lake)
+    if back:
+        table = lake.load()
+        with table.transaction() as change, change.update_snapshot().fast_append() as append:
+            append.append_data_file(files[0])
+    lake.land((0, 60, 70))
+    expire_older(lake.tables, lake.name, "main", before_ms=int(lake.session().now().timestamp() * 1000) + 60_000)
+    left = {f.file_path for f in files} & lake.parquet_files()
+    assert left == ({files[0].file_path} if back else set())
+    assert lake.found().total() == 100 + (files[0].record_count if back else 0)
 
 
 @pytest.mark.parametrize(("rows", "said"), [(-1, "1 are missing"), (0, "took out 5")])

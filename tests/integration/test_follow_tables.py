@@ -11,7 +11,6 @@ import pytest
 from airflow_provider_lakecommit.committer.ledger import Condition
 from airflow_provider_lakecommit.committer.merge_manifests import TIER
 from airflow_provider_lakecommit.committer.trim import expire_older
-from airflow_provider_lakecommit.status.small_files import table_files
 from tests.fakes.lake import Lake, coverage, staged
 
 pytestmark = pytest.mark.integration
@@ -107,13 +106,3 @@ def test_a_rollback_is_seen_over_merged_manifests(tmp_path: Path, back: int) -> 
     expire(lake)
     assert lake.rows() == TIER + 6 - back
     assert lake.state().condition is Condition.ROLLED_BACK
-
-
-def test_small_files_are_counted_where_somebody_asks(tmp_path: Path) -> None:
-    lake = landed(tmp_path, 3, **{"write.target-file-size-bytes": "4000000"})
-    told = table_files(lake.load(), "main")
-    counted = table_files(lake.load(), "main", count=True)
-    assert told is not None
-    assert counted is not None
-    assert (told.files, told.small, counted.small, counted.limit) == (3, None, 3, 1_000_000)
-    assert str(counted).endswith("3 of them below 1 MB")

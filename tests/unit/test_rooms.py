@@ -326,7 +326,7 @@ RULES = (
     rule(
         "cli/runs",
         "cli/terminal core cycle cycle/commit cycle/plan cycle/run cycle/session cycle/sets "
-        "formats/evolution iceberg landing spark spark/launch telemetry",
+        "formats/evolution iceberg landing operations/maintenance spark spark/launch telemetry",
         nowhere=AIRFLOW,
         lazily=SPARK,
     ),

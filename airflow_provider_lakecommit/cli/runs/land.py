@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -44,6 +44,7 @@ from airflow_provider_lakecommit.cycle import (
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import LandingSetSpec, LandingSpec
+from airflow_provider_lakecommit.operations import BackgroundCompaction
 from airflow_provider_lakecommit.spark import QUIET, Engine, SparkSection, engine_of
 from airflow_provider_lakecommit.telemetry import closed_samples, opened_samples, start_for_commands
 
@@ -77,6 +78,7 @@ def land(
         Signals() as signals,
         LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=log) as connected,
         within(connected) as session,
+        ExitStack() as stack,
     ):
         if session is None:
             return Exit.DONE
@@ -90,6 +92,7 @@ def land(
             release=is_dead,
             early=section.is_warm,
             progress=progress_on(output, spec.landing.name),
+            **({"maintain": stack.enter_context(BackgroundCompaction(session)).begin} if follow else {}),
         )
         try:
             # Apart from the thread that signals interrupt, so that one costs nothing that is under way.

@@ -61,6 +61,7 @@ class Follow:
     :param progress: is told how far the writing is, every so many seconds; by default the log is
     :param over: is the run to end though its time is not over?
     :param turns: the run takes over from those of its DAG that follow already, and ends when a later one does
+    :param maintain: called once in an interval; must return at once
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Follow:
         progress: tuple[Callable[[Progress], None], float] | None = None,
         over: Callable[[], bool] = lambda: False,
         turns: bool = False,
+        maintain: Callable[[], None] = lambda: None,
     ) -> None:
         self._session, self._options, self._log = session, options, log
         self._successor = Successor(session, log.say, engine.start, turns=turns)
@@ -91,7 +93,7 @@ class Follow:
             early=early,
             progress=progress or (lambda told: log.say(str(told)), LOG_SECONDS),
         )
-        self._ask_over = over
+        self._ask_over, self._maintain = over, maintain
         self._upkeep = Upkeep(session, self._executor, options.keep_snapshots)
         self._troubles = Troubles()
         self._age = options.window_age.total_seconds()
@@ -249,6 +251,7 @@ class Follow:
         if now - self._told_at >= self._options.interval.total_seconds():
             self._tell(now)
             self._upkeep.run()
+            self._maintain()
 
     def _tell(self, now: float) -> None:
         # Offsets are asked for one after the other: only what stays is held up.

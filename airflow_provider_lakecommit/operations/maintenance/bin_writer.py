@@ -64,7 +64,7 @@ def write_bin(table: Table, layout: Layout, one: Bin, dead: Mapping[str, Numbers
     writing = GroupedFile(table.io.new_output(path), layout.format, layout.metrics, layout.arrow, partition)
     places: Numbers | None = None
     try:
-        blocks = (b for s in one.sources for b in _blocks(table, layout, s, dead[s.path]))
+        blocks: Iterator[pa.Table] = (b for s in one.sources for b in _blocks(table, layout, s, dead[s.path]))
         if layout.sorting:
             blocks, places = _sorted(layout, list(blocks))
         for block in blocks:

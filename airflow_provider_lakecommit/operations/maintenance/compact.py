@@ -34,6 +34,7 @@ from airflow_provider_lakecommit.committer import (
     Condition,
     Rewrite,
     compact_table,
+    debt_of,
     read_ledger,
     require_present,
 )
@@ -97,6 +98,7 @@ def compact(
     most_bytes: int | None = None,
     most_time: timedelta | None = None,
     tiered: bool = False,
+    tables: Sequence[str] | None = None,
     progress: Callable[[CompactedTable], None] = lambda _: None,
 ) -> Iterator[CompactedTable]:
     """Compact the tables of a landing, one after the other.
@@ -104,10 +106,11 @@ def compact(
     :param write: do it; else only say what would be done
     :param most_bytes: of the files that are rewritten in one table
     :param most_time: begin no further bins of a table after this time
+    :param tables: only these
     :param tiered: see :class:`~airflow_provider_lakecommit.operations.maintenance.bins.BinRules`
     :param progress: gets the numbers of a table after each commit
     """
-    for name in session.landing.tables:
+    for name in session.landing.tables if tables is None else tables:
         out = CompactedTable(table=name)
         try:
             one = _TableCompaction(session, name, out, tiered=tiered)
@@ -139,11 +142,12 @@ class _TableCompaction:
         self._positions = DeletePositions(name)
         self._listed: dict[str, list[ManifestEntry]] = {}
         self._bins: list[Bin] = []
+        self._settles = False
         self._attempt, self._numbers = uuid4(), count()
         self._mark = file_mark(self._table.metadata.table_uuid, session.landing.name, REWRITE)
 
     def plan(self, most_bytes: int | None) -> bool:
-        """Find the bins of the current head; returns whether there are some."""
+        """Find the bins of the current head; returns whether there is something to commit."""
         if self._table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
             raise TableError(
                 "LC7715",
@@ -166,10 +170,15 @@ class _TableCompaction:
         out = self._out
         out.bins, out.later = len(self._bins), len(found) - len(self._bins)
         out.files, out.bytes = sum(len(b.sources) for b in self._bins), sum(b.size for b in self._bins)
-        return bool(self._bins)
+        debt = debt_of(self._table.metadata, self._branch)
+        self._settles = not found and debt is not None and debt.share >= 1
+        return bool(self._bins) or self._settles
 
     def run(self, most_time: timedelta | None, progress: Callable[[CompactedTable], None]) -> None:
         """Write and commit the bins."""
+        if self._settles:
+            # Every partition needs its files: a snapshot says that these are as few as can be.
+            self._commit(())
         end = None if most_time is None else time.monotonic() + most_time.total_seconds()
         with ThreadPoolExecutor(THREADS) as pool:
             for at in range(0, len(self._bins), BINS_OF_A_COMMIT):
@@ -218,7 +227,7 @@ class _TableCompaction:
         head = self._head(loaded)
         kept = [(w, late) for w in written if (late := self._late(loaded, head, w)) is not None]
         self._out.given_up += len(written) - len(kept)
-        if not kept:
+        if not kept and not self._settles:
             return None
         sources = [s for w, _ in kept for s in w.bin.sources]
         removed = frozenset(s.path for s in sources)

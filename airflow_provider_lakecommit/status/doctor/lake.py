@@ -20,6 +20,7 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.committer import (
     Condition,
     SnapshotKind,
+    debt_of,
     landing_snapshots,
     read_ledger,
     require_ledger,
@@ -125,6 +126,9 @@ def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckR
         yield warn(
             f"room of the ledger of {name}", state.crowding, f"`{MAINTAIN} SPEC --only ledger` shows what is gone"
         )
+    debt = debt_of(table.metadata, session.landing.branch)
+    if debt is not None and debt.share >= 1:
+        yield warn(f"files of {name}", str(debt), f"`{MAINTAIN} SPEC --yes` compacts them; schedule it daily")
     if state.condition is Condition.ROLLED_BACK and state.tag_id is None and _renewed_last(session, table):
         yield fail(
             check,

@@ -17,6 +17,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 
 from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.committer.debt import debt_of
 from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.core.model import LIVE
@@ -24,7 +25,6 @@ from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RESCUED_BY as WRITTEN_BY_RESCUES
 from airflow_provider_lakecommit.status.history import KEPT_FOR_EVER, RESCUED_BY, read_history
-from airflow_provider_lakecommit.status.small_files import table_files
 from airflow_provider_lakecommit.status.verify import Severity, TableHistory, check_landing
 from airflow_provider_lakecommit.status.verify_table import check_table
 from tests.fakes.lake import NAME, Lake, at, data_file, section, staged
@@ -92,9 +92,9 @@ def test_a_table_of_format_version_1_holds_the_files_that_it_says(tmp_path: Path
     assert lake.load().format_version == 1
     assert [len(s.files) for s in found.snapshots] == [0, 1]
     assert list(check_table(found)) == []
-    files = table_files(lake.load(), "main", count=True)
-    assert files is not None
-    assert (files.files, files.small) == (1, 1)
+    debt = debt_of(lake.load().metadata, "main")
+    assert debt is not None
+    assert (debt.files, debt.needed) == (1, 1)
 
 
 def test_a_table_that_is_missing_is_one_finding(lake: Lake) -> None:

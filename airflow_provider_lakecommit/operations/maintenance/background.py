@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small compactions of a run that lands continuously, in a thread of its own beside the windows.
+
+Contract: of the tables that landings made, one whose debt reaches a fifth of its limit gets a tiered compaction of a
+bounded size. So a table that gets a file every two seconds has a bounded number of files, and each row is rewritten a
+few times in all. Windows do not wait for it.
+
+Failure story: what goes wrong is logged, and the next interval tries again. A run that ends waits for the compaction
+under way.
+"""
+
+from __future__ import annotations
+
+from threading import Thread
+
+from airflow_provider_lakecommit.committer import debt_of
+from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS
+from airflow_provider_lakecommit.operations.maintenance.compact import compact
+
+__all__ = ["BackgroundCompaction"]
+
+DUE = 0.2
+MOST_BYTES = 256 << 20
+
+
+class BackgroundCompaction:
+    """Of the tables of one landing; a context manager that waits for the thread."""
+
+    def __init__(self, session: LandingSession) -> None:
+        self._session = session
+        self._thread: Thread | None = None
+
+    def __enter__(self) -> BackgroundCompaction:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+    def begin(self) -> None:
+        """Start a compaction, unless one is under way. Returns at once."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = Thread(target=self._run, name="compaction")
+            self._thread.start()
+
+    def _run(self) -> None:
+        session = self._session
+        try:
+            due = [name for name in session.landing.tables if self._is_due(name)]
+            for done in compact(session, write=True, most_bytes=MOST_BYTES, tiered=True, tables=due):
+                n = done.numbers
+                if done.error:
+                    session.log(f"WARNING: {done.error}")
+                elif done.snapshots:
+                    session.log(f"{done.table}: compacted {n.files_in} files into {n.files_out}")
+        except Exception as e:
+            # A thread that dies in silence would leave the table to grow.
+            text = str(e) if isinstance(e, LakecommitError) else f"{type(e).__name__}: {e}"
+            session.log(f"WARNING: could not compact: {text}")
+
+    def _is_due(self, name: str) -> bool:
+        table = self._session.tables.find(name)
+        if table is None or KEEP_SNAPSHOTS not in table.metadata.properties:
+            return False
+        debt = debt_of(table.metadata, self._session.landing.branch)
+        return debt is not None and debt.share >= DUE
