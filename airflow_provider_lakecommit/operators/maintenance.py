@@ -3,9 +3,9 @@
 
 Contract: thin over :mod:`~airflow_provider_lakecommit.operations.maintenance.expire` and
 :mod:`~airflow_provider_lakecommit.operations.maintenance.sweep`, in this order: files of expired snapshots are
-candidates of the sweep. Safe beside the runs that land. A retry does what is left.
+candidates of the sweep. Safe alongside the runs that land. A retry does the rest.
 
-Failure story: a table that could not be done fails the task in the end, by its name; the others are done by then.
+Failure story: a failed table fails the task at the end, with its name; the others are done by then.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = ["MaintainTableOperator"]
 
 
 class MaintainTableOperator(LandingTask):
-    """Expire old snapshots of the tables of a landing, and remove the files below them that no slice needs any more.
+    """Expire old snapshots of the tables of a landing, and remove files that no slice needs any more.
 
-    A snapshot that a ledger needs is never expired. Returns what `lakecommit maintain sweep --json` prints, without the
-    files, and under ``snapshots`` what `--snapshots` prints.
+    A snapshot that a ledger needs is never expired. Returns the output of `lakecommit maintain sweep --json` without
+    the files, and under ``snapshots`` the output with `--snapshots`.
 
     :param landing: the landing, or the path of its YAML spec
-    :param files_older_than: younger files stay; a timedelta, seconds, or a text as ``3d``. Not less than the landing's
-        ``completion_timeout``. ``None``: remove no files
+    :param files_older_than: younger files stay; a timedelta, seconds, or a text such as ``3d``. Not less than the
+        landing's ``completion_timeout``. ``None``: remove no files
     :param snapshots_older_than: younger snapshots stay, likewise. ``None``: expire no snapshots
-    :param keep_snapshots: so many of the newest snapshots stay, however old
+    :param keep_snapshots: number of the newest snapshots that always stay
     :param dry_run: change nothing, log what would be done
 
     .. seealso:: :ref:`howto/operator:MaintainTableOperator`
