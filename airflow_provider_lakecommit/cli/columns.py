@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit maintain columns`: the columns that a landing's records have are added to its tables now.
+"""`lakecommit maintain columns`: add the columns of a landing's records to its tables now.
 
 Contract: see :mod:`~airflow_provider_lakecommit.cycle.plan.evolve_now`.
 """
@@ -19,9 +19,9 @@ __all__ = ["columns"]
 
 
 def columns(spec: LandingSpec, options: Namespace, output: Output) -> int:
-    """Add what is missing, whatever ``evolve`` of the landing says.
+    """Add missing columns, whatever ``evolve`` of the landing is.
 
-    :raises LakecommitError: what would keep a window from being planned
+    :raises LakecommitError: an error that would also prevent planning
     """
     landing = replace(spec.landing, evolve="widen" if options.widen else "add")
     decision = None if options.dry_run else decision_of(spoken(MAINTAIN_COLUMNS), landing.name, options.reason)
@@ -31,5 +31,5 @@ def columns(spec: LandingSpec, options: Namespace, output: Output) -> int:
     tables = {"tables": made} if len(landing.data_tables) > 1 else {}
     values = {"landing": landing.name, "table": landing.table, "changed": made.get(landing.table, []), **tables}
     done = (f"{table}: {change}" for table, some in made.items() for change in some)
-    output.answer({**values, "found": list(lines)}, [*done, *lines] or ["no column is lacking"])
+    output.answer({**values, "found": list(lines)}, [*done, *lines] or ["no column is missing"])
     return Exit.DONE

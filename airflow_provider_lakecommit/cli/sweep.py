@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit maintain sweep`: what nothing needs any more goes: files, old snapshots or entries of ledgers.
+"""`lakecommit maintain sweep`: remove what nothing needs any more: files, old snapshots or ledger entries.
 
 Contract: removes only with ``--yes``; see :mod:`~airflow_provider_lakecommit.operations.maintenance.sweep`,
 :mod:`~airflow_provider_lakecommit.operations.maintenance.expire` and
 :mod:`~airflow_provider_lakecommit.operations.reset.prune`.
 
-Failure story: a table that cannot be swept, or not be expired, is reported, and the exit code is 1; the others go on.
+Failure story: a table that cannot be swept or expired is reported, and the exit code is 1; the others continue.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from airflow_provider_lakecommit.operations import (
 __all__ = ["clean"]
 
 MOST_IN_JSON = 1000
-"""Files of a JSON answer; text lists all."""
+"""Files in a JSON result; text lists all."""
 MEGABYTE = 1e6
 SNAPSHOT_AGE = timedelta(days=7)
-"""Younger snapshots stay unless less is asked for."""
+"""Default minimum age of snapshots to expire."""
 
 
 def clean(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Show what nothing needs, or remove it.
+    """Show unneeded items, or remove them.
 
-    :raises LakecommitError: a part that is needed is away, or a ledger needs something else first
+    :raises LakecommitError: a required part is unreachable, or a ledger must be fixed first
     """
     if options.ledger:
         return _ledger(session, options, output)
@@ -64,7 +64,7 @@ def _files(session: LandingSession, options: Namespace, output: Output) -> int:
         older_than=least_age(session.landing, options.older_than),
         remove=options.yes,
         told=told,
-        progress=lambda t: output.log(f"{t.table}: {t.removed} of {t.files} files removed so far"),
+        progress=lambda t: output.log(f"{t.table}: removed {t.removed} of {t.files} files so far"),
     )
     values = {"tables": [t.to_dict() for t in swept], "files": listed, "removed": options.yes}
     output.answer(values, (line for t in swept for line in _swept_text(t, options.yes)))
@@ -119,12 +119,12 @@ def _prunable_text(found: Iterable[Prunable], after: dict[str, float]) -> Iterab
         now = f", {after[f.table]:.1%} now" if f.table in after else ""
         yield f"{f.table}: its ledger takes {f.state.share:.1%} of its room{now}"
         for (landing, lane), parts in sorted(f.gone.items()):
-            yield f"  landing {landing}, lane {lane}:"
+            yield f"  landing {landing}, stream {lane}:"
             for p in sorted(parts):
                 landed = f.landed((landing, lane), p)
-                yield f"    {p} of topic id {p.topic_id}, which is gone: {landed} landed offsets"
+                yield f"    {p} of topic id {p.topic_id}, which was deleted: {landed} landed offsets"
         if not f.gone:
-            yield "  nothing of it is gone"
+            yield "  all of its topics exist"
 
 
 def _end(options: Namespace, output: Output, errors: Iterable[tuple[str, str]]) -> int:

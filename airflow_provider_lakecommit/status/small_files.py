@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many small files a table has.
 
-Contract: :func:`table_files` takes what the newest snapshot's summary says, at no cost; with ``count`` it reads all
-manifests of that snapshot and counts. A file is small below a quarter of the size that the table asks for. Without a
-summary that says it, nothing is known.
+Contract: :func:`table_files` uses the summary of the newest snapshot, at no cost; with ``count`` it reads all manifests
+of that snapshot and counts. A file is small below a quarter of the table's target size. Without a summary the numbers
+are unknown.
 
 Failure story: a manifest that cannot be read raises :class:`CatalogError`, which names the table.
 """
@@ -27,7 +27,7 @@ DEFAULT_TARGET = 512 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFiles:
-    """Data files of a table. ``small`` is ``None`` where nobody has counted."""
+    """Data files of a table. ``small`` is ``None`` if they were not counted."""
 
     files: int
     bytes: int
@@ -35,12 +35,12 @@ class TableFiles:
     small: int | None = None
 
     def __str__(self) -> str:
-        mean = f"{self.files} data files of {self.bytes / max(1, self.files) / 1e6:.1f} MB in the mean"
+        mean = f"{self.files} data files of {self.bytes / max(1, self.files) / 1e6:.1f} MB on average"
         return mean if self.small is None else f"{mean}, {self.small} of them below {self.limit / 1e6:.0f} MB"
 
 
 def table_files(table: Table, branch: str, *, count: bool = False) -> TableFiles | None:
-    """Of the newest snapshot of a branch.
+    """Return the files of the newest snapshot of a branch.
 
     :param count: read its manifests
     :raises CatalogError: one of them cannot be read
@@ -55,7 +55,7 @@ def table_files(table: Table, branch: str, *, count: bool = False) -> TableFiles
     limit = (int(asked) if asked.isdecimal() else DEFAULT_TARGET) // PART
     try:
         small = sum(size < limit for size in _sizes(table, branch)) if count else None
-    except Exception as e:  # whatever a reader says of a manifest that is gone or damaged
+    except Exception as e:  # a reader may raise anything for a missing or corrupt manifest
         what = trouble_of(table.io, e)
         raise CatalogError(
             "LC8602", f"the manifests of {'.'.join(table.name())} cannot be read ({what}): try again"
