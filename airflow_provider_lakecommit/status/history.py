@@ -311,7 +311,7 @@ def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[Mani
             continue
         if size != file.file_size_in_bytes:
             reading.wrong(
-                f"file {file.file_path} has {size} bytes, announced were {file.file_size_in_bytes}", entry.snapshot_id
+                f"file {file.file_path}: {size} bytes, not the announced {file.file_size_in_bytes}", entry.snapshot_id
             )
         elif file.file_format is FileFormat.PARQUET:
             _look_into(reading, io, entry)
@@ -329,4 +329,4 @@ def _look_into(reading: _HistoryReading, io: FileIO, entry: ManifestEntry) -> No
         reading.wrong(f"file {path} cannot be read: {trouble_of(io, e)}", entry.snapshot_id)
         return
     if rows != announced:
-        reading.wrong(f"file {path} has {rows} rows, not the announced {announced}", entry.snapshot_id)
+        reading.wrong(f"file {path}: {rows} rows, not the announced {announced}", entry.snapshot_id)

@@ -69,7 +69,7 @@ def _needs_a_person(found: Status, _: StatusLimits) -> str | None:
 
 def _unknown(found: Status, _: StatusLimits) -> str | None:
     if found.missing_topics:
-        return f"{first_of([f'topic {name}' for name in found.missing_topics])} does not exist"
+        return f"{first_of([f'topic {name}' for name in found.missing_topics])} missing"
     nothing = [t.table for t in found.tables if t.condition != str(Condition.PRESENT)]
     return f"nothing was landed in {nothing[0]} yet" if nothing else None
 
