@@ -82,8 +82,8 @@ def landings_of(dag_id: str, *, group: str | None = None, name: str | None = Non
         return found
     if not every:
         raise SpecError("LC8006", f"DAG {dag_id!r} has no task of a landing")
-    asked = " and ".join([f"task group {group!r}"] * bool(group) + [f"landing {name!r}"] * bool(name))
-    raise SpecError("LC8007", f"DAG {dag_id!r} has no {asked}; it has {'; '.join(map(str, every))}")
+    wanted = " and ".join([f"task group {group!r}"] * bool(group) + [f"landing {name!r}"] * bool(name))
+    raise SpecError("LC8007", f"DAG {dag_id!r} has no {wanted}; it has {'; '.join(map(str, every))}")
 
 
 def set_of(dag_id: str, *, group: str | None = None) -> DeclaredSet | None:

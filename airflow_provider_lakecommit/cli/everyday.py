@@ -159,7 +159,7 @@ def _history(options: Namespace, output: Output) -> int:
         kafka, topic = source(options, output, options.control_topic, found)
         return control_log(kafka, topic, output, group=options.group)
     if not options.spec and not options.dag:
-        options.usage_error("give SPEC, or --dag DAG of an Airflow deployment; SPEC stands before --control-topic")
+        options.usage_error("give SPEC, or --dag DAG of an Airflow deployment; put SPEC before --control-topic")
     spec = load(options, output)
     if options.ledger:
         from airflow_provider_lakecommit.cli.history import ledgers

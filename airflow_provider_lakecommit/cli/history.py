@@ -177,7 +177,7 @@ def _ledger_text(name: str, state: LedgerState | None) -> Iterable[str]:
     reason = f" ({state.reason})" if state.reason else ""
     yield f"{name}: ledger {state.condition}{reason}, in snapshot {state.snapshot_id}, head {state.head_id}"
     for s in state.sections:
-        yield f"  landing {s.landing}, lane {s.lane}, spec {s.spec_version}, epoch {s.epoch}"
+        yield f"  landing {s.landing}, stream {s.lane}, spec {s.spec_version}, epoch {s.epoch}"
         for p in sorted({*s.starts, *s.covered.parts}):
             yield f"    {p}: from {s.starts.get(p, 0)}, landed {s.covered[p]}, next {s.end(p)}"
         c = s.control

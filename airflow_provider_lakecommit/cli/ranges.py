@@ -31,7 +31,7 @@ def _backfill_arguments(parser: ArgumentParser) -> None:
     add_selection_times(parser)
     add_ranges(parser)
     add = parser.add_argument
-    add("--lane", metavar="NAME", help="name the backfill (default: made of the range)")
+    add("--lane", metavar="NAME", help="name the backfill (default: made from the range)")
     add("--cycles", type=positive, metavar="N", help="stop after N cycles (default: when complete)")
     add("--max-records", type=positive, metavar="N", help="limit records per window (default: the landing's)")
     add("--yield-to-live", type=duration, metavar="AGE", help="wait while the live stream lags by more")

@@ -106,6 +106,6 @@ def _lines(
         is_so = "all is well" if each.verdict is StatusVerdict.WELL else each.verdict.upper()
         yield f"{name}: {is_so}{f': {each.why}' if each.why else ''}{behind}"
     counts = Counter(each.verdict for each in seen.values())
-    told = [f"{counts[v]} {v}" for v in StatusVerdict if counts[v]]
+    counted = [f"{counts[v]} {v}" for v in StatusVerdict if counts[v]]
     lag = sum(each.found.lag for each in seen.values() if each.found)
-    yield f"{len(seen) + len(failed)} landings: {', '.join([*told, f'{len(failed)} failed'])}; {lag} offsets behind"
+    yield f"{len(seen) + len(failed)} landings: {', '.join([*counted, f'{len(failed)} failed'])}; {lag} offsets behind"

@@ -215,7 +215,7 @@ def plan_set(
             )
     failed = {name: told(each) for name, each in plans.failed.items()}
     failed |= {f"topics {', '.join(t.topics)}": t.why for t in expansion.troubles}
-    _tell_set(log, expansion, plans, failed)
+    _log_set(log, expansion, plans, failed)
     return plans, failed
 
 
@@ -226,7 +226,7 @@ def bundled_groups(plans: SetPlans) -> list[BundledGroup]:
     return [BundledGroup(landing=plans.landings[n], ticket=t) for n, o in plans.opened.items() for t in _groups(o)]
 
 
-def _tell_set(log: Any, expansion: Expansion, plans: SetPlans, failed: Mapping[str, str]) -> None:
+def _log_set(log: Any, expansion: Expansion, plans: SetPlans, failed: Mapping[str, str]) -> None:
     """Log the plans, and send metrics of each landing's own name."""
     for name, why in failed.items():
         log.error("%s: %s", name, why)

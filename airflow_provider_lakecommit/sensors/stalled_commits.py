@@ -134,7 +134,7 @@ class StalledCommitSensor(BaseSensorOperator):
             raise AirflowFailException(f"{target.group}: {ruling}")
         if self.on_stall == "skip":
             raise AirflowSkipException(f"{target.group}: {ruling}")
-        self._tell_wait(context, f"{target.group} waits until commits get through: {ruling}")
+        self._report_wait(context, f"{target.group} waits until commits get through: {ruling}")
         self._defer(target)
 
     def poke(self, context: Context) -> bool:
@@ -145,7 +145,7 @@ class StalledCommitSensor(BaseSensorOperator):
         if self._goes(context, ruling, target):
             return True
         if began is None:
-            self._tell_wait(context, f"{target.group} waits until commits get through: {ruling}")
+            self._report_wait(context, f"{target.group} waits until commits get through: {ruling}")
         return False
 
     def execute_complete(self, context: Context, event: Any) -> None:
@@ -227,7 +227,7 @@ class StalledCommitSensor(BaseSensorOperator):
         skips = self.soft_fail and self.on_skipped_callback
         return bool(self.on_success_callback or skips or self.outlets)
 
-    def _tell_wait(self, context: Context, text: str) -> None:
+    def _report_wait(self, context: Context, text: str) -> None:
         """Call the callbacks; an error of a callback must not prevent the wait."""
         self.log.warning("%s", text)
         for callback in self.policy.callbacks:

@@ -18,7 +18,7 @@ split     START_COMMITs of two senders take turns                               
 losing    announced files that a complete cycle skipped; partitions without answer       a cycle that takes them
 blocked   ranges that need a decision                                                    the decision of a user
 slowing   cycles that did not complete, fewer than for `stalled`                         one COMMIT_COMPLETE
-healthy   the last cycle completed, or is under way
+healthy   the last cycle completed, or is open
 unknown   too little was observed
 ========  =============================================================================  ===========================
 

@@ -152,8 +152,8 @@ def _changes(
 def _epochs(found: Sequence[LandingSnapshot], landing: str) -> Iterator[dict[str, Any]]:
     for s, lane, before, after in _changes(found, landing, "epoch"):
         why = WHY.get(s.record.kind) if (landing, lane) == s.key else None
-        told = why or "older snapshots were expired"
-        yield {**_head(s), "lane": lane, "epoch": after, "before": before, "why": told}
+        reason = why or "older snapshots were expired"
+        yield {**_head(s), "lane": lane, "epoch": after, "before": before, "why": reason}
 
 
 def _spec_versions(found: Sequence[LandingSnapshot], landing: str) -> Iterator[dict[str, Any]]:

@@ -243,8 +243,8 @@ def _read_file(
         for block, live in rows.blocks(deleted, names):
             kept = block.filter(pa.array(live))
             found = [kept.column(name).combine_chunks() for name in names]
-            nobody = [pa.nulls(kept.num_rows, pa.int64())] if len(names) == _NEEDED else []
-            tally.add(*found, *nobody)
+            no_reading = [pa.nulls(kept.num_rows, pa.int64())] if len(names) == _NEEDED else []
+            tally.add(*found, *no_reading)
 
 
 def _judged(

@@ -53,7 +53,7 @@ def _stalled(found: Status, _: StatusLimits) -> str | None:
     return found.stalled or None
 
 
-def _needs_a_person(found: Status, _: StatusLimits) -> str | None:
+def _needs_decision(found: Status, _: StatusLimits) -> str | None:
     tables = [f"{t.table}: its ledger is {t.condition}" for t in found.tables if t.condition not in IN_ORDER]
     gone = [
         f"{p.removed} offsets of {p.partition} were removed from the source before they were landed"
@@ -109,7 +109,7 @@ def _old(found: Status, allowed: StatusLimits) -> str | None:
 
 TABLE = (
     StatusRule(StatusVerdict.STALLED, _stalled),
-    StatusRule(StatusVerdict.BLOCKED, _needs_a_person),
+    StatusRule(StatusVerdict.BLOCKED, _needs_decision),
     StatusRule(StatusVerdict.BEHIND, _unknown),
     StatusRule(StatusVerdict.BEHIND, _held_up),
     StatusRule(StatusVerdict.BEHIND, _late),

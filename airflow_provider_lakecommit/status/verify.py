@@ -219,8 +219,8 @@ def _rows_of_all(landing: Landing, histories: Sequence[TableHistory]) -> Iterato
             yield wrong_table(empty, f"{text} other tables: it was dropped or recreated")
         return
     if len(landed) > 1 or rows < max(landed) or (landing.one_row_each and rows > max(landed)):
-        told = " or ".join(map(str, sorted(landed)))
-        yield wrong_table(histories[0], f"it and the other tables of rows have {rows} rows for {told} landed records")
+        counts = " or ".join(map(str, sorted(landed)))
+        yield wrong_table(histories[0], f"it and the other tables of rows have {rows} rows for {counts} landed records")
 
 
 def _replays(landing: str, history: TableHistory, *, one_each: bool) -> Iterator[Finding]:

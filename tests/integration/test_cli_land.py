@@ -198,7 +198,9 @@ def damaged(landed: tuple[Path, Answer]) -> Iterator[Path]:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize(("damage", "told"), [(Path.unlink, "is gone"), (lambda p: p.write_bytes(b"PAR1"), "4 bytes")])
+@pytest.mark.parametrize(
+    ("damage", "told"), [(Path.unlink, "is missing"), (lambda p: p.write_bytes(b"PAR1"), "4 bytes")]
+)
 def test_verify_names_a_file_that_is_gone_or_cut(
     damage: Callable[[Path], object], told: str, damaged: Path, landed: tuple[Path, Answer]
 ) -> None:

@@ -252,7 +252,7 @@ def test_rights_that_a_principal_lacks_are_named(world: World, tmp_path: Path) -
         assert found["rights on source"] == "lacks READ"
         assert found["rights on control"] == "lacks WRITE"
         assert "lakecommit-rows-doctor" in found["transactional id"]
-        assert "may not be read" in bad(spec, level=Level.WARN)["retention of source"]
+        assert "cannot be read" in bad(spec, level=Level.WARN)["retention of source"]
 
 
 def test_the_command_runs_a_task_and_ends_with_1_when_anything_fails(

@@ -35,8 +35,8 @@ def refuse_unknown(owner: type, given: Mapping[str, Any], whose: str) -> None:
     known = _known(owner)
     # Airflow passes some arguments of its own, with this prefix.
     if strange := [name for name in given if name not in known and not name.startswith("_")]:
-        told = ", ".join(f"{name!r}{meant(name, known)}" for name in strange)
-        raise SpecError("LC8348", f"{owner.__name__} {whose!r}: unknown argument {told}")
+        unknown = ", ".join(f"{name!r}{meant(name, known)}" for name in strange)
+        raise SpecError("LC8348", f"{owner.__name__} {whose!r}: unknown argument {unknown}")
 
 
 def one_of(name: object, known: Collection[str], what: str) -> str:
