@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The asset of a landing, which other DAGs are scheduled on.
 
-Contract: one asset per landing, one whose events are partitioned by hour, and one per table of rows where there are
-several; all are made from the declaration alone,
-so that they may stand at the top of a DAG file; no connection is read. It is told what a landing is only by
-:class:`Declared`, so that ``Landing.asset`` can hand it on.
+Contract: one asset per landing, one whose events are partitioned by hour, and one per table of rows if there are
+several. All are made from the declaration alone, so they can be at the top of a DAG file; no connection is read. It
+knows a landing only as :class:`Declared`, so that ``Landing.asset`` can use it.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ __all__ = ["Declared", "asset_of", "hourly_asset_of", "table_assets_of"]
 
 
 class Connected(Protocol):
-    """The connections of a landing that its asset is named by."""
+    """The connections of a landing that its asset's name uses."""
 
     @property
     def iceberg(self) -> str: ...
 
 
 class Declared(Protocol):
-    """What of a landing names its asset."""
+    """The parts of a landing that its asset's name uses."""
 
     @property
     def name(self) -> str: ...
@@ -41,26 +40,26 @@ class Declared(Protocol):
 
 
 def asset_of(landing: Declared) -> Asset:
-    """The asset of a landing; equal declarations give equal assets."""
+    """Return the asset of a landing; equal declarations give equal assets."""
     return _asset(landing, "")
 
 
 def hourly_asset_of(landing: Declared) -> Asset:
-    """The asset whose events have partition keys, one for each hour that the tables have whole, for DAGs scheduled by
-    partition. It is sent by tasks with ``hourly=True``.
+    """Return the asset whose events have partition keys, one for each hour that is complete in the tables, for DAGs
+    scheduled by partition. Tasks with ``hourly=True`` send its events.
     """
     return _asset(landing, "/hourly")
 
 
 def table_assets_of(landing: Declared) -> dict[str, Asset]:
-    """The assets of single tables, by table, of a landing that has several tables of rows; none of one that has one. An
-    event of such an asset is sent only with a snapshot of that table.
+    """Return the assets of single tables, by table, of a landing with several tables of rows; empty for a single table.
+    An event of such an asset is sent only with a snapshot of that table.
     """
     from airflow.sdk import Asset
 
     if len(landing.data_tables) == 1:
         return {}
-    # Told apart from those of landings by what they say in `extra`.
+    # `extra` distinguishes them from the assets of landings.
     return {
         table: Asset(
             name=f"lakecommit/{landing.name}/{table}",

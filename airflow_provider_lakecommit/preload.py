@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries loaded once, before tasks are forked: most of what a plan or a commit takes is importing pyiceberg.
+"""Libraries loaded once, before tasks are forked: most of the time of a plan or a commit is the import of pyiceberg.
 
-Contract: :func:`preload` runs in what forks tasks: by itself in a scheduler with a LocalExecutor (see
-:mod:`~airflow_provider_lakecommit.plugins.before_forks`), elsewhere where somebody calls it, such as the
+Contract: :func:`preload` runs in the process that forks tasks: automatically in a scheduler with a LocalExecutor (see
+:mod:`~airflow_provider_lakecommit.plugins.before_forks`), elsewhere by a call, for example from
 ``airflow_local_settings.py`` of Celery workers. It opens nothing, starts no thread and imports nothing of Airflow, so
 it may run while Airflow itself is being loaded, and forking after it is safe. Without it everything works the same,
-later by that second per task.
+about a second later per task.
 
-Failure story: what cannot be imported is left to the task that needs it, which says so.
+Failure story: a failed import is left to the task that needs it, which reports it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MODULES = (
     "airflow_provider_lakecommit.spark.launch.connect",
     "airflow_provider_lakecommit.spark.launch.connect_task",
 )
-"""What the tasks of a landing import, and all that those import."""
+"""The imports of a landing's tasks, and everything that those import."""
 
 
 def preload() -> None:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps secrets out of every text that is shown: messages of errors, logs, results of commands.
+"""Keeps secrets out of every displayed text: messages of errors, logs, results of commands.
 
 Contract: pure. Settings are those of pyiceberg, librdkafka, Kafka Connect, Spark, of HTTP headers or an Airflow
-connection, nested as they come. :func:`is_secret` judges a setting by its key; :func:`secrets_in` finds the values that
-no text may hold: of such keys with all below them, in texts that are JSON, ``name=value`` pairs or addresses. What only
-says where or how to get one is none: a file, an endpoint, a provider class, ``${file:…}`` of Kafka Connect.
-:func:`without` strikes them out of a text, also where a driver echoes them escaped (twice, too), percent-encoded, in
-Base64, line by line, or cut short. Private keys, logins in addresses and HTTP headers, and values behind a name that is
-secret go even if no setting holds them.
+connection, nested as they come. :func:`is_secret` decides about a setting by its key; :func:`secrets_in` finds the
+values that no text may contain: of such keys with everything below them, in texts that are JSON, ``name=value`` pairs
+or addresses. References to secrets are none: a file, an endpoint, a provider class, ``${file:…}`` of Kafka Connect.
+:func:`without` removes them from a text, also if a driver echoes them escaped (even twice), percent-encoded, in Base64,
+line by line, or cut short. Private keys, logins in addresses and HTTP headers, and values after a name that is secret
+are removed even if no setting has them.
 
-Failure story: a key that nobody foresaw is judged by its words, so `vendor.api-key` is secret without being listed. A
-value of less than three characters, or one like `true`, is left alone: it is in every text. One that is a word of many
-messages, like `kafka`, or a short number goes where it stands alone, so that the message can still be read.
+Failure story: an unforeseen key is classified by its words, so `vendor.api-key` is secret without being listed. A value
+of less than three characters, or one like `true`, is left alone: it is in every text. A common word, like `kafka`, or a
+short number is removed only as a separate word, so that the message stays readable.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _WORDS = re.compile(
     "|with|write",
     re.IGNORECASE,
 )
-"""Values that are words of messages."""
+"""Values that are common words of messages."""
 _LONG = 6
-"""Digits from which on a number is no offset or port that happens to be the same."""
+"""Minimum number of digits that cannot be an offset or port by coincidence."""
 _PART = 6
-"""Characters of a value that was cut which are no accident."""
+"""Minimum length of a truncated value that cannot be a coincidence."""
 
 _ABOUT = (
     r"-?(?:algorithm|cache|callback|class|client-id|directory|encoder|endpoint|enabled?|exchange|expir(?:es|y|ation)|"
@@ -54,12 +54,12 @@ _KEYS = r"access|account|api|auth|encryption|function|keystore|master|private|sh
 _SECRET = re.compile(
     rf"(?:passw(?:or)?d|passphrase|\bpwd\b|secret|credential|token|signature)s?+(?!{_ABOUT})"
     rf"|\b(?:{_KEYS})-?key(?!{_ABOUT})|\b(?:sas|sig)\b(?!-token|{_ABOUT})"
-    # Azure's go on with the name of an account, whatever that is.
+    # Azure's continue with the name of an account.
     r"|(?:\bsas|sas-token|account-key|client-secret)-(?!expir)[a-z0-9-]+-core-"
     r"|^adls-(?:sas-token|account-key)(?!-expir)"
     r"|jaas|authorization|\bcookie|\bpem\b|\bauth$|\buser-?info\b|\bssl-key$"
     r"|\bconnection-string|\boauthbearer-config|\bbearer$|\bpass(?:code)?$|\bassertion$"
-    # What Spark itself redacts, as `spark.redaction.regex` says without being set.
+    # What Spark itself redacts by the default of `spark.redaction.regex`.
     r"|^spark-.*(?:secret|password|token|access-?key)"
 )
 _HEADER = re.compile(
@@ -68,16 +68,16 @@ _HEADER = re.compile(
 )
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
 _ELSEWHERE = re.compile(r"\$\{[^}]*\}")
-"""A reference that Kafka Connect resolves by itself."""
+"""A reference that Kafka Connect resolves."""
 _PAIR = re.compile(r"""([A-Za-z][\w.%-]*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;,&"']+))""")
 _BEHIND = re.compile(r"(?:[^:\s]+:(?!//)|(?:bearer|basic|token)\s+)(\S+)", re.IGNORECASE)
-"""What only the client knows, behind its name or behind a scheme of HTTP."""
+"""Secrets that only the client knows, after their name or after a scheme of HTTP."""
 _BASIC = re.compile(r"\s*basic\s+([\w+/=-]+)\s*", re.IGNORECASE)
 _PASSWORDS = tuple(map(re.compile, (r"//[^/@:\s]*:([^@\s]+)@", r"//[^/@:\s]*:([^/?#\s]+)@", r"//[^/@:\s]*:(\S+)@")))
-"""Of addresses; the three differ where a password holds characters that should have been encoded."""
+"""In addresses; the three differ if a password has characters that should have been encoded."""
 _OF_HOSTS = re.compile(r"(?:(?<=//)|(?<=,)|^)[^/@:,\s]*:(?!//)([^@,\s]+)@")
 _OF_ORACLE = re.compile(r"(jdbc:oracle:\w{1,20}:[^/@\s]{0,128}/)([^@\s]{1,1024})@", re.IGNORECASE)
-"""As long as Oracle lets names and passwords be. Without bounds, each address of a long text is read to its end."""
+"""As long as Oracle allows names and passwords. Without bounds, each address of a long text is read to its end."""
 _SOLE_USER = re.compile(r"https?://([^/@:\s]+)@")
 _USER_INFO = re.compile(
     r"(?<=://)[^/@:\s]*:[^/\s]*@|(?<=http://)[^/@\s]*@|(?<=https://)[^/@\s]*@"
@@ -94,7 +94,7 @@ _QUOTED = re.compile(
     r"""(?:[bru]?(\\{0,8}["'])((?:(?!\4).)+)(\4|$)|(\d{3,}))""",
     re.IGNORECASE | re.DOTALL,
 )
-"""Pairs of JSON, and of what Python and Java print of their mappings."""
+"""Pairs of JSON, and of mappings as printed by Python and Java."""
 _OF_HTTP = re.compile(
     r"""(authorization["'\]]*\s*(?:[:=,]|=>)\s*(?:b(?=["']))?["'\[]*(?:(?:bearer|basic|token)\s+)?)(?!\*\*\*)[^\s"',;\]]+""",
     re.IGNORECASE,
@@ -112,26 +112,26 @@ def is_secret(key: str) -> bool:
 
 
 def secrets_in(*settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """All values that no text may hold, longest first."""
+    """Return all values that no text may contain, longest first."""
     found = {value for section in settings for value in _secrets(section, secret=False)}
     kept = (value for value in found if len(value) >= _SHORTEST and value.lower() not in _COMMON)
     return tuple(sorted(kept, key=lambda value: (-len(value), value)))
 
 
 def redacted(text: str, *settings: Mapping[str, Any]) -> str:
-    """A text without the secrets of these settings."""
+    """Return a text without the secrets of these settings."""
     return without(text, secrets_in(*settings))
 
 
 def shown_as(*settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """How these settings' secrets are shown as a rule, longest first, for a filter that takes plain texts."""
+    """Return the usual forms of these settings' secrets, longest first, for a filter that takes plain texts."""
     values = [value for value in secrets_in(*settings) if not _stands_alone(value)]
     forms = {form for value in values for form in (_lines(value) or {value, *_escaped(value), *_in_base64(value)})}
     return tuple(sorted((form for form in forms if len(form) >= _SHORTEST), key=lambda form: (-len(form), form)))
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
-    """A text without any of these values; of one that is part of another, or overlaps it, nothing is left."""
+    """Return a text without any of these values; overlapping values are removed completely."""
     kept, end = [], 0
     secrets = tuple(filter(None, secrets))
     if any(form in text for form in _all_forms(secrets)):
@@ -146,7 +146,7 @@ def without(text: str, secrets: Iterable[str]) -> str:
 
 
 def _without_logins(text: str) -> str:
-    """What looks like a login, whosever it is."""
+    """Return a text without anything that looks like a login."""
     text = _PRIVATE.sub(rf"\1{STRUCK}", text)
     text = _OF_HTTP.sub(rf"\1{STRUCK}", _OF_ORACLE.sub(rf"\1{STRUCK}@", _USER_INFO.sub(f"{STRUCK}@", text)))
     text = _SCHEME.sub(rf"\1{STRUCK}", text)
@@ -170,7 +170,7 @@ def _quoted(found: re.Match[str]) -> str:
 
 
 def _without_parts(text: str, value: str) -> str:
-    """Drivers show of a long value its beginning and its end, and a line may end in the middle of one."""
+    """Return a text without parts: drivers show the start and end of a long value, and a line may end inside one."""
     if len(value) <= _PART or _stands_alone(value) or not (value[:_PART] in text or value[-_PART:] in text):
         return text
     places = [0, *(place for found in _CUT.finditer(text) for place in found.span()), len(text)]
@@ -188,7 +188,7 @@ def _ends_struck(text: str, value: str) -> str:
 
 
 def yaml_trouble(error: Exception) -> str:
-    """What is wrong with a YAML file, and where; without the line itself, which may hold a password."""
+    """Return the error of a YAML file, and its position; without the line itself, which may contain a password."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         if isinstance(error, UnicodeDecodeError):
@@ -202,14 +202,14 @@ def yaml_trouble(error: Exception) -> str:
 
 @lru_cache(maxsize=64)
 def _all_forms(secrets: tuple[str, ...]) -> Mapping[str, bool]:
-    """In which a driver may show them, longest first, and whether each counts only where it stands alone."""
+    """Return the forms in which a driver may show them, longest first, and whether each must be a separate word."""
     forms = {form: _stands_alone(value) for value in secrets for form in _forms(value)}
     return {form: forms[form] for form in sorted(forms, key=len, reverse=True)}
 
 
 @lru_cache(maxsize=64)
 def _any_of(secrets: tuple[str, ...]) -> re.Pattern[str]:
-    """Finds each place where one of them begins."""
+    """Return a pattern that finds each place where one of them starts."""
     each = (_alone(form) if alone else re.escape(form) for form, alone in _all_forms(secrets).items())
     return re.compile(f"(?=({'|'.join(each)}))")
 
@@ -242,13 +242,13 @@ def _escaped(value: str) -> Iterator[str]:
 
 
 def _lines(value: str) -> list[str]:
-    """Of a key of several lines, as logs show them: one by one."""
+    """Return the lines of a multi-line key, as logs show them one by one."""
     lines = [line.strip() for line in value.splitlines()] if "\n" in value else []
     return [line for line in lines if len(line) > 2 * _PART and not line.startswith("-----")]
 
 
 def _in_base64(value: str) -> Iterator[str]:
-    """What is the same wherever the value stands in what was encoded, as in ``login:password``."""
+    """Return the parts that are the same wherever the value is in the encoded text, as in ``login:password``."""
     content = value.encode(errors="replace")
     if len(content) <= _PART or _stands_alone(value):
         return
@@ -265,7 +265,7 @@ def _secrets(value: Any, *, secret: bool) -> Iterator[str]:
                 yield from _secrets(value["value"], secret=secret or is_secret(str(named)))
             for key, each in value.items():
                 inside = isinstance(each, Mapping) or _parsed(each) is not None
-                # `auth` is the login itself, or what it is made of.
+                # `auth` is the login itself, or its source.
                 yield from _secrets(each, secret=secret or (is_secret(str(key)) and not (key == "auth" and inside)))
         case list() | tuple() | set() | frozenset():
             for each in value:
@@ -289,12 +289,12 @@ def _in_text(text: str, *, secret: bool) -> Iterator[str]:
     if (inside := _parsed(text)) is not None:
         yield from _secrets(inside, secret=secret)
     elif "%" in text and (plain := unquote(text)) != text:
-        # A connection in the form of an address has its extra in there.
+        # A connection in the form of an address has its extra here.
         yield from (found for part in (plain, *plain.split("=")) for found in _in_text(part, secret=False))
 
 
 def _of_basic(text: str) -> Iterator[str]:
-    """The password in a header `Authorization: Basic …`."""
+    """Yield the password in a header `Authorization: Basic …`."""
     if (found := _BASIC.fullmatch(text)) is None:
         return
     try:
@@ -305,7 +305,7 @@ def _of_basic(text: str) -> Iterator[str]:
 
 
 def _parsed(text: Any) -> Any:
-    """What a text is the JSON of."""
+    """Return the parsed JSON of a text."""
     if not isinstance(text, str) or not text.lstrip().startswith(("{", "[", '"')):
         return None
     try:

@@ -3,13 +3,14 @@
 
 Of a landing: plan, a mapped write task per partition group (and one more for each replica), commit, outcome. Of a set:
 one plan for all of its landings, a few write tasks by load, commit, outcome; new topics are landed by the next run,
-without a change of the DAG.
+one plan for all of its landings, a few write tasks by load, commit, outcome; the next run lands new topics, without a
+change of the DAG.
 
 There is no stall sensor before the plan: a plan that must not add to a stall is empty by itself, and it fixes the cause
 of a failed commit, like a missing table.
 
-Contract: the group's only leaf is `outcome`, so what follows the group runs when something was published, and the state
-of the run is the landing's. Nothing is read or imported beyond Airflow when the DAG is parsed.
+Contract: the group's only leaf is `outcome`, so tasks after the group run when something was published, and the state
+of the run is the landing's. Parsing a DAG reads nothing and imports only Airflow.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ __all__ = ["KafkaToIcebergTaskGroup"]
 
 
 class KafkaToIcebergTaskGroup(TaskGroup):
-    """Land what is new, once per run: ``plan >> write (mapped) >> commit >> outcome``.
+    """Land new records, once per run: ``plan >> write (mapped) >> commit >> outcome``.
 
     :param group_id: id of the group
     :param landing: the landing or the landing set, or the path of its YAML spec
     :param spark_conn_id: connection of type `spark`
     :param spark_conf: Spark settings for the write jobs
-    :param tasks: of a set: most write tasks, 4 by default; the groups of all landings are dealt out to them
-    :param replica_queues: Airflow queues of the landing's replicas, one for each beside the original, so that other
-        workers do them; by default all are in the queue of the original
-    :param max_active_groups: how many write tasks of one run may run at a time; all by default
-    :param hourly: of a landing: send asset events with partition keys too, one for each hour that the tables have
-        complete (asset ``hourly_asset_of(landing)``)
-    :param kwargs: as for any task group; ``default_args`` holds what all of its tasks share (retries, pool, …)
+    :param tasks: of a set: most write tasks, 4 by default; they share the groups of all landings
+    :param replica_queues: Airflow queues of the landing's replicas, one for each in addition to the original, so that
+        other workers run them; by default all are in the queue of the original
+    :param max_active_groups: most write tasks of one run at a time; all by default
+    :param hourly: of a landing: also send asset events with partition keys, one for each hour that is complete in the
+        tables (asset ``hourly_asset_of(landing)``)
+    :param kwargs: as for any task group; ``default_args`` has the common arguments of its tasks (retries, pool, …)
 
     .. seealso:: :doc:`/start/airflow`, :doc:`/guides/many_topics`
     """
@@ -72,14 +73,14 @@ class KafkaToIcebergTaskGroup(TaskGroup):
         declared, stated = declared_of(landing), mapping_of(spark_conf)
         if max_active_groups is not None and not (isinstance(max_active_groups, int) and max_active_groups >= 1):
             raise SpecError(
-                "LC8706", f"max_active_groups={max_active_groups!r}: a number of at least 1, or None for all"
+                "LC8706", f"max_active_groups={max_active_groups!r}: use a number of at least 1, or None for all"
             )
         replicas = 1 if isinstance(declared, LandingSet) else declared.window.replicas
         if replica_queues and len(replica_queues) != replicas - 1:
             raise SpecError(
                 "LC8707",
-                f"landing {declared.name!r} has {replicas} replicas, and replica_queues names "
-                f"{len(replica_queues)} queues: name one for each beside the original",
+                f"landing {declared.name!r} has {replicas} replicas, but replica_queues names "
+                f"{len(replica_queues)} queues: name one for each replica, without the original",
             )
         super().__init__(group_id=group_id, **{"tooltip": _tooltip(declared), **kwargs})
         with self:
@@ -98,7 +99,7 @@ class KafkaToIcebergTaskGroup(TaskGroup):
                 ).expand(group=plan.output)
                 for number in range(replicas)
             )
-            # Stated here, so that a trigger rule in `default_args` cannot keep a run from being closed and judged.
+            # Stated here, because a trigger rule in `default_args` would keep runs from being closed and evaluated.
             commit = LakeCommitOperator(
                 task_id="commit",
                 landing=declared,

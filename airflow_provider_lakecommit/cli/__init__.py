@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit`: the same cycles as in a DAG, from a YAML spec and without Airflow; and commands that look and mend."""
+"""`lakecommit`: the same cycles as in a DAG, from a YAML spec and without Airflow; and commands to inspect and fix."""

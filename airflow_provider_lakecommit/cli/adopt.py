@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit connect adopt`: a landing goes on in the table of a Kafka Connect sink, and hands it back with `--back`.
+"""`lakecommit connect adopt`: take over the table of a Kafka Connect sink, or hand it back with `--back`.
 
-Contract: shows first what it would come to; nothing is stopped or written before `--yes`. What speaks against it ends
-with 1, whether that is given or not. Ends with 1 too if `verify` finds something off afterwards.
+Contract: shows a preview first; nothing is stopped or written before `--yes`. Objections end with 1, with or without
+it. Ends with 1 too if `verify` finds problems afterwards.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ __all__ = ["adopt"]
 def adopt(options: Namespace, output: Output) -> int:
     """Take the table over, or hand it back.
 
-    :raises SpecError: it is not clear how the connector is reached
-    :raises LakecommitError: a part that is needed is away, or refuses
+    :raises SpecError: how to reach the connector is ambiguous
+    :raises LakecommitError: a required part is unreachable, or refuses
     """
     spec = load(options, output)
     connect = connect_connection(options, output) or connect_of(options.connect)
     output.keep({"connect": connect or {}})
     if connect is None and not options.connector_is_gone:
         raise SpecError(
-            "LC8001", "name its Kafka Connect (--connect URL), or state that it is gone (--connector-is-gone)"
+            "LC8001", "name its Kafka Connect (--connect URL), or state that it does not exist (--connector-is-gone)"
         )
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         connector = known_connector(
@@ -64,7 +64,7 @@ def _adopt(session: LandingSession, connector: Any, options: Namespace, output: 
             output.log(line)
         output.answer({"written": False, **preview.to_dict()})
         return Exit.REFUSED
-    # An adoption that has begun has been agreed to.
+    # An adoption in progress was approved already.
     lines = () if preview.done else preview.lines()
     code = ends_with_preview(options, output, preview.to_dict(), lines, gives_up=not preview.done)
     if code is not None:
@@ -89,5 +89,5 @@ def _end(output: Output, values: Mapping[str, Any], wrong: tuple[str, ...]) -> i
     output.answer({"written": True, **values})
     for text in wrong:
         output.log(text)
-    output.log(f"verify: {len(wrong)} things are off" if wrong else "verify: nothing is off")
+    output.log(f"verify: found {len(wrong)} problems" if wrong else "verify: found no problem")
     return Exit.REFUSED if wrong else Exit.DONE

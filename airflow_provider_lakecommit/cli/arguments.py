@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command is, the rule by which it shows before it acts, and what the texts of its arguments are turned into.
+"""The definition of a command, the rule that it previews before it acts, and the parsers of its arguments.
 
-Contract: a command reads, acts or gives something up (:class:`Effect`), and has the options that follow from that:
-one that acts does so at once and has ``--dry-run``; one that deletes, skips or goes backwards only shows what would
-happen, and ends with :data:`Exit.UNCONFIRMED`, until it is given ``--yes``. A text that is not what its argument needs
-is argparse's error, with an example of what is; a file that is not is a :class:`SpecError`. Nothing is imported for a
-command before it runs. The secrets of a file's settings are known to the output before anything else can speak of them.
+Contract: a command reads, acts or gives something up (:class:`Effect`), and has the matching options: one that acts
+does so at once and has ``--dry-run``; one that deletes, skips or goes backwards only shows its effect, and ends with
+:data:`Exit.UNCONFIRMED`, until it is given ``--yes``. An invalid text of an argument is argparse's error, with a valid
+example; an invalid file is a :class:`SpecError`. Nothing is imported for a command before it runs. The output knows the
+secrets of a file's settings before anything else can print them.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ Run = Callable[[Namespace, Output], int]
 
 
 class Effect(Enum):
-    """What a command does to anything but itself."""
+    """The effect of a command on its surroundings."""
 
     READS = "reads"
     ACTS = "acts"
     """At once; with ``--dry-run`` it shows what it would do."""
     GIVES_UP = "gives up"
-    """Deletes, skips or goes backwards: with ``--yes``, else it shows what it would do."""
+    """Deletes, skips or goes backwards: with ``--yes``, otherwise it shows what it would do."""
     BY_OPTION = "by option"
     """Acts; with :attr:`Command.yes_with` gives up."""
 
@@ -65,11 +65,11 @@ class Command:
 
     :param says: its line of help, an imperative of at most ten words
     :param examples: command lines without the program's name
-    :param run: does it; returns the exit code
+    :param run: runs it; returns the exit code
     :param arguments: adds its own to the parser
     :param spec: whether it takes a spec: required, optional or none
     :param runs_spark: whether it needs an engine
-    :param effect: what it does to anything but itself
+    :param effect: its effect on its surroundings
     :param yes_with: the options with which a command :attr:`Effect.BY_OPTION` needs ``--yes``
     :param reason: whether it records why
     """
@@ -105,9 +105,9 @@ class Command:
 
 
 def on_spec(function: str, *, results: bool = False) -> Run:
-    """Return what loads the landing of a command and passes it on.
+    """Return a runner that loads the landing of a command and passes it on.
 
-    :param function: that takes the spec, the options and the output, as ``module:name`` within the command line
+    :param function: takes the spec, the options and the output; as ``module:name`` within the command line
     :param results: keep standard output for results, also from Java and its children
     """
 
@@ -122,9 +122,9 @@ def on_spec(function: str, *, results: bool = False) -> Run:
 
 
 def on_session(function: str) -> Run:
-    """Return what loads the landing of a command, connects it and passes the session on.
+    """Return a runner that loads the landing of a command, connects it and passes the session on.
 
-    :param function: that takes the session, the options and the output, as ``module:name`` within the command line
+    :param function: takes the session, the options and the output; as ``module:name`` within the command line
     """
 
     def run(options: Namespace, output: Output) -> int:
@@ -145,47 +145,47 @@ def _function(path: str) -> Callable[..., int]:
 
 
 def add_every(parser: ArgumentParser) -> None:
-    """Of commands that ask how long the source keeps its records."""
+    """Add the option of commands that check how long the source keeps its records."""
     parser.add_argument("--every", type=duration, metavar="TIME", help="how often the landing runs: 30s, 5m, 2h or 1d")
 
 
 def add_ranges(parser: ArgumentParser) -> None:
-    """Of commands that take offsets by name."""
+    """Add the option of commands that take offsets."""
     parser.add_argument(
         "--range", action="append", metavar="TOPIC:PARTITION=FROM-TO", help="take only these offsets; repeatable"
     )
 
 
 def add_selection_times(parser: ArgumentParser) -> None:
-    """Of commands that take records by their time."""
+    """Add the options of commands that take records by their time."""
     add = parser.add_argument
-    add("--since", metavar="TIME", help="begin at this time, as 2026-03-01T12:00Z (default: the earliest)")
+    add("--since", metavar="TIME", help="start at this time, e.g. 2026-03-01T12:00Z (default: the earliest)")
     add("--until", metavar="TIME", help="end before this time (default: no end)")
 
 
 def add_brokers(parser: ArgumentParser) -> None:
-    """Of commands that need brokers and no landing."""
+    """Add the options of commands that need brokers and no landing."""
     add = parser.add_argument
-    add("--bootstrap", metavar="HOST:PORT", help="connect to these brokers, in place of a spec's")
+    add("--bootstrap", metavar="HOST:PORT", help="connect to these brokers, instead of a spec's")
     add("--kafka-config", metavar="FILE", help="read librdkafka settings from this YAML mapping")
 
 
 def add_connect(parser: ArgumentParser) -> None:
-    """Of commands about a connector."""
+    """Add the options of commands about a connector."""
     add = parser.add_argument
     add("--connector", required=True, metavar="NAME", help="name the sink connector")
     add("--control-topic", metavar="TOPIC", help="its control topic (default control-iceberg)")
     add("--group", metavar="GROUP_ID", help="its group in control events (default connect-NAME)")
     add = parser.add_mutually_exclusive_group().add_argument
     add("--connect", metavar="URL|FILE", help="reach Kafka Connect: a worker's URL, or YAML with logins")
-    add("--connector-is-gone", action="store_true", help="state that it is gone, and Kafka Connect too")
+    add("--connector-is-gone", action="store_true", help="state that connector and Kafka Connect no longer exist")
     add("--kafka-connect-conn-id", metavar="ID", help="reach Kafka Connect by this Airflow connection")
 
 
 def source(
     options: Namespace, output: Output, topic: str | None, spec: LandingSpec | None = None
 ) -> tuple[dict[str, Any], str]:
-    """Brokers and control topic, where a spec is not needed to name them."""
+    """Return brokers and control topic, if no spec is needed to name them."""
     from airflow_provider_lakecommit.cli.control_log import source_of
     from airflow_provider_lakecommit.cli.from_airflow import kafka_connection
 
@@ -198,15 +198,15 @@ def source(
 
 
 def duration(text: str) -> timedelta:
-    """A time, as in 5m."""
+    """Return a duration such as 5m."""
     found = duration_of(text)
     if not isinstance(found, timedelta) or found <= timedelta(0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time, as in {EXAMPLES}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration, e.g. {EXAMPLES}")
     return found
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1."""
+    """Return a whole number of at least 1."""
     number = int(text) if text.isdecimal() else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
@@ -214,14 +214,14 @@ def positive(text: str) -> int:
 
 
 def natural(text: str) -> int:
-    """A whole number of at least 0."""
+    """Return a whole number of at least 0."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
     return int(text)
 
 
 def factor(text: str) -> float:
-    """A number above 0."""
+    """Return a number above 0."""
     try:
         number = float(text)
     except ValueError:
@@ -232,16 +232,16 @@ def factor(text: str) -> float:
 
 
 def moment(text: str) -> float:
-    """Seconds of the epoch, from ISO text; UTC where it says none."""
+    """Return seconds of the epoch from ISO text; UTC by default."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time, as in 2026-03-01T12:00:00Z") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time, e.g. 2026-03-01T12:00:00Z") from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def budget(text: str) -> tuple[int, float]:
-    """Dead letters and their ratio, as in 500:0.2."""
+    """Return dead letters and their ratio, for example of 500:0.2."""
     try:
         return parse_budget(text)
     except ValueError as e:

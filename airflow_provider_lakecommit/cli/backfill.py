@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit backfill`: a range of the topics landed beside the live stream, or landed again in place of its rows.
+"""`lakecommit backfill`: land a range of the topics alongside the live stream, or land it again and replace its rows.
 
-Contract: a backfill is a run of `lakecommit land` in a lane, which is closed when all of it is in the tables. With
-``--replace`` nothing of it is published before all of it is read; then each table is replaced in one snapshot, the data
-table first. The same command continues an open lane; a lane that is closed begins anew. ``--close`` gives up what an
-open lane has not landed.
+Contract: a backfill is a run of `lakecommit land` in a stream of its own, which is closed when the tables have all of
+it. With ``--replace`` nothing is published before all of it is read; then each table is replaced in one snapshot, the
+data table first. The same command continues an open backfill; a closed one starts again. ``--close`` gives up the
+unlanded rest of an open backfill.
 
-Failure story: that of :mod:`~airflow_provider_lakecommit.cli.runs.land`. A run that ends before its lane is complete
-leaves it open, and says so; readers of a range that is replaced see its old rows until the last step.
+Failure story: that of :mod:`~airflow_provider_lakecommit.cli.runs.land`. A run that ends before its backfill is
+complete leaves it open; readers of a replaced range see its old rows until the last step.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ __all__ = ["backfill"]
 
 
 def backfill(spec: LandingSpec, options: Namespace, output: Output) -> int:
-    """Land a range, replace it, or list or close the backfills that are open.
+    """Land a range, replace it, or list or close open backfills.
 
-    :raises LakecommitError: what keeps a lane from being opened, landed or closed
+    :raises LakecommitError: the backfill cannot be opened, landed or closed
     """
     if options.list or options.close:
         with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
@@ -67,7 +67,7 @@ def backfill(spec: LandingSpec, options: Namespace, output: Output) -> int:
 
 
 class _Backfill:
-    """One range: what it comes to, and its run."""
+    """One range: its preview and its run."""
 
     def __init__(self, spec: LandingSpec, asked: LaneAsked, options: Namespace, output: Output) -> None:
         self.spec, self.asked, self.options, self.output = spec, asked, options, output
@@ -88,7 +88,7 @@ class _Backfill:
         tables = {p.table: {**p.replaced.counts, "expected_rows": p.expected} for p in previews}
         more = {"tables": tables} if self.asked.replaces else {}
         values = {"landing": spec.landing.name, **found.to_dict(), **more}
-        # A replacement that has begun has been agreed to.
+        # A replacement in progress was approved already.
         gives_up = self.asked.replaces and not found.opened
         return ends_with_preview(options, self.output, values, _lines(found, previews), gives_up=gives_up)
 
@@ -98,7 +98,7 @@ class _Backfill:
         for line in found.lines():
             self.output.log(line)
         if found.done:
-            self.output.log("nothing of it is missing: nothing is to be done")
+            self.output.log("nothing of it is missing: nothing to do")
             yield None
             return
         with lane_session(session, found) as own:
@@ -122,11 +122,11 @@ class _Backfill:
         return own
 
     def _end(self, own: LandingSession, *, whole: bool) -> None:
-        """Close the lane, or leave it to the same command."""
+        """Close the backfill, or leave it to the same command."""
         if whole:
             close_lane(own)
         else:
-            self.output.log(f"lane {own.lane} stays open, it lacks {lane_rest(own)}: the same command goes on")
+            self.output.log(f"backfill {own.lane} stays open, {lane_rest(own)} is missing: run the command again")
 
 
 def _lines(found: LanePreview, previews: tuple[ReplacePreview, ...]) -> Iterator[str]:
@@ -135,18 +135,18 @@ def _lines(found: LanePreview, previews: tuple[ReplacePreview, ...]) -> Iterator
 
 
 def _list(session: LandingSession, output: Output) -> int:
-    """The lanes that are open, with what they lack."""
+    """List the open backfills with their missing ranges."""
     found = open_lanes(session)
     values = {"landing": session.landing.name, "lanes": [lane.to_dict() for lane in found]}
-    output.answer(values, [line for lane in found for line in lane.lines()] or ["no lane is open"])
+    output.answer(values, [line for lane in found for line in lane.lines()] or ["no backfill is open"])
     return Exit.DONE
 
 
 def _close(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Give up what a lane has not landed."""
+    """Give up the unlanded rest of a backfill."""
     name = session.landing.name
     found = _named(open_lanes(session), options.close)
-    first = "" if found.replaces else ", but for what of it is reported, which is published first where it can be"
+    first = "" if found.replaces else ", except reported slices, which are published first if possible"
     with joined_session(session, found) as own:
         lacking = lane_rest(own, some=True)
         lines = [*found.lines(), f"GIVES UP {lacking}{first}" if lacking else "gives up nothing"]
@@ -161,5 +161,5 @@ def _named(lanes: tuple[OpenLane, ...], name: str) -> OpenLane:
     found = next((lane for lane in lanes if lane.name == name), None)
     if found is None:
         there = ", ".join(lane.name for lane in lanes) or "none"
-        raise LedgerError("LC8002", f"no lane {name} is open; open are: {there}")
+        raise LedgerError("LC8002", f"backfill {name} is not open; open backfills: {there}")
     return found

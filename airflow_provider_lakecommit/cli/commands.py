@@ -45,9 +45,9 @@ HEADINGS: Mapping[str, Mapping[str, Command]] = {
     },
 }
 COMMANDS: Mapping[str, Command] = {spoken(name): c for some in HEADINGS.values() for name, c in some.items()}
-"""By what is typed behind the program's name."""
+"""By the words after the program's name."""
 GROUPS: Mapping[str, str] = {
     "reset": "change where a landing continues, or unblock it",
     "connect": "work with Kafka Connect sinks",
 }
-"""Help for words that have actions."""
+"""Help of groups of actions."""

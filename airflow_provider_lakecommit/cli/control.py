@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit pause`, `resume` and `publish-now`: whether a landing plans windows, and the end of those that are open.
+"""`lakecommit pause`, `resume` and `publish-now`: whether a landing plans windows, and the end of open ones.
 
-Contract: one JSON value of what came of it with `--json`. See
+Contract: with `--json` the result is one JSON value. See
 :mod:`~airflow_provider_lakecommit.operations.reset.suspend` and
 :mod:`~airflow_provider_lakecommit.operations.reset.publish_now`.
 """
@@ -28,7 +28,7 @@ __all__ = ["pause", "publish", "resume"]
 def pause(session: LandingSession, options: Namespace, output: Output) -> int:
     """Plan no more windows; with ``--drain`` publish the records that open ones have read.
 
-    :raises LakecommitError: the landing has no ledger yet, or a part that is needed is away
+    :raises LakecommitError: the landing has no ledger yet, or a required part is unreachable
     """
     return _switch(session, options, output, f"{spoken(PAUSE)} --drain" if options.drain else spoken(PAUSE))
 
@@ -44,13 +44,13 @@ def resume(session: LandingSession, options: Namespace, output: Output) -> int:
 def publish(session: LandingSession, options: Namespace, output: Output) -> int:
     """End open windows at the current record and publish them.
 
-    :raises LakecommitError: the landing never landed anything, or a part that is needed is away
+    :raises LakecommitError: the landing never landed anything, or a required part is unreachable
     """
     name = session.landing.name
     if options.dry_run:
         return _preview(session, options, output, ends=True)
     actor = decision_of(spoken(PUBLISH_NOW), name, options.reason).actor
-    done = _publish(session, options, output, f"{actor} wants it published now")
+    done = _publish(session, options, output, f"{actor} requested publication now")
     output.answer({"landing": name, **done.to_dict()})
     return Exit.DONE
 

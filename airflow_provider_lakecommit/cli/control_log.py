@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit history --control-topic`: every record of a control topic, decoded in full, ours and any connector's.
+"""`lakecommit history --control-topic`: every record of a control topic, decoded in full, of landings and connectors.
 
-Contract: all committed records there are, in order of time over all partitions, each with its partition, offset,
-timestamp, key, headers and the whole event. Needs brokers only: no table, no catalog, no landing.
+Contract: all committed records, in order of time over all partitions, each with its partition, offset, timestamp, key,
+headers and the complete event. Needs brokers only: no table, no catalog, no landing.
 
-Failure story: a record that is no control event, or a header of ours that is damaged, is shown as such with its bytes;
-the command goes on. One that a landing's readers would pass over says why.
+Failure story: a record that is no control event, or has a corrupt header of ours, is shown as such with its bytes; the
+command continues. A record that a landing's readers would ignore shows the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.redaction import yaml_trouble
 __all__ = ["control_log", "source_of", "to_dict", "yaml_of"]
 
 _OURS = frozenset({our_headers.HEADER, our_headers.DAMAGED_HEADERS, our_headers.DAMAGED_BATCH})
-"""Headers of records that the readers of a landing have something to say of."""
+"""Headers of records that the readers of a landing interpret."""
 
 
 def source_of(
@@ -42,10 +42,10 @@ def source_of(
     config_file: str | None,
     connection: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], str]:
-    """Brokers and topic: of the arguments where they say so, else of the spec.
+    """Return brokers and topic: from the arguments if they name them, otherwise from the spec.
 
-    :param connection: settings of an Airflow connection, in place of the spec's
-    :raises SpecError: neither says where the brokers are
+    :param connection: settings of an Airflow connection, instead of the spec's
+    :raises SpecError: neither names the brokers
     """
     kafka: dict[str, Any] = dict(connection) if connection is not None else dict(spec.kafka) if spec else {}
     if config_file is not None:
@@ -60,20 +60,20 @@ def source_of(
 def _settings(path: str) -> dict[str, Any]:
     values = yaml_of(path, "--kafka-config")
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise SpecError("LC8004", f"--kafka-config {path}: a mapping of librdkafka settings is needed")
+        raise SpecError("LC8004", f"--kafka-config {path}: use a mapping of librdkafka settings")
     settings: dict[str, Any] = from_environment(values, f"--kafka-config {path}")
     return settings
 
 
 def yaml_of(path: str, option: str) -> Any:
-    """Return what a file that an option names holds.
+    """Return the content of a file that an option names.
 
     :raises SpecError: it cannot be read
     """
     try:
         return yaml_values(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
-        raise SpecError("LC8005", f"{option} {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
+        raise SpecError("LC8005", f"{option} {path}: cannot be parsed as YAML: {yaml_trouble(e)}") from None
 
 
 def control_log(kafka: Mapping[str, Any], topic: str, output: Output, *, group: str | None) -> int:
@@ -91,7 +91,7 @@ def control_log(kafka: Mapping[str, Any], topic: str, output: Output, *, group: 
 
 
 def to_dict(record: ControlRecord) -> dict[str, Any]:
-    """A record for JSON."""
+    """Return a record for JSON."""
     return {
         "partition": record.partition,
         "offset": record.offset,
@@ -104,7 +104,7 @@ def to_dict(record: ControlRecord) -> dict[str, Any]:
 
 
 def _passed_over(record: ControlRecord) -> dict[str, str]:
-    """Why the readers of a landing pass over a record that says it is of one."""
+    """Return why the readers of a landing ignore a record of it."""
     if not any(name in _OURS for name, _ in record.headers):
         return {}
     landing, lane = "", LIVE
@@ -140,7 +140,7 @@ def _header(name: str, value: bytes) -> Any:
 
 
 def _readable(value: bytes) -> str:
-    """Text as text, anything else as hex that cannot be taken for text."""
+    """Return text as text, anything else as hex that does not look like text."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

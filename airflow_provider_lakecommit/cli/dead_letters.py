@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit dead-letters`: rejected records by kind, with their values, and as rows after a fix.
+"""`lakecommit dead-letters`: show rejected records by kind and with their values, and replay them after a fix.
 
 Contract: only ``--replay`` writes. See :mod:`~airflow_provider_lakecommit.operations.dead_letters.replay`.
 """
@@ -31,15 +31,15 @@ from airflow_provider_lakecommit.operations import (
 __all__ = ["dead_letters"]
 
 MOST_SHOWN = 200
-"""Characters of a value that are shown as text."""
+"""Displayed characters of a value."""
 MOST_VALUES = 10
-"""Dead letters that are shown with their values, unless ``--limit`` says otherwise."""
+"""Dead letters displayed with their values, unless ``--limit`` is given."""
 
 
 def dead_letters(session: LandingSession, options: Namespace, output: Output) -> int:
     """Count, show or replay dead letters.
 
-    :raises LakecommitError: the landing has none, or a part that is needed is away
+    :raises LakecommitError: the landing has no dead-letter table, or a required part is unreachable
     """
     if options.replay:
         return _replay(session, options, output)
@@ -60,7 +60,7 @@ def _replay(session: LandingSession, options: Namespace, output: Output) -> int:
         _selection(options, options.limit),
         table=options.table,
         decision=decision_of(f"{spoken(DEAD_LETTERS)} --replay", name, options.reason) if written else None,
-        progress=lambda r: output.log(f"{r.letters} dead letters are replayed so far"),
+        progress=lambda r: output.log(f"replayed {r.letters} dead letters so far"),
     )
     output.answer({"landing": name, "written": written, **done.to_dict()}, _replay_text(done, written=written))
     return Exit.DONE
@@ -108,7 +108,7 @@ def _letter_to_dict(letter: DeadLetter) -> dict[str, object]:
 
 def _replay_text(done: Replayed, *, written: bool) -> Iterator[str]:
     rows = "" if done.rows == done.letters else f", {done.rows} rows"
-    yield f"{done.letters} dead letters {'were replayed' if written else 'would be rows now'}{rows}"
+    yield f"{done.letters} dead letters {'were replayed' if written else 'can become rows'}{rows}"
     for kind, count in done.refused.most_common():
         yield f"  {count} stay open, {kind}: {done.reasons[kind]}"
     for state, count in done.others.most_common():

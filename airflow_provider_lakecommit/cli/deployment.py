@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line takes from an Airflow deployment: the landings of a DAG, and connections by their ids.
+"""The parts of an Airflow deployment for the command line: the landings of a DAG, and connections by their ids.
 
-Contract: a DAG is parsed as Airflow parses it, from its bundle, and nothing is written to Airflow's database. Its
-landing is completed by the deployment's settings, as its tasks do it. Connections come from where Airflow has them: a
-secrets backend, the environment, its database; what is returned holds secrets, and is handed on, never logged or
-stored. Imported only when a command asks for it, so that the command line needs no Airflow otherwise.
+Contract: a DAG is parsed as Airflow parses it, from its bundle, and nothing is written to Airflow's database. The
+deployment's settings complete its landing, as in its tasks. Connections come from Airflow's sources: a secrets backend,
+the environment, its database; the result has secrets, and is passed on, never logged or stored. Imported only when a
+command requests it, so the command line otherwise needs no Airflow.
 
-Failure story: what is not there or not clear is a :class:`SpecError` that names what there is: DAGs of a similar name,
-errors of the file, the landings of the DAG.
+Failure story: a missing or ambiguous name is a :class:`SpecError` with the known ones: DAGs of a similar name, errors
+of the file, the landings of the DAG.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
-"""By which Airflow decides where a process may get connections from; `airflow connections` sets it as we do."""
+"""Airflow uses it to decide where a process may get connections from; `airflow connections` sets it the same way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class DeclaredLanding:
     spark_conf: Mapping[str, Any] | None = None
 
     def __str__(self) -> str:
-        """With its outermost places."""
+        """Return the landing with its outermost task groups or tasks."""
         outer = [p for p in self.places if not any(p.startswith(f"{other}.") for other in self.places)]
         return f"{self.landing.name} ({', '.join(sorted(outer))})"
 
@@ -70,11 +70,11 @@ class DeclaredSet:
 
 
 def landings_of(dag_id: str, *, group: str | None = None, name: str | None = None) -> list[DeclaredLanding]:
-    """The landings of a DAG.
+    """Return the landings of a DAG.
 
     :param group: only those with tasks in this task group, or of this task
     :param name: only the one of this name
-    :raises SpecError: there is no such DAG, it cannot be parsed, or none of its tasks is of such a landing
+    :raises SpecError: the DAG does not exist or cannot be parsed, or none of its tasks is of such a landing
     """
     every = _merged(dag_id, list(_declared(_parsed(dag_id))))
     found = [d for d in every if (group is None or group in d.places) and (name is None or d.landing.name == name)]
@@ -82,32 +82,32 @@ def landings_of(dag_id: str, *, group: str | None = None, name: str | None = Non
         return found
     if not every:
         raise SpecError("LC8006", f"DAG {dag_id!r} has no task of a landing")
-    asked = " and ".join([f"task group {group!r}"] * bool(group) + [f"landing {name!r}"] * bool(name))
-    raise SpecError("LC8007", f"DAG {dag_id!r} has no {asked}; it has {'; '.join(map(str, every))}")
+    wanted = " and ".join([f"task group {group!r}"] * bool(group) + [f"landing {name!r}"] * bool(name))
+    raise SpecError("LC8007", f"DAG {dag_id!r} has no {wanted}; it has {'; '.join(map(str, every))}")
 
 
 def set_of(dag_id: str, *, group: str | None = None) -> DeclaredSet | None:
-    """The landing set of a DAG, as this deployment completes it; ``None`` if it has none.
+    """Return the landing set of a DAG, as completed by this deployment; ``None`` if it has none.
 
     :param group: only one with tasks in this task group, or of this task
-    :raises SpecError: there is no such DAG, it cannot be parsed, or it has several
+    :raises SpecError: the DAG does not exist, cannot be parsed, or has several
     """
     found = [each for each in _declared_sets(_parsed(dag_id)) if group is None or group in each.places]
     names = sorted({each.landing_set.name for each in found})
     if len(names) > 1:
         raise SpecError(
-            "LC8008", f"DAG {dag_id!r} has {len(names)} landing sets, {', '.join(names)}: say which by --task-group"
+            "LC8008", f"DAG {dag_id!r} has {len(names)} landing sets, {', '.join(names)}: choose one by --task-group"
         )
     return next((each for each in found if each.spark_conn_id), found[0] if found else None)
 
 
 def complete(landing: Landing) -> Landing:
-    """With what the deployment's settings say where the landing does not."""
+    """Return the landing with the deployment's settings as defaults."""
     return Settings.read().complete(landing)
 
 
 def kafka_of(conn_id: str) -> dict[str, Any]:
-    """librdkafka settings of a connection."""
+    """Return the librdkafka settings of a connection."""
     _open()
     from airflow_provider_lakecommit.hooks import kafka_settings
 
@@ -115,7 +115,7 @@ def kafka_of(conn_id: str) -> dict[str, Any]:
 
 
 def registry_of(conn_id: str) -> dict[str, Any]:
-    """Settings of a registry's client by a connection."""
+    """Return the settings of a registry's client by a connection."""
     _open()
     from airflow_provider_lakecommit.hooks import registry_connection
 
@@ -123,7 +123,7 @@ def registry_of(conn_id: str) -> dict[str, Any]:
 
 
 def catalog_of(conn_id: str) -> dict[str, str]:
-    """pyiceberg's properties of a connection."""
+    """Return the pyiceberg properties of a connection."""
     _open()
     from airflow_provider_lakecommit.hooks import catalog_properties
 
@@ -131,7 +131,7 @@ def catalog_of(conn_id: str) -> dict[str, str]:
 
 
 def rest_of(conn_id: str) -> dict[str, Any]:
-    """How Kafka Connect is reached, by a connection of type `http`."""
+    """Return the settings of Kafka Connect's client, by a connection of type `http`."""
     _open()
     from airflow_provider_lakecommit.hooks import connection, rest_settings
 
@@ -139,10 +139,10 @@ def rest_of(conn_id: str) -> dict[str, Any]:
 
 
 def spark_of(conn_id: str, conf: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The section `spark` that a connection stands for: a Spark Connect server, or a session of this machine or on a
+    """Return the section `spark` for a connection: a Spark Connect server, or a session of this machine or on a
     standalone cluster.
 
-    :raises SpecError: it is of a cluster that takes jobs by spark-submit
+    :raises SpecError: its cluster takes jobs by spark-submit
     """
     _open()
     from airflow_provider_lakecommit.hooks import CONNECT, connect_url, connection, master_url
@@ -154,7 +154,7 @@ def spark_of(conn_id: str, conf: Mapping[str, Any] | None = None) -> dict[str, A
     if not (found.host and master.startswith(("local", "spark://"))):
         raise SpecError(
             "LC8009",
-            f"the Spark connection {conn_id!r} submits to {master}, which the command line does not: give "
+            f"the Spark connection {conn_id!r} submits to {master}, which the command line cannot do: give "
             "--spark-conn-id of a connection of type `spark_connect`, or with a local (local[2]) or standalone master "
             "(spark://host:7077), or trigger the DAG",
         )
@@ -162,7 +162,7 @@ def spark_of(conn_id: str, conf: Mapping[str, Any] | None = None) -> dict[str, A
 
 
 def _tasks_of(dag: DAG, base: type) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """Tasks of a kind, and what is stated of them, be they mapped or not."""
+    """Yield tasks of a kind with their arguments, mapped or not."""
     for task in dag.tasks:
         mapped = getattr(task, "partial_kwargs", None)
         kind = type(task) if mapped is None else task.operator_class
@@ -195,7 +195,7 @@ def _declared(dag: DAG) -> Iterator[DeclaredLanding]:
 
 
 def _stated(dag: DAG) -> Iterator[tuple[Any, Mapping[str, Any], Landing | LandingSet]]:
-    """Yield the tasks of landings and sets, what is stated of them, and what they land."""
+    """Yield the tasks of landings and sets, their arguments, and their landing or set."""
     from airflow_provider_lakecommit.operators import LandingTask, declared_of
 
     for task, stated in _tasks_of(dag, LandingTask):
@@ -210,7 +210,7 @@ def _groups(task: Any) -> Iterator[str]:
 
 
 def _rendered(dag: DAG, text: str) -> str:
-    """A templated id, with the DAG's params as they are by default."""
+    """Return a templated id, rendered with the defaults of the DAG's params."""
     if "{{" not in text:
         return text
     with suppress(Exception):
@@ -220,7 +220,7 @@ def _rendered(dag: DAG, text: str) -> str:
 
 
 def _merged(dag_id: str, found: Sequence[DeclaredLanding]) -> list[DeclaredLanding]:
-    """One of each landing, with all places of its tasks."""
+    """Return each landing once, with all of its tasks."""
     merged: dict[str, DeclaredLanding] = {}
     for d in found:
         known = merged.setdefault(d.landing.name, d)
@@ -241,7 +241,7 @@ def _merged(dag_id: str, found: Sequence[DeclaredLanding]) -> list[DeclaredLandi
 
 @cache
 def _parsed(dag_id: str) -> DAG:
-    """Once in a process, whatever is asked of it."""
+    """Return the parsed DAG, once per process."""
     _open()
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.dagbag import BundleDagBag
@@ -265,7 +265,7 @@ def _parsed(dag_id: str) -> DAG:
 
 
 def _places(dag_id: str, manager: Any) -> Iterator[tuple[Any, Path | None]]:
-    """Where a DAG may be: first the file that Airflow knows it of, then all."""
+    """Yield where a DAG may be: first the file known to Airflow, then all."""
     from airflow.models.dag import DagModel
 
     known = None
@@ -288,5 +288,5 @@ def _last_line(text: str) -> str:
 
 
 def _open() -> None:
-    """Let Airflow look for connections in its database too. A command within a task has only what tasks have."""
+    """Let Airflow also search its database for connections. A command within a task has only those of tasks."""
     os.environ.setdefault(CONTEXT, "server")

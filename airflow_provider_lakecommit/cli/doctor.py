@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit doctor`: everything that a landing needs, with what was seen and what helps.
+"""`lakecommit doctor`: check everything that a landing needs, and show observations and remedies.
 
-Contract: exit code 1 when anything is ``FAIL``; a ``warn`` is none.
+Contract: exit code 1 if any check is ``FAIL``; a ``warn`` does not count.
 """
 
 from __future__ import annotations

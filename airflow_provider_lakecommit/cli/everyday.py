@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The everyday commands: what each takes, and which function does it.
+"""The everyday commands: the arguments and the function of each.
 
 Contract: nothing is imported for a command before it runs.
 """
@@ -158,7 +158,7 @@ def _history(options: Namespace, output: Output) -> int:
         kafka, topic = source(options, output, options.control_topic, found)
         return control_log(kafka, topic, output, group=options.group)
     if not options.spec and not options.dag:
-        options.usage_error("give SPEC, or --dag DAG of an Airflow deployment; SPEC stands before --control-topic")
+        options.usage_error("give SPEC, or --dag DAG of an Airflow deployment; put SPEC before --control-topic")
     spec = load(options, output)
     if options.ledger:
         from airflow_provider_lakecommit.cli.history import ledgers
@@ -207,7 +207,7 @@ def _infer_arguments(parser: ArgumentParser) -> None:
     add_brokers(parser)
     add("--records", type=positive, default=1000, metavar="N", help="sample this many records (default 1000)")
     add("--examples", action="store_true", help="show values of records in the comments")
-    add("--registry", metavar="URL", help="ask this schema registry, in place of a spec's")
+    add("--registry", metavar="URL", help="use this schema registry, instead of a spec's")
     add("--subject", help="take columns from this subject (default TOPIC-value)")
     add_airflow(parser, iceberg=False)
 
@@ -238,7 +238,7 @@ def _sampled(source: str) -> LandingSpec:
     """:raises SpecError: it cannot be read; a topic alone is not enough"""
     if not Path(source).exists():
         raise SpecError(
-            "LC8012", f"there is no file {source}; of the topic {source}, give its brokers too: --bootstrap HOST:PORT"
+            "LC8012", f"file {source} does not exist; for a topic {source}, give its brokers too: --bootstrap HOST:PORT"
         )
     return load_spec(source)
 

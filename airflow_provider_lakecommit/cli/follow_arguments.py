@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of `land` that have it follow a topic."""
+"""The options of `land` for continuous mode."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _ONLY = ("window_age", "keep_snapshots", "log_interval")
 
 
 def add_follow(parser: ArgumentParser) -> None:
-    """``--follow`` and what goes with it."""
-    add = parser.add_argument_group("as records come").add_argument
+    """Add ``--follow`` and its options."""
+    add = parser.add_argument_group("continuous mode").add_argument
     add("--follow", action="store_true", help="continue when caught up, until stopped")
     add("--follow-for", type=duration, metavar="TIME", help="continue for this time")
     add("--window-age", type=duration, metavar="TIME", help="open a window for records this old (default 2s)")
@@ -27,14 +27,14 @@ def add_follow(parser: ArgumentParser) -> None:
 
 
 def follow_of(options: Namespace) -> FollowOptions | None:
-    """What was asked for; ``None``: to end when caught up."""
+    """Return the requested options; ``None``: end when caught up."""
     given = {name: value for name in _ONLY if (value := getattr(options, name)) is not None}
     if not options.follow and options.follow_for is None:
         if given:
-            options.usage_error(f"--{next(iter(given)).replace('_', '-')} goes with --follow")
+            options.usage_error(f"--{next(iter(given)).replace('_', '-')} needs --follow")
         return None
     if options.cycles is not None:
-        options.usage_error("--cycles goes without --follow")
+        options.usage_error("--cycles and --follow exclude each other")
     names = {"log_interval": "interval"}
     chosen: dict[str, Any] = {names.get(name, name): None if value == "all" else value for name, value in given.items()}
     return FollowOptions(lifetime=options.follow_for, **chosen)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Landings of a DAG, and connections of Airflow, in place of a spec and its sections.
+"""Landings of a DAG, and connections of Airflow, instead of a spec and its sections.
 
-Contract: Airflow is imported only where an option asks for it. What it, or a DAG file, prints goes to standard error,
-its progress nowhere. The secrets of connections are known to the output before anything else can speak of them.
+Contract: Airflow is imported only if an option requests it. Its output, or that of a DAG file, goes to standard error;
+its progress is suppressed. The output knows the secrets of connections before anything else can print them.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ __all__ = [
 ]
 
 SECTIONS = {"kafka": "kafka_conn_id", "catalog": "iceberg_conn_id", "spark": "spark_conn_id"}
-"""Options that stand in for sections."""
+"""Options that replace sections."""
 
 
 def add_airflow(
     parser: argparse.ArgumentParser, *, dag: bool = True, iceberg: bool = True, spark: bool = False
 ) -> None:
-    """Options of a command that takes its landing, or its connections, from an Airflow deployment."""
+    """Add the options of a command that takes its landing, or its connections, from an Airflow deployment."""
     group = parser.add_argument_group("in an Airflow deployment")
     if dag:
         group.add_argument("--dag", metavar="DAG", help="take the landing that this DAG declares")
@@ -64,9 +64,9 @@ def add_airflow(
 
 
 def load(options: Namespace, output: Output) -> LandingSpec:
-    """The landing of a command that takes one, with all that it needs.
+    """Return the landing of a command, with everything that it needs.
 
-    :raises SpecError: it cannot be used, or it is not clear which is meant
+    :raises SpecError: it is invalid or ambiguous
     """
     if options.dag:
         if (of_set := load_dag_set(options, output)) is not None:
@@ -77,24 +77,23 @@ def load(options: Namespace, output: Output) -> LandingSpec:
         if len(specs) > 1:
             raise SpecError(
                 "LC8013",
-                f"DAG {options.dag!r} has {len(specs)} landings, {', '.join(s.landing.name for s in specs)}: say which "
-                "by --landing NAME or --task-group GROUP",
+                f"DAG {options.dag!r} has {len(specs)} landings, {', '.join(s.landing.name for s in specs)}: choose "
+                "one by --landing NAME or --task-group GROUP",
             )
         return specs[0]
     return load_file(options.spec, options, output)
 
 
 def load_file(path: str, options: Namespace, output: Output) -> LandingSpec:
-    """A spec, with connections of Airflow in place of those of its sections that they are given for; of a set the
-    landing that is named.
+    """Return a spec, with the given connections of Airflow instead of its sections; of a set the named landing.
 
-    :raises SpecError: it cannot be used
-    :raises SourceError: of a set, there is no topic for any landing
+    :raises SpecError: it is invalid
+    :raises SourceError: no landing of a set has a topic
     """
     name = getattr(options, "landing", None)
     if not declares_set(path):
         if name and not options.dag:
-            raise SpecError("LC8014", f"spec {path} is of one landing: --landing NAME is for a set of them")
+            raise SpecError("LC8014", f"spec {path} is of one landing: --landing NAME is for a set, leave it out")
         spec = load_spec(path, elsewhere=connection_ids(options))
         landing = spec.landing
         found = _completed(spec, landing.connections.registry, path, options, output)
@@ -109,7 +108,7 @@ def load_file(path: str, options: Namespace, output: Output) -> LandingSpec:
 
 
 def load_set_file(options: Namespace, output: Output) -> LandingSetSpec | None:
-    """The set that a command is given, if it is given one, and all of it."""
+    """Return the complete set that a command is given, if any."""
     if options.dag:
         return None if options.landing else load_dag_set(options, output)
     if options.landing or not declares_set(options.spec):
@@ -126,7 +125,7 @@ def _set_file(path: str, options: Namespace, output: Output) -> LandingSetSpec:
 def _completed(
     spec: LandingSpec | LandingSetSpec, registry: str | None, path: str, options: Namespace, output: Output
 ) -> dict[str, Any]:
-    """A spec's sections, with connections of Airflow in place of those that they are given for."""
+    """Return a spec's sections, with the given connections of Airflow instead of them."""
     named = connection_ids(options)
     output.keep(spec.variables, *(getattr(spec, s) for s in SECTIONS if s not in named))
     found: dict[str, Any] = {s: getattr(spec, s) for s in SECTIONS}
@@ -138,16 +137,16 @@ def _completed(
     if not found["catalog"]:
         raise SpecError(
             "LC8015",
-            f"spec {path}: the section 'catalog' is missing: say where the tables are, or give --iceberg-conn-id of an "
-            "Airflow connection",
+            f"spec {path}: the section 'catalog' is missing: add it, or give --iceberg-conn-id of an Airflow "
+            "connection",
         )
     return found
 
 
 def load_dag(options: Namespace, output: Output) -> list[LandingSpec]:
-    """The landings of a DAG, with their connections.
+    """Return the landings of a DAG, with their connections.
 
-    :raises SpecError: there is no such DAG, or a connection cannot be used
+    :raises SpecError: the DAG does not exist, or a connection cannot be used
     """
     specs = []
     with opened(options, output) as airflow:
@@ -158,9 +157,9 @@ def load_dag(options: Namespace, output: Output) -> list[LandingSpec]:
 
 
 def load_dag_set(options: Namespace, output: Output) -> LandingSetSpec | None:
-    """The landing set of a DAG, with its connections; ``None`` if the DAG has none.
+    """Return the landing set of a DAG, with its connections; ``None`` if the DAG has none.
 
-    :raises SpecError: there is no such DAG, it is not clear which set is meant, or a connection cannot be used
+    :raises SpecError: the DAG does not exist, the set is ambiguous, or a connection cannot be used
     """
     with opened(options, output) as airflow:
         declared = airflow.set_of(options.dag, group=options.task_group)
@@ -174,7 +173,7 @@ def load_dag_set(options: Namespace, output: Output) -> LandingSetSpec | None:
 def _connected(
     airflow: ModuleType, landing: Landing, declared: Any, options: Namespace, output: Output
 ) -> dict[str, Any]:
-    """The sections of a spec, by the connections that a landing, or those of its set, name."""
+    """Return the sections of a spec, by the connections that a landing, or those of its set, name."""
     given = connection_ids(options)
     named = {"kafka": given.get("kafka") or landing.connections.kafka}
     if options.wants_catalog:
@@ -189,17 +188,17 @@ def _connected(
 
 
 def airflow_landing(options: Namespace, output: Output) -> LandingSpec | None:
-    """The landing of the DAG that is named, with its brokers; for commands that need no catalog.
+    """Return the landing of the named DAG, with its brokers; for commands that need no catalog.
 
-    :raises SpecError: there is no such DAG, or it is not clear which landing is meant
+    :raises SpecError: the DAG does not exist, or the landing is ambiguous
     """
     return load(options, output) if options.dag else None
 
 
 def landing_or_none(options: Namespace, output: Output) -> LandingSpec | None:
-    """The landing that a DAG or a spec names, if one is named; for commands that need no catalog.
+    """Return the landing of the named DAG or spec, if any; for commands that need no catalog.
 
-    :raises SpecError: it cannot be used, or it is not clear which is meant
+    :raises SpecError: it is invalid or ambiguous
     """
     if (found := airflow_landing(options, output)) is not None or not options.spec:
         return found
@@ -207,9 +206,9 @@ def landing_or_none(options: Namespace, output: Output) -> LandingSpec | None:
     if declares_set(options.spec):
         of_set = load_set(options.spec, elsewhere=elsewhere)
         if not options.landing:
-            raise SpecError("LC8016", f"{options.spec} is a set of landings: say which by --landing NAME")
+            raise SpecError("LC8016", f"{options.spec} is a set of landings: choose one by --landing NAME")
         output.keep(of_set.variables, of_set.kafka)
-        # Its name is all that the control topic knows it by.
+        # The control topic knows it by its name alone.
         return of_set.of(of_set.landing_set.with_defaults(options.landing))
     spec = load_spec(options.spec, elsewhere=elsewhere)
     output.keep(spec.variables, spec.kafka)
@@ -217,17 +216,17 @@ def landing_or_none(options: Namespace, output: Output) -> LandingSpec | None:
 
 
 def kafka_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
-    """Brokers by a connection, where one is given."""
+    """Return the brokers of a connection, if given."""
     return _one("kafka", options, output)
 
 
 def catalog_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
-    """The catalog by a connection, where one is given."""
+    """Return the catalog of a connection, if given."""
     return _one("catalog", options, output)
 
 
 def connect_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
-    """How Kafka Connect is reached by a connection, where one is given."""
+    """Return the settings of Kafka Connect of a connection, if given."""
     if not options.kafka_connect_conn_id:
         return None
     with opened(options, output) as airflow:
@@ -237,13 +236,13 @@ def connect_connection(options: Namespace, output: Output) -> dict[str, Any] | N
 
 
 def connection_ids(options: Namespace) -> dict[str, str]:
-    """The connections that are given, by the section in whose place they stand."""
+    """Return the given connections, by the section that they replace."""
     return {s: found for s, option in SECTIONS.items() if (found := getattr(options, option, None))}
 
 
 @contextmanager
 def opened(options: Namespace, output: Output) -> Iterator[ModuleType]:
-    """Airflow, as :mod:`~airflow_provider_lakecommit.cli.deployment` gives it."""
+    """Yield Airflow as :mod:`~airflow_provider_lakecommit.cli.deployment`."""
     if not options.verbose:
         os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
     with results_only(output):
@@ -252,7 +251,7 @@ def opened(options: Namespace, output: Output) -> Iterator[ModuleType]:
 
             yield deployment
         finally:
-            # Airflow sets up the logging of a process that imports it.
+            # Airflow configures the logging of a process that imports it.
             start_logging(output, verbose=options.verbose)
 
 
@@ -264,7 +263,7 @@ def _sections(airflow: ModuleType, named: dict[str, str], output: Output) -> dic
 
 
 def _with_registry(airflow: ModuleType, conn_id: str | None, kafka: dict[str, Any], output: Output) -> dict[str, Any]:
-    """The brokers' settings, with those of the registry that is named."""
+    """Return the brokers' settings, with those of the named registry."""
     if conn_id is None or registry_settings(kafka):
         return kafka
     found = airflow.registry_of(conn_id)

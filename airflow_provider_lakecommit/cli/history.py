@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit history`: windows, spec versions, epochs, columns and decisions of a landing; with `--ledger` what its
-tables hold, by their ledgers.
+"""`lakecommit history`: windows, spec versions, epochs, columns and decisions of a landing; with `--ledger` the ledgers
+of its tables.
 
-Contract: only reads. The tables tell it; the newest part of the control log, where it can be read, says which runs the
-windows were of. A ledger is shown with the entries of all landings and lanes.
+Contract: only reads. The tables are the source; the newest part of the control topic, if it can be read, adds the runs
+of the windows. A ledger is shown with the entries of all landings and streams.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["history", "ledgers"]
 def history(spec: LandingSpec, output: Output) -> int:
     """Show the history of each table.
 
-    :raises CatalogError: the catalog is away
+    :raises CatalogError: the catalog is unreachable
     """
     landing, found = spec.landing, []
     with LandingSession.connect(landing, spec.kafka, spec.catalog, log=output.log) as session:
@@ -37,7 +37,7 @@ def history(spec: LandingSpec, output: Output) -> int:
         for name in landing.tables:
             table = session.tables.find(name)
             if table is None:
-                output.log(f"{name}: there is no such table")
+                output.log(f"{name}: the table does not exist")
                 continue
             found.append(table_history(name, table.metadata, landing.branch, landing.name, runs, said))
     values = {"landing": landing.name, "spec_version": landing.spec_version, "tables": found}
@@ -46,18 +46,18 @@ def history(spec: LandingSpec, output: Output) -> int:
 
 
 def _by_the_log(session: LandingSession, output: Output) -> tuple[dict[UUID, Cycle], tuple[Decision, ...]]:
-    """The cycles of the newest part of the log, and what persons decided by it."""
+    """Return the cycles and the decisions in the newest part of the control topic."""
     try:
         folded = session.read_state(())
     except LakecommitError as e:
-        output.log(f"the control topic cannot be read, so the runs of the windows are not known: {e}")
+        output.log(f"the control topic cannot be read, so the runs of the windows are unknown: {e}")
         return {}, ()
     said = tuple(d for e in folded.entries if isinstance(e, CycleOpened) for d in e.directives.decided)
     return {commit_id: c.cycle for commit_id, c in folded.state.cycles.items()}, said
 
 
 def _text(told: Mapping[str, Any]) -> Iterable[str]:
-    yield f"{told['table']}: {_many(told['windows'], 'snapshot')} with rows, the newest first"
+    yield f"{told['table']}: {_many(told['windows'], 'snapshot')} with rows, newest first"
     yield from (f"  {_window(w)}" for w in told["windows"])
     yield f"  {_many(told['spec_versions'], 'spec version')}"
     yield from (f"    {_spec(s)}" for s in told["spec_versions"])
@@ -71,7 +71,7 @@ def _text(told: Mapping[str, Any]) -> Iterable[str]:
         yield from (
             f"    {c['at']} schema {c['schema_id']}: {'; '.join(c['changes'])} ({c['reason']})" for c in told["columns"]
         )
-    yield f"  {_many(told['decisions'], 'decision')} of persons"
+    yield f"  {_many(told['decisions'], 'decision')} of users"
     yield from (f"    {Decision(**d)}" for d in told["decisions"])
     yield from (f"  WARNING: {problem}" for problem in told["unreadable"])
 
@@ -81,7 +81,7 @@ def _many(values: list[Any], what: str) -> str:
 
 
 def _lane(told: Mapping[str, Any]) -> str:
-    return "" if told["lane"] == "live" else f"lane {told['lane']} "
+    return "" if told["lane"] == "live" else f"backfill {told['lane']} "
 
 
 def _window(w: Mapping[str, Any]) -> str:
@@ -99,15 +99,15 @@ def _replacement(r: Mapping[str, Any]) -> str:
 
 
 def _run(dag: str, run: str) -> str:
-    """Of a process of the command line its host is enough."""
+    """Return the DAG run; of a command-line process just the host."""
     return f"command line on {run.split('|')[1]}" if dag == CLI and run.count("|") > 1 else f"{dag} run {run}"
 
 
 def _spec(s: Mapping[str, Any]) -> str:
     if s["before"] is None:
-        changed = "the first that is known"
+        changed = "the first known one"
     elif s["changed"] is None:
-        changed = f"was {s['before']}; what changed was not kept"
+        changed = f"was {s['before']}; its fields were not kept"
     else:
         changes = (f"{k}: {_shown(a)} -> {_shown(b)}" for k, (a, b) in s["changed"].items())
         changed = f"was {s['before']}; " + "; ".join(changes)
@@ -119,10 +119,10 @@ def _shown(value: Any) -> str:
 
 
 def ledgers(spec: LandingSpec, output: Output) -> int:
-    """The ledger of each table, of all landings and lanes in it.
+    """Show the ledger of each table, with the entries of all landings and streams.
 
-    :raises CatalogError: the catalog is away
-    :raises WireError: a ledger is damaged
+    :raises CatalogError: the catalog is unreachable
+    :raises WireError: a ledger is corrupt
     """
     tables = Tables(spec.catalog)
     for name in spec.landing.tables:
@@ -172,12 +172,12 @@ def _section_to_dict(s: LedgerSection) -> dict[str, Any]:
 
 def _ledger_text(name: str, state: LedgerState | None) -> Iterable[str]:
     if state is None:
-        yield f"{name}: there is no such table"
+        yield f"{name}: the table does not exist"
         return
     reason = f" ({state.reason})" if state.reason else ""
     yield f"{name}: ledger {state.condition}{reason}, in snapshot {state.snapshot_id}, head {state.head_id}"
     for s in state.sections:
-        yield f"  landing {s.landing}, lane {s.lane}, spec {s.spec_version}, epoch {s.epoch}"
+        yield f"  landing {s.landing}, stream {s.lane}, spec {s.spec_version}, epoch {s.epoch}"
         for p in sorted({*s.starts, *s.covered.parts}):
             yield f"    {p}: from {s.starts.get(p, 0)}, landed {s.covered[p]}, next {s.end(p)}"
         c = s.control

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `lakecommit infer-schema` makes of a sample where the spec has `unwrap` or `route`: rows in envelopes, tables.
+"""How `lakecommit infer-schema` handles a sample if the spec has `unwrap` or `route`: rows in envelopes, tables.
 
-Contract: :func:`parts_of` deals the sampled records of JSON out to the tables of a route, as a landing would, by the
-field of the row or of the envelope; what no table is named for is told apart, and the names of schemas, which are not
-sampled, tell none apart. :func:`row_values` is what the rows of
-such a part look like: those in ``before`` and ``after``, where the values are envelopes. :func:`told_by_envelope` are
-the columns that any envelope fills; :func:`row_columns` does both for the columns of a schema. :func:`told_of_wrapping`
-is for those who do not know yet that they have envelopes.
+Contract: :func:`parts_of` assigns the sampled JSON records to the tables of a route, as a landing would, by the field
+of the row or of the envelope; records without a table are listed, and schema names, which are not sampled, do not
+distinguish records. :func:`row_values` are the rows of such a part: those in ``before`` and ``after``, if the values
+are envelopes. :func:`told_by_envelope` are the columns that any envelope fills; :func:`row_columns` does both for the
+columns of a schema. :func:`told_of_wrapping` informs users who do not know yet that they have envelopes.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ __all__ = ["parts_of", "row_columns", "row_values", "told_by_envelope", "told_of
 Sample = Sequence[tuple[str, bytes | None]]
 _IMAGES = ("before", "after")
 _ENVELOPE = frozenset({"op", "after", "source"})
-"""Fields by which a change envelope is known."""
+"""Fields that identify a change envelope."""
 
 
 def parts_of(landing: Landing, taken: Sample) -> tuple[dict[str, list[tuple[str, bytes | None]]], list[str]]:
-    """By each table of the landing its sampled records; and the places of those that go to none."""
+    """Return the sampled records of each table of the landing, and the positions of records without a table."""
     parts: dict[str, list[tuple[str, bytes | None]]] = {table: [] for table in landing.data_tables}
     none: list[str] = []
     for place, value in taken:
@@ -45,7 +44,7 @@ def parts_of(landing: Landing, taken: Sample) -> tuple[dict[str, list[tuple[str,
 
 
 def _text(value: bytes, route: Route, *, unwraps: bool) -> str | None:
-    """What a record is routed by; ``None`` also where it is no JSON."""
+    """Return the text that routes a record; ``None`` also if it is no JSON."""
     try:
         found: Any = json.loads(value)
     except (ValueError, RecursionError):
@@ -61,7 +60,7 @@ def _text(value: bytes, route: Route, *, unwraps: bool) -> str | None:
 
 
 def row_values(landing: Landing, found: SampledValues) -> SampledValues:
-    """The rows of what was sampled, with what was refused of it."""
+    """Return the rows of the sample, with the refused ones."""
     if landing.transform.unwrap is None:
         return found
     envelopes = [found.root, *(n for n in [found.root.fields.get(PAYLOAD)] if n is not None)]
@@ -72,7 +71,7 @@ def row_values(landing: Landing, found: SampledValues) -> SampledValues:
 
 
 def told_by_envelope(landing: Landing, columns: Sequence[InferredColumn]) -> list[InferredColumn]:
-    """With what happened to a row, whether it is gone, and when that was."""
+    """Return the columns with the kind of change, whether the row is deleted, and the time of the change."""
     if landing.transform.unwrap is None or not columns:
         return list(columns)
     there = {c.name for c in columns}
@@ -82,7 +81,7 @@ def told_by_envelope(landing: Landing, columns: Sequence[InferredColumn]) -> lis
 
 
 def row_columns(landing: Landing | None, columns: Sequence[InferredColumn]) -> list[InferredColumn]:
-    """Of columns by a schema those of the rows, where the landing has envelopes of them."""
+    """Return the columns of the rows, if the landing has envelopes of them."""
     if landing is None or landing.transform.unwrap is None:
         return list(columns)
     image = next(
@@ -93,7 +92,7 @@ def row_columns(landing: Landing | None, columns: Sequence[InferredColumn]) -> l
     fields = {f["name"]: f for f in image.type["struct"]}
     notes: dict[str, list[str]] = {name: [] for name in fields}
     for note in (note.removeprefix(f"{image.name}.") for note in image.notes):
-        # What is left out has a note alone.
+        # Columns that are left out only have a note.
         notes.setdefault(re.split("[.:]", note, maxsplit=1)[0], []).append(note)
     rows = [
         InferredColumn(
@@ -108,7 +107,7 @@ def row_columns(landing: Landing | None, columns: Sequence[InferredColumn]) -> l
 
 
 def told_of_wrapping(landing: Landing | None, found: SampledValues, names: Collection[str]) -> Iterator[str]:
-    """What the reader should know of records that are not the rows themselves, where the landing says nothing of it.
+    """Yield hints about records that are not the rows themselves, if the landing has no setting for it.
 
     :param names: of the columns that were found
     """
@@ -116,7 +115,7 @@ def told_of_wrapping(landing: Landing | None, found: SampledValues, names: Colle
         return
     inner = found.root.fields.get(PAYLOAD) if is_wrapper(names) else None
     if set(names) >= _ENVELOPE or (inner is not None and inner.fields.keys() >= _ENVELOPE):
-        yield "the records are change envelopes: put `transform: {unwrap: debezium}` into this spec, have infer-schema"
-        yield "look with it, for the columns of the rows in them; as it is here, rows that were deleted may have no key"
+        yield "the records are change envelopes: add `transform: {unwrap: debezium}` to this spec and run infer-schema"
+        yield "with it, for the columns of the rows in them; without it, deleted rows may have no key"
     elif inner is not None:
-        yield "the records have their schema beside them: set value.converter.schemas.enable=false of the converter"
+        yield "the records contain their schema: set value.converter.schemas.enable=false of the converter"

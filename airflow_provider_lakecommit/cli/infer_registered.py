@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit infer-schema` of a topic whose records name their schemas: columns by the registry's newest version.
 
-Contract: as of :mod:`~airflow_provider_lakecommit.cli.infer_schema`, but that columns are not concluded from a sample.
-A sample is decoded by them all the same, so that what they refuse is told before anything is landed. Of JSON behind the
-id of a schema, columns are concluded from the sample.
+Contract: as of :mod:`~airflow_provider_lakecommit.cli.infer_schema`, but columns are not inferred from a sample. The
+sample is still decoded with them, so that rejects are reported before anything is landed. For JSON after the id of a
+schema, columns are inferred from the sample.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["infer_registered"]
 
 
 def infer_registered(asked: Question, output: Output, *, subject: str | None = None) -> int:
-    """Ask, check by a sample, print.
+    """Read the schema, check it with a sample, and print.
 
     :param subject: by default as of the landing, or the topic's
     :raises LakecommitError: the registry, or the topic, cannot be read
@@ -42,7 +42,7 @@ def infer_registered(asked: Question, output: Output, *, subject: str | None = N
     registry, found, subject = _schema(asked, subject)
     formats = {kind: name for name, kind in WITH_REGISTRY.items()}
     if found.kind not in formats:
-        raise SpecError("LC8017", f"subject {subject} is of type {found.kind}, which no format reads")
+        raise SpecError("LC8017", f"subject {subject} has type {found.kind}, which no format reads")
     value_of = framed_value if registry else Message.value
     taken = sample(asked.kafka, asked.topics, asked.records, value_of=value_of)
     if found.kind == JSON:
@@ -72,7 +72,7 @@ def infer_registered(asked: Question, output: Output, *, subject: str | None = N
 
 
 def _schema(asked: Question, subject: str | None) -> tuple[SchemaRegistry | None, RegisteredSchema, str]:
-    """The schema, with the registry and the subject that it is of, unless the landing states it."""
+    """Return the schema, with its registry and subject, unless the landing declares it."""
     landing = asked.landing
     if landing and landing.decoding.schema:
         stated = RegisteredSchema(key=0, kind=WITH_REGISTRY[landing.format], text=str(landing.decoding.schema))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit infer-schema`: a sample of a topic as a whole spec that can be run as it is, ready to be edited.
+"""`lakecommit infer-schema`: infer a complete, runnable spec from a sample of a topic, ready to be edited.
 
-Contract: what is printed is a valid spec, and its schema takes every sampled record but for those that stand in
-comments with their places: the sample is decoded with it, by the landing's format, before it is printed. What is a
-choice stands beside as a comment that only has to be uncommented: exact decimals, times. No value of a record is shown
-unless `--examples` asks for it, and no secret: its place is taken by a variable of the environment.
+Contract: the output is a valid spec, and its schema takes every sampled record except those listed in comments with
+their positions: before it is printed, the sample is decoded with it, by the landing's format. Alternatives are comments
+that only need uncommenting: exact decimals, times. No value of a record is shown without `--examples`, and no secret: a
+variable of the environment replaces it.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ __all__ = ["Inferred", "Question", "infer_schema", "output_of", "rejected", "sec
 
 Sample = Sequence[tuple[str, bytes | None]]
 _SAY_NO_VALUE = {"not_framed", "unknown_schema", "wrong_schema", "not_avro", "not_protobuf", "not_csv"}
-"""Kinds of rejects whose reasons are about the form of a record; others quote the value that they are about."""
+"""Kinds of rejects whose reasons are about the form of a record; others quote the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Of which topics the columns are asked for.
+    """The topics whose columns are requested.
 
-    ``kafka`` has the registry's settings among its own. ``landing`` is whose name and table are printed, by default
-    some after the topic; ``catalog`` where the tables are, by default one on this machine, for trying. So many
-    ``records`` are sampled, and their values are shown if ``examples``.
+    ``kafka`` includes the registry's settings. ``landing`` is the one whose name and table are printed, by default
+    derived from the topic; ``catalog`` the location of the tables, by default on this machine, for trying. ``records``
+    is the size of the sample; its values are shown with ``examples``.
     """
 
     kafka: Mapping[str, Any]
@@ -67,8 +67,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inferred:
-    """What was concluded. ``wrong`` is what the columns refuse of the sample, ``source`` where else they are from,
-    ``beside`` has the columns of further tables of a route.
+    """The result. ``wrong`` are the rejects of the sample, ``source`` is another source of the columns, ``beside`` has
+    the columns of further tables of a route.
     """
 
     asked: Question
@@ -81,15 +81,15 @@ class Inferred:
 
 
 def infer_schema(asked: Question, output: Output, *, taken: Sample | None = None, format: str = "") -> int:
-    """Sample, conclude, check, print.
+    """Sample, infer, check, print.
 
-    :param taken: the sample, where the caller has taken it
-    :param format: of a landing whose values are JSON behind something, without that
+    :param taken: the sample, if the caller has it
+    :param format: of a landing whose values are JSON after a prefix, without that
     :raises LakecommitError: the topic cannot be read
     """
     taken = sample(asked.kafka, asked.topics, asked.records) if taken is None else taken
     options = FormatOptions() if format or not asked.landing else asked.landing.format_options
-    # By what is in the records: of the names of their schemas they do not tell.
+    # By the content of the records: it does not include the names of their schemas.
     if (
         options.format == "json"
         and asked.landing
@@ -111,12 +111,12 @@ def _by_field(route: Route | None) -> bool:
 
 
 def unread(taken: Sample) -> SampledValues:
-    """A sample of which only the number counts."""
+    """Return a sample of which only the number counts."""
     return SampledValues(root=Node(), values=len(taken), tombstones=sum(value is None for _, value in taken))
 
 
 def _of_landing(asked: Question, landing: Landing, taken: Sample, format: str) -> Inferred:
-    """By the landing's own words on envelopes and tables."""
+    """Infer with the landing's own settings of envelopes and tables."""
     parts, none = parts_of(landing, taken)
     columns, wrong = dict[str, list[InferredColumn]](), list[tuple[str, int, list[str]]]()
     for table, part in parts.items():
@@ -132,7 +132,7 @@ def _of_landing(asked: Question, landing: Landing, taken: Sample, format: str) -
 
 
 def output_of(inferred: Inferred, output: Output) -> int:
-    """Print what was inferred."""
+    """Print the result."""
     asked, found, columns = inferred.asked, inferred.found, inferred.columns
     given = given_by_sql(asked.landing, columns)
     if output.as_json:
@@ -165,7 +165,7 @@ def output_of(inferred: Inferred, output: Output) -> int:
 
 
 def _created(columns: Sequence[InferredColumn], given: SqlColumns | None) -> dict[str, Any]:
-    """The columns of the table, or of ``record`` where SQL makes the table's of them."""
+    """Return the columns of the table, or of ``record`` if SQL makes the table's from them."""
     if given is None:
         return {"create": _schema(columns)}
     return {"transform": {"record_schema": _schema(columns)["schema"]}, "create": _schema(given.columns)}
@@ -188,7 +188,7 @@ def rejected(
     examples: bool,
     unwrap: str | Mapping[str, Any] | None = None,
 ) -> list[tuple[str, int, list[str]]]:
-    """What the columns refuse of the sample, by the landing's own decoder: reason, count, first places."""
+    """Return the rejects of the sample by the landing's own decoder: reason, count, first positions."""
     schema = schema_of(columns)
     values = [(place, value) for place, value in taken if value is not None]
     if schema is None or not values:
@@ -210,9 +210,9 @@ def rejected(
 
 
 def to_yaml(inferred: Inferred, given: SqlColumns | None = None) -> Iterable[str]:
-    """The landing as YAML, with what is uncertain as comments above each column.
+    """Yield the landing as YAML, with uncertainties as comments above each column.
 
-    :param given: what its SQL gives
+    :param given: the columns of its SQL
     """
     topics, landing = inferred.asked.topics, inferred.asked.landing
     found, columns = inferred.found, inferred.columns
@@ -223,7 +223,7 @@ def to_yaml(inferred: Inferred, given: SqlColumns | None = None) -> Iterable[str
     )
     table = landing.table if landing else f"lake.{re.sub(r'[^A-Za-z0-9_]', '_', topics[0])}"
     source = f"{inferred.source}, tried on" if inferred.source else "from"
-    yield _comment(f"{source} {found.values} records of {', '.join(topics)}; check it before it is used")
+    yield _comment(f"{source} {found.values} records of {', '.join(topics)}; check it before use")
     if found.tombstones:
         yield _comment(f"{found.tombstones} records without a value (they give no row)")
     yield from map(_comment, told_of_wrapping(landing, found, {c.name for c in columns}))
@@ -238,7 +238,7 @@ def to_yaml(inferred: Inferred, given: SqlColumns | None = None) -> Iterable[str
     yield f"dead_letter_table: {_scalar(dead)}"
     typed = [c for c in (*columns, *(c for of in inferred.beside.values() for c in of)) if c.type is not None]
     if rules := {c.name: c.rule for c in typed if c.rule is not None}:
-        yield _comment("how times are written in the records, for columns that are times after all:")
+        yield _comment("format of times in the records, for columns that are times:")
         yield f"# timestamps: {_flow(rules)}"
     yield from _transform(columns, given, landing.transform if landing else Transform())
     yield from _table(columns if given is None else given.columns)
@@ -291,11 +291,11 @@ def _route(route: Route, beside: Mapping[str, Sequence[InferredColumn]]) -> Iter
             yield "      schema:"
             yield from _columns(columns, "        ")
         else:
-            yield _comment(f"no record for {table} was sampled: say how it is made")
+            yield _comment(f"no record for {table} was sampled: declare its columns")
 
 
 def _format(inferred: Inferred) -> Iterable[str]:
-    """What the landing says of its records, unless they are plain JSON."""
+    """Yield the landing's settings of its records, unless they are plain JSON."""
     if inferred.format != "json":
         yield f"format: {inferred.format}"
     landing = inferred.asked.landing
@@ -310,13 +310,13 @@ def _format(inferred: Inferred) -> Iterable[str]:
 
 
 def sections_yaml(sections: Mapping[str, Mapping[str, Any]], *, own: bool) -> Iterable[str]:
-    """Where brokers, tables and Spark are, without a secret.
+    """Yield brokers, tables and Spark, without a secret.
 
-    :param own: is the catalog the user's?
+    :param own: whether the catalog is the user's
     """
     for name, settings in sections.items():
         if name == "catalog" and not own:
-            yield _comment("for trying, on this machine: put the properties of your catalog in its place")
+            yield _comment("for trying, on this machine: replace it with the properties of your catalog")
         plain = {key: value for key, value in settings.items() if isinstance(value, str | int | float | Mapping)}
         shown = {key: _without_secret(key, value) for key, value in plain.items()}
         if hidden := [value[2:-1] for key, value in shown.items() if value != settings[key]]:
@@ -355,7 +355,7 @@ def _scalar(text: str) -> str:
 
 
 def _flow(value: Any) -> str:
-    """A value in YAML's flow style."""
+    """Return a value in YAML's flow style."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):

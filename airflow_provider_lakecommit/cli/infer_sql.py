@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `lakecommit infer-schema` makes of a sample where the landing has SQL: the columns of `record` are those of the
-records, and the table's are what the SQL gives of them.
+"""How `lakecommit infer-schema` handles a sample if the landing has SQL: the columns of `record` are those of the
+records, and the table's are the result of the SQL.
 
-Contract: :func:`given_by_sql` runs the SQL on nothing. What it gives need not be there in each row, so that no column
-is required. SQL that does not fit the columns is told, and leaves the table without any.
+Contract: :func:`given_by_sql` runs the SQL on no rows. Its results may be null in any row, so no column is required.
+SQL that does not fit the columns is reported, and leaves the table without any.
 
-Failure story: with SQL for some of several tables there is no one `record` to infer: that is told, and columns are
-inferred as if there were none.
+Failure story: with SQL for only some of several tables there is no single `record` to infer: that is reported, and
+columns are inferred as if there were no SQL.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["SqlColumns", "given_by_sql"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlColumns:
-    """The columns that the SQL gives, and what stands against it."""
+    """The columns of the SQL's result, and its errors."""
 
     sql: str
     columns: Sequence[InferredColumn] = ()
@@ -34,13 +34,13 @@ class SqlColumns:
 
 
 def given_by_sql(landing: Landing | None, columns: Sequence[InferredColumn]) -> SqlColumns | None:
-    """What a landing's SQL gives of these columns; ``None``: it has none for its one table."""
+    """Return the columns that a landing's SQL makes of these; ``None``: its one table has none."""
     if landing is None or landing.routing is not None or (sql := landing.transform_of(landing.table)) is None:
         return None
     record = [c.to_dict() for c in columns if c.type is not None]
     if not record:
         return SqlColumns(sql=sql)
-    # Rules are for the columns that the spec has now.
+    # Rules are for the current columns of the spec.
     asked = landing.changed(
         transform={"record_schema": record}, timestamps={}, decoding={"encodings": {}}, evolve="none"
     )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns of a `create` section for records that are CSV, or bytes as they are.
 
-Contract: pure. :func:`csv_as_json` shows rows of CSV, read by the landing's own decoder, as JSON that says the same:
-what is written as JSON writes a number or a truth is one, all else is a text, so that a number with a zero before it
-stays a text. From there on it is inferred as JSON is. :func:`raw_columns` is the one column of ``raw``. What is no row
-is left out: it is told by decoding the sample with what was inferred.
+Contract: pure. :func:`csv_as_json` converts rows of CSV, read by the landing's own decoder, to equivalent JSON: a
+number or boolean as JSON writes it stays one, all else is text, so a number with a leading zero stays text. From there
+on it is inferred like JSON. :func:`raw_columns` is the one column of ``raw``. Invalid rows are left out: decoding the
+sample with the result reports them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|
 
 
 def csv_as_json(taken: Sample, options: FormatOptions) -> list[tuple[str, bytes | None]]:
-    """Each row as a JSON object, with the place of its record; tombstones as they are.
+    """Return each row as a JSON object, with the position of its record; tombstones unchanged.
 
     :param options: of the landing
     """
@@ -41,12 +41,12 @@ def csv_as_json(taken: Sample, options: FormatOptions) -> list[tuple[str, bytes 
 
 
 def raw_columns(taken: Sample) -> list[InferredColumn]:
-    """The column that takes all of these values; none, if there are none."""
+    """Return the column that takes all of these values; empty without values."""
     values = [value for _, value in taken if value is not None]
     if not values:
         return []
     text = not bad_texts(values)
-    note = "value: all sampled values are UTF-8; binary takes all others, too" if text else "value: some are not UTF-8"
+    note = "value: all sampled values are UTF-8; binary also takes others" if text else "value: some are not UTF-8"
     return [InferredColumn(name="value", type="string" if text else "binary", required=True, notes=(note,))]
 
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # PYTHON_ARGCOMPLETE_OK
-"""The command line's face: the parser of its commands, and how a command's end becomes an exit code.
+"""The command line's entry point: the parser of its commands, and the exit code of a command.
 
-Contract: 0 done; 1 refused or failed, with one line that says why; 2 bad usage or a bad spec; 3 nothing done, as
-it would give something up and nobody agreed; 128 + n when signal n ended it. Nothing is imported for a command before
-that command runs, so that help and mistakes are answered at once.
-Only what nobody foresaw ends in a traceback, and a library that is not installed is not of that; like all text it is
-free of the spec's secrets.
+Contract: 0 done; 1 refused or failed, with one line that states why; 2 bad usage or a bad spec; 3 nothing done, because
+it would give something up and was not confirmed; 128 + n if signal n ended it. Nothing is imported for a command before
+that command runs, so help and mistakes are answered at once. Only unforeseen errors end in a traceback, and a library
+that is not installed is not one; like all text it is free of the spec's secrets.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Commands that delete, skip or go backwards only show what would happen; with --y
 write act at once; with --dry-run they only show it. Output is text; --json makes it JSON.
 
 Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec, 3 needs --yes; of `status` also 4 blocked,
-5 stalled, 6 behind. --help behind a command shows its options and examples.
+5 stalled, 6 behind. Add --help to a command to see its options and examples.
 """
 
 
@@ -64,14 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as e:
         return int(getattr(e, "code", 130))
     except BrokenPipeError:
-        # Whoever read our results has gone; so has the place to say so, also for the interpreter's last flush.
+        # The reader of our results has closed the pipe, also for the interpreter's last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.REFUSED
     except ModuleNotFoundError as e:
         if (e.name or "").startswith("airflow_provider_lakecommit"):
             return _unforeseen(e, output)
-        # Left out on purpose where only guards are installed.
-        output.error(ModuleNotFoundError(f"{e}: this command needs it, and it is not installed here"))
+        # Left out on purpose if only guards are installed.
+        output.error(ModuleNotFoundError(f"{e}: this command needs it, but it is not installed here"))
         return Exit.REFUSED
     except Exception as e:
         return _unforeseen(e, output)
@@ -84,7 +83,7 @@ def _unforeseen(error: Exception, output: Output) -> int:
 
 
 def _complete(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks what could come next, where the library for that is installed."""
+    """Answer a shell's completion request, if the library for it is installed."""
     with suppress(ImportError):
         import argcomplete
 
@@ -92,12 +91,12 @@ def _complete(parser: argparse.ArgumentParser) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Who says nothing yet gets the help, not a complaint; who mistypes an option, the usage of that command."""
+    """Without arguments, prints the help instead of an error; for a mistyped option, the usage of that command."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         given = sys.argv[1:] if args is None else list(args)
         if self._subparsers is not None and "_ARGCOMPLETE" not in os.environ:
-            # A shell that asks what may come next has not been told the first word yet.
+            # A completion request may not have the first word yet.
             if not given:
                 self.print_help(sys.stderr)
                 self.exit(Exit.USAGE)
@@ -109,18 +108,18 @@ class _Parser(argparse.ArgumentParser):
         return found, left
 
     def _check_command(self, given: list[str]) -> None:
-        """End with the nearest command for a word that is none."""
+        """End with the nearest command for an unknown word."""
         if given[0].startswith("-"):
             return
         before = spoken(self.prog).split() if self.prog != PROGRAM else []
         words = [*before, *(word for word in given if not word.startswith("-"))]
         name = words[: len(before) + 1]
         if name not in [each.split()[: len(name)] for each in COMMANDS]:
-            self.error(f"there is no command {' '.join(name)!r}{_nearest(name)}")
+            self.error(f"unknown command {' '.join(name)!r}{_nearest(name)}")
 
 
 def _nearest(name: Sequence[str]) -> str:
-    """The command, group or action that a word may mean."""
+    """Return the command, group or action nearest to a word."""
     if near := meant(" ".join(name), [*COMMANDS, *GROUPS]):
         return near
     actions = {each.split()[-1]: each for each in COMMANDS}
@@ -150,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _listed() -> str:
-    """The commands under their headings."""
+    """Return the commands under their headings."""
     width = max(map(len, COMMANDS))
     lines = []
     for heading, commands in HEADINGS.items():
@@ -159,7 +158,7 @@ def _listed() -> str:
 
 
 def _mistake(options: argparse.Namespace) -> str | None:
-    """What is wrong with the arguments as a whole: a landing comes from a spec or from a DAG."""
+    """Return what is wrong with the arguments as a whole: a landing comes from a spec or from a DAG."""
     spec, dag = getattr(options, "spec", None), getattr(options, "dag", None)
     if spec and dag:
         return "give either SPEC or --dag"

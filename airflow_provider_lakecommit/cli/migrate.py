@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit reset migrate`: a landing whose topics moved to another Kafka cluster continues there.
 
-Contract: shows first where each partition continues, and what is skipped or read twice as far as that can be known;
+Contract: first shows where each partition continues, and which records are skipped or read twice, as far as known;
 writes only with ``--yes``.
 """
 
@@ -25,8 +25,8 @@ __all__ = ["migrate"]
 def migrate(session: LandingSession, options: Namespace, output: Output) -> int:
     """Continue on the cluster of the spec.
 
-    :raises SpecError: it is not clear where it continues
-    :raises LakecommitError: a part that is needed is away, or refuses
+    :raises SpecError: where it continues is ambiguous
+    :raises LakecommitError: a required part is unreachable, or refuses
     """
     preview = rebind_preview(session, _word(options, output, session.kafka))
     if (code := ends_with_preview(options, output, preview.to_dict(), preview.lines())) is not None:
@@ -37,17 +37,15 @@ def migrate(session: LandingSession, options: Namespace, output: Output) -> int:
 
 
 def _word(options: Namespace, output: Output, kafka: Mapping[str, Any]) -> Word:
-    """:raises SpecError: it is none"""
+    """:raises SpecError: it is invalid"""
     old = None
     if options.old is not None:
         # The old cluster's own settings, or those of the new one with other brokers.
         old, _ = source_of(None, bootstrap=options.old, topic=None, config_file=options.kafka_config, connection=kafka)
         output.keep(old)
     elif options.start is None:
-        raise SpecError(
-            "LC8018", "say where it goes on: --old HOST:PORT, --from same, --from TOPIC:0=OFFSET,… or --from TIME"
-        )
+        raise SpecError("LC8018", "give a start: --old HOST:PORT, --from same, --from TOPIC:0=OFFSET,… or --from TIME")
     start = options.start if options.start in (None, SAME) else parse_start(options.start)
     if wrong := [text for text in options.topic if not all(text.partition("=")[::2])]:
-        raise SpecError("LC8019", f"--topic {wrong[0]!r}: say OLD=NEW")
+        raise SpecError("LC8019", f"--topic {wrong[0]!r}: use OLD=NEW")
     return Word(start=start, old=old, topics=dict(text.split("=", 1) for text in options.topic))

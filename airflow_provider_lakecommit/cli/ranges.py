@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands about ranges of offsets: what each takes, and which function does it.
+"""The commands about ranges of offsets: the arguments and the function of each.
 
 Contract: as in :mod:`~airflow_provider_lakecommit.cli.everyday`.
 """
@@ -31,7 +31,7 @@ def _backfill_arguments(parser: ArgumentParser) -> None:
     add_selection_times(parser)
     add_ranges(parser)
     add = parser.add_argument
-    add("--lane", metavar="NAME", help="name the backfill (default: made of the range)")
+    add("--lane", metavar="NAME", help="name the backfill (default: made from the range)")
     add("--cycles", type=positive, metavar="N", help="stop after N cycles (default: when complete)")
     add("--max-records", type=positive, metavar="N", help="limit records per window (default: the landing's)")
     add("--yield-to-live", type=duration, metavar="AGE", help="wait while the live stream lags by more")
@@ -63,7 +63,7 @@ BACKFILL = Command(
 
 def _dead_letters_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    kind = "take only this kind, as wrong_value:id; repeatable"
+    kind = "take only this kind, e.g. wrong_value:id; repeatable"
     add("--kind", action="append", default=[], metavar="KIND[:COLUMN]", help=kind)
     add_ranges(parser)
     add_selection_times(parser)
@@ -115,7 +115,7 @@ def _offsets_arguments(parser: ArgumentParser) -> None:
 def _assert_arguments(parser: ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group(required=True).add_argument
     how("--snapshot", type=positive, metavar="ID", help="assert the ledger of this snapshot")
-    how("--from-log", action="store_true", help="assert what the control topic says was published")
+    how("--from-log", action="store_true", help="assert what the control topic reports as published")
     how("--at", metavar="TOPIC:PARTITION=OFFSET,…", help="assert everything below these offsets; also JSON")
     only = "set only this table (default: those without a ledger)"
     parser.add_argument("--table", action="append", metavar="TABLE", help=only)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit connect rescue`: the files that a connector announced and never committed are committed.
+"""`lakecommit connect rescue`: commit the files that a connector announced and never committed.
 
-Contract: the connector must be stopped or gone. With `--dry-run` nothing is written, and it may be running. Needs the
-brokers, the catalog and the storage; no landing, no Spark.
-
-Ends with 1 if a table refuses, or if files are gone or their table is: somebody has to look at it.
+Contract: the connector must be stopped or deleted. With `--dry-run` nothing is written, and it may be running. Needs
+the brokers, the catalog and the storage; no landing, no Spark.
+Ends with 1 if a table refuses, or if files or their table are missing: a user must check them.
 """
 
 from __future__ import annotations
@@ -40,24 +39,24 @@ def catalog_of(path: str | None) -> dict[str, str]:
     values = yaml_of(path, "--catalog")
     found = values.get("catalog", values) if isinstance(values, Mapping) else None
     if not isinstance(found, Mapping) or not found:
-        raise SpecError("LC8021", f"--catalog {path}: a mapping of pyiceberg's catalog properties is needed")
+        raise SpecError("LC8021", f"--catalog {path}: use a mapping of pyiceberg's catalog properties")
     return as_text({str(key): value for key, value in from_environment(found, f"--catalog {path}").items()})
 
 
 def connect_of(where: str | None) -> dict[str, Any] | None:
-    """How Kafka Connect is reached, as :class:`ConnectRest` takes it: by its address, or a YAML file that has a login.
+    """Return the settings of :class:`ConnectRest`: from its address, or a YAML file that has a login.
 
-    :raises SpecError: the file cannot be read, says something else, or gives no address
+    :raises SpecError: the file cannot be read, has unknown keys, or has no address
     """
     if where is None or "://" in where:
         return None if where is None else {"url": where}
     values = yaml_of(where, "--connect")
     if not isinstance(values, Mapping) or (wrong := sorted(map(str, set(values) - set(CONNECT_KEYS)))):
         named = f"unknown key {wrong[0]!r}; " if isinstance(values, Mapping) else ""
-        raise SpecError("LC8022", f"--connect {where}: {named}a mapping of {', '.join(CONNECT_KEYS)} is needed")
+        raise SpecError("LC8022", f"--connect {where}: {named}use a mapping of {', '.join(CONNECT_KEYS)}")
     found = from_environment(values, f"--connect {where}")
     if not isinstance(found.get("url"), str):
-        raise SpecError("LC8023", f"--connect {where}: give the `url` of a Kafka Connect worker")
+        raise SpecError("LC8023", f"--connect {where}: `url` of a Kafka Connect worker is missing")
     headers = found.get("headers", {})
     if not isinstance(headers, Mapping) or not isinstance(found.get("verify", True), bool | str):
         raise SpecError("LC8024", f"--connect {where}: `headers` is a mapping, `verify` true, false or a file")
@@ -66,10 +65,10 @@ def connect_of(where: str | None) -> dict[str, Any] | None:
 
 
 def rescue(options: Namespace, output: Output) -> int:
-    """Commit the files that wait, or show what became of each.
+    """Commit the waiting files, or show what became of each.
 
-    :raises ConnectorError: the connector is at work, and this is no dry run
-    :raises LakecommitError: a part that is needed is away, or refuses
+    :raises ConnectorError: the connector is running, and this is no dry run
+    :raises LakecommitError: a required part is unreachable, or refuses
     """
     topic, commits = options.control_topic or CONTROL_TOPIC, not options.dry_run
     kafka, _ = source(options, output, topic)
@@ -92,13 +91,13 @@ def rescue(options: Namespace, output: Output) -> int:
         values = {**report.to_dict(), "written": commits, "files": list(_files(report))}
         output.answer(values, _text(report, written=commits))
     if not output.as_json:
-        output.lines([] if reports else [f"{topic} holds no announced files of {options.connector}"])
-        output.lines([f"nothing could be committed now: {at_work}"] if at_work else [])
+        output.lines([] if reports else [f"{topic} has no announced files of {options.connector}"])
+        output.lines([f"nothing can be committed now: {at_work}"] if at_work else [])
     return Exit.REFUSED if any(_needs_a_hand(report) for report in reports) else Exit.DONE
 
 
 def _at_work(kafka: Mapping[str, Any], request: Namespace, rest: ConnectRest | None) -> str | None:
-    """Why nothing may be committed now; for a look that is no hindrance."""
+    """Return why nothing may be committed now; a dry run is still allowed."""
     try:
         gone = request.connector_is_gone or request.dry_run
         check_stopped(kafka, request.connector, rest, group=request.group, stated_gone=gone)
@@ -129,10 +128,10 @@ def _files(report: RescueReport) -> Iterable[dict[str, Any]]:
 
 def _text(report: RescueReport, *, written: bool) -> Iterable[str]:
     if report.missing:
-        yield f"{report.table}: there is no such table in the catalog; files were announced for it"
+        yield f"{report.table}: the table is not in the catalog; files were announced for it"
         return
     yield f"{report.table}:"
-    yield from (f"  WARNING: what this event announced cannot be read: {text}" for text in report.unread)
+    yield from (f"  WARNING: the announcement of this event cannot be read: {text}" for text in report.unread)
     for fate, sums in report.to_dict()["fates"].items():
         yield f"  {fate}: {sums['files']} files, {sums['rows']} rows, {sums['bytes']} bytes"
     for j in report.judged:
@@ -141,11 +140,11 @@ def _text(report: RescueReport, *, written: bool) -> Iterable[str]:
     waiting = report.of(Fate.WAITING)
     later = sum(not j.below_floor for j in waiting)
     if later:
-        yield f"  {later} of those that wait the connector commits itself when it runs again"
+        yield f"  the connector commits {later} of the waiting files itself when it runs again"
     if report.refusal:
         yield f"  REFUSED: {report.refusal}"
     elif report.snapshot_ids:
         ids = ", ".join(map(str, report.snapshot_ids))
         yield f"  {len(report.committed)} files committed, in snapshot {ids}"
     elif waiting and not written:
-        yield "  nothing is written: the same without --dry-run commits those that wait"
+        yield "  nothing is written: run it without --dry-run to commit the waiting files"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit reset offsets|hard|assert|blocked`: the commands that errors name, for whoever has decided.
+"""`lakecommit reset offsets|hard|assert|blocked`: the commands that errors name, for a user who has decided.
 
-Contract: nothing here decides; what is requested is done as a cycle of its own, which the tables and the control topic
-record. Each shows first what it comes to, and writes only with ``--yes``.
+Contract: nothing here decides; a request runs as a cycle of its own, which the tables and the control topic record.
+Each command shows a preview first, and writes only with ``--yes``.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ __all__ = ["reset_assert", "reset_blocked", "reset_hard", "reset_offsets"]
 
 
 def reset_offsets(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Begin the ledger where ``--from`` says: ``earliest``, ``latest``, a time or ``topic:partition=offset,…``.
+    """Start the ledger at ``--from``: ``earliest``, ``latest``, a time or ``topic:partition=offset,…``.
 
     :raises SpecError: it is none of these
-    :raises LakecommitError: a part that is needed is away, or refuses
+    :raises LakecommitError: a required part is unreachable, or refuses
     """
     from airflow_provider_lakecommit.operations import Way, init_preview
     from airflow_provider_lakecommit.operations.reset import ledger_init as word
@@ -53,7 +53,7 @@ def reset_offsets(session: LandingSession, options: Namespace, output: Output) -
         return _delete_back(session, options, output, f"{spoken(RESET_OFFSETS)} --from {options.start} --delete")
     places, only = parse_start(options.start), {parse_partition(text) for text in options.partition or ()}
     if only and isinstance(places, dict):
-        raise SpecError("LC8025", "--partition goes with a time, earliest or latest: offsets name their partitions")
+        raise SpecError("LC8025", "--partition needs a time, earliest or latest: offsets name their partitions")
     way = Way(only=only, fill=lane_asked(name=options.fill).name if options.fill else "", again=options.again)
     preview = init_preview(session, places, way)
     values = {"unknown": preview.unknown or None, "tables": [init_to_dict(t) for t in preview.tables]}
@@ -73,15 +73,15 @@ def reset_offsets(session: LandingSession, options: Namespace, output: Output) -
 
 
 def reset_hard(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Delete all rows of the landing, which begins where its declaration says.
+    """Delete all rows of the landing, which restarts where its declaration says.
 
-    :raises LakecommitError: a part that is needed is away, or refuses
+    :raises LakecommitError: a required part is unreachable, or refuses
     """
     return _delete_back(session, options, output, spoken(RESET_HARD))
 
 
 def _delete_back(session: LandingSession, options: Namespace, output: Output, command: str) -> int:
-    """Go back over what is landed, with its rows."""
+    """Go back over landed offsets and delete their rows."""
     from airflow_provider_lakecommit.operations import Way
     from airflow_provider_lakecommit.operations.reset import delete_back as word
 
@@ -98,19 +98,19 @@ def reset_assert(session: LandingSession, options: Namespace, output: Output) ->
     """Record what the tables hold, by a snapshot, the control topic or offsets.
 
     :raises SpecError: ``--at`` is no list of offsets, or a table is not of the landing
-    :raises LakecommitError: a part that is needed is away, or what is asserted cannot be true
+    :raises LakecommitError: a required part is unreachable, or the assertion cannot be true
     """
     from airflow_provider_lakecommit.operations.reset import attest as word
 
     tables = session.landing.tables
     if strange := [t for t in options.table or () if t not in tables]:
-        raise SpecError("LC8026", f"--table {strange[0]}: the landing has {', '.join(tables)}")
+        raise SpecError("LC8026", f"--table {strange[0]} is unknown; the landing has {', '.join(tables)}")
     if options.snapshot is not None:
         found = word.from_snapshot(session, options.snapshot)
     elif options.from_log:
         found = word.from_log(session, options.table)
     else:
-        hint = f"--at {options.at!r}: say TOPIC:PARTITION=OFFSET,… as in orders:0=1500, or the same as a JSON object"
+        hint = f"--at {options.at!r}: use TOPIC:PARTITION=OFFSET,… for example orders:0=1500, or a JSON object"
         found = word.from_offsets(session, parse_offsets(options.at or "", hint), options.table)
     values = {"tables": [attest_to_dict(t) for t in found.tables]}
     if (code := ends_with_preview(options, output, values, attest_text(found))) is not None:
@@ -128,15 +128,15 @@ def reset_assert(session: LandingSession, options: Namespace, output: Output) ->
 
 def reset_blocked(session: LandingSession, options: Namespace, output: Output) -> int:
     """Unblock ranges: read them again, under another budget or the landing's own, or skip their bad records. Good
-    records are given up only of ranges that are named.
+    records are given up only in ranges that are named.
 
-    :raises LakecommitError: a part that is needed is away, or nothing is blocked there
+    :raises LakecommitError: a required part is unreachable, or nothing is blocked there
     """
     from airflow_provider_lakecommit.operations import blocked_parts, unblock
 
     landing, skip, whole = session.landing, options.skip, options.whole
     if whole and not skip:
-        raise SpecError("LC8027", "--whole is of --skip: a range that is read again loses no good record")
+        raise SpecError("LC8027", "--whole needs --skip: a range that is read again loses no good record")
     budget = (
         None if options.raise_to is None else Budget(max_records=options.raise_to[0], max_ratio=options.raise_to[1])
     )
@@ -148,7 +148,7 @@ def reset_blocked(session: LandingSession, options: Namespace, output: Output) -
     values = {"blocked": [str(p) for p in parts]}
     if whole and chosen is None and named is None and any(p.good != 0 for p in parts):
         output.answer({"written": False, **values}, map(str, parts))
-        output.log("good records are given up only of ranges that are named: --range or --partition")
+        output.log("good records are given up only in named ranges: give --range or --partition")
         return Exit.UNCONFIRMED
     lines = (_blocked_text(p, skip=skip, whole=whole) for p in parts)
     if (code := ends_with_preview(options, output, values, lines)) is not None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit status`: how far the tables are, what waits, what is open, what needs a hand. Writes nothing.
+"""`lakecommit status`: lag, waiting slices, open cycles, required decisions. Writes nothing.
 
-Contract: the exit code is 0 only when all is well (:mod:`~airflow_provider_lakecommit.status.status_rules`); the first
-line then says so, else why not.
+Contract: the exit code is 0 only if all is well (:mod:`~airflow_provider_lakecommit.status.status_rules`); otherwise
+the first line has the reason.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def status(
     every: timedelta | None = None,
     allowed: StatusLimits | None = None,
 ) -> int:
-    """Show where the landing stands; the exit code says how.
+    """Show the state of the landing; return its exit code.
 
     :param every: how often it runs, for the warning that unread offsets may expire
-    :param allowed: how far behind is well
-    :raises LakecommitError: a part that has to be asked is away
+    :param allowed: accepted lag
+    :raises LakecommitError: a required part is unreachable
     """
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         found = read_status(session, every)
@@ -62,12 +62,12 @@ def _text(found: Status) -> Iterable[str]:
     through = (
         f"all up to {found.valid_through.isoformat()} is in the tables"
         if found.valid_through
-        else "there is no time yet up to which all is in the tables"
+        else "the tables have no valid-through time yet"
     )
     yield f"{found.landing}: {found.lag} offsets behind; {through}"
     yield from (f"  topic {topic} does not exist" for topic in found.missing_topics)
     if found.suspended:
-        yield f"  SUSPENDED by {found.suspended}; {resumed_by(found.suspended)}, has it go on"
+        yield f"  SUSPENDED by {found.suspended}; to continue, {resumed_by(found.suspended)}"
     yield from (f"  {lane}: `{BACKFILL} --list`" for lane in found.lanes)
     for table in found.tables:
         yield from _table(table)
@@ -79,13 +79,13 @@ def _text(found: Status) -> Iterable[str]:
     if found.shortest is not None and not found.warnings:
         yield f"  {found.shortest.partition}: {found.shortest}"
     yield from (_cycle(c, found.at) for c in found.cycles)
-    yield from (f"  blocked {b}; `{RESET_BLOCKED}` says how to go on" for b in found.blocked)
+    yield from (f"  blocked {b}; run `{RESET_BLOCKED}` to continue" for b in found.blocked)
     if found.redundant:
-        yield f"  {found.redundant} reports in the control log were redundant: replicas, or attempts that were given up"
+        yield f"  {found.redundant} reports in the control topic were redundant: replicas, or abandoned attempts"
     if not found.signed:
-        yield f"  WARNING: control records are not signed; `{DOCTOR}` says what helps"
+        yield f"  WARNING: control records are not signed; see `{DOCTOR}`"
     if found.quarantined_count:
-        yield f"  WARNING: {found.quarantined_count} records of the control topic are passed over, the newest are"
+        yield f"  WARNING: {found.quarantined_count} records of the control topic are ignored, the newest are"
     yield from (f"    {q}" for q in found.quarantined)
 
 
@@ -103,9 +103,9 @@ def _table(t: TableStatus) -> Iterable[str]:
 
 
 def _partition(p: PartitionStatus) -> tuple[str, ...]:
-    note = f"an open transaction holds up {p.held_up} offsets" if p.held_up else ""
+    note = f"an open transaction blocks {p.held_up} offsets" if p.held_up else ""
     if p.removed:
-        note = f"{p.removed} offsets that are not landed were removed from the source"
+        note = f"{p.removed} unlanded offsets were removed from the source"
     landed = "-" if p.landed is None else str(p.landed)
     return str(p.partition), str(p.start), landed, str(p.stable), str(p.lag), note
 
@@ -121,6 +121,6 @@ def _cycle(state: CycleState, now: datetime) -> str:
     live = state.live(now)
     claim = f"claims {state.claim} until {state.ends(now).isoformat()}" if live else "its claim has ended"
     if live and is_dead(state.cycle):
-        claim = f"its process is gone, the next `{LAND}` on this host ends its claim"
+        claim = f"its process has ended, the next `{LAND}` on this host ends its claim"
     failed = f"; {len(state.failed)} commit attempts failed: {list(state.failed.values())[-1]}" if state.failed else ""
     return f"  open cycle {state.cycle.commit_id} of {state.cycle.dag} run {state.cycle.run}: {claim}{failed}"

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit status SET.yaml`: where every landing of a set stands, a line each, the worst first. Writes nothing.
+"""`lakecommit status SET.yaml`: the state of every landing of a set, a line each, worst first. Writes nothing.
 
-Contract: that of :mod:`~airflow_provider_lakecommit.cli.status` for each landing, on connections that all share. The
-exit code is that of the worst: 1 where one cannot be looked at or topics have no landing, else what `status` ends with
-for the landing that is worst off, 6 where a landing that the set no longer has is not finished; 0 only when all is
-well. A topic that never had a record, and whose table is made
-with the first, is well.
+Contract: that of :mod:`~airflow_provider_lakecommit.cli.status` for each landing, on shared connections. The exit code
+is that of the worst: 1 if one cannot be read or topics have no landing, otherwise that of `status` for the worst
+landing, 6 if a landing that the set no longer has is unfinished; 0 only if all is well. A topic without records, whose
+table is created with the first one, is well.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ __all__ = ["status_set"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Standing:
-    """How one landing stands; without ``found`` it has no table yet and needs none."""
+    """The state of one landing; without ``found`` it has no table yet and needs none."""
 
     verdict: StatusVerdict
     why: str
@@ -44,9 +43,9 @@ class _Standing:
 
 
 def status_set(spec: LandingSetSpec, output: Output, *, every: timedelta | None, allowed: StatusLimits) -> int:
-    """Show all of them; the exit code is that of the worst.
+    """Show all of them; return the exit code of the worst.
 
-    :raises SourceError: there is no topic for any landing
+    :raises SourceError: no landing has a topic
     :raises SourceUnavailableError: the brokers do not answer
     """
     with opened_set(spec) as (expansion, tables, connections):
@@ -105,6 +104,6 @@ def _lines(
         is_so = "all is well" if each.verdict is StatusVerdict.WELL else each.verdict.upper()
         yield f"{name}: {is_so}{f': {each.why}' if each.why else ''}{behind}"
     counts = Counter(each.verdict for each in seen.values())
-    told = [f"{counts[v]} {v}" for v in StatusVerdict if counts[v]]
+    counted = [f"{counts[v]} {v}" for v in StatusVerdict if counts[v]]
     lag = sum(each.found.lag for each in seen.values() if each.found)
-    yield f"{len(seen) + len(failed)} landings: {', '.join([*told, f'{len(failed)} failed'])}; {lag} offsets behind"
+    yield f"{len(seen) + len(failed)} landings: {', '.join([*counted, f'{len(failed)} failed'])}; {lag} offsets behind"

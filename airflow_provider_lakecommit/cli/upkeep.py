@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that control a landing, work with Kafka Connect or keep tables small: what each takes, and which
-function does it.
+"""The commands that control a landing, work with Kafka Connect or keep tables small: the arguments and the function of
+each.
 
 Contract: as in :mod:`~airflow_provider_lakecommit.cli.everyday`.
 """
@@ -132,11 +132,11 @@ def _watch_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add_brokers(parser)
     add("--control-topic", metavar="TOPIC", help="read this control topic (default: the landing's)")
-    add("--group", metavar="GROUP_ID", help="judge only this group, as connect-NAME or lakecommit-NAME")
+    add("--group", metavar="GROUP_ID", help="evaluate only this group, e.g. connect-NAME or lakecommit-NAME")
     add("--follow", action="store_true", help="continue at the end of the topic")
     add("--clock", choices=["event", "wall"], default="wall", help="take time from events or records")
-    add("--until", type=moment, metavar="TIME", help="judge as of this time")
-    rules = "set a threshold, as stalled-cycles=5; repeatable; wrong names list all"
+    add("--until", type=moment, metavar="TIME", help="evaluate as of this time")
+    rules = "set a threshold, e.g. stalled-cycles=5; repeatable; wrong names list all"
     add("--rule", action="append", default=[], metavar="NAME=VALUE", help=rules)
     add_airflow(parser, iceberg=False)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit verify`: check that ledger, counts and files of a landing's tables agree over their whole history.
 
-Contract: exit code 1 when anything is off, 0 otherwise; notes (commits of other writers, expired history) are no fault.
-Reads the tables only; neither source nor control topic is asked.
+Contract: exit code 1 if it finds a problem, 0 otherwise; notes (commits of other writers, expired history) are no
+problem. Reads the tables only, not the source or the control topic.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["verify"]
 
 
 def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
-    """Check and report. Without ``--files`` or ``--no-files`` files are looked for where they are on a local disk.
+    """Check and report. Without ``--files`` or ``--no-files``, files on a local disk are checked.
 
-    :raises CatalogError: the catalog is away
+    :raises CatalogError: the catalog is unreachable
     """
     landing, tables = spec.landing, Tables(spec.catalog)
     histories = [
@@ -34,5 +34,5 @@ def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
     wrong = [f for f in findings if f.level is Severity.WRONG]
     output.answer(verified_to_dict(landing, histories, findings), verified_text(landing, histories, findings))
     if wrong:
-        output.log(f"lakecommit: {landing.name}: {len(wrong)} things are off")
+        output.log(f"lakecommit: {landing.name}: {len(wrong)} problems")
     return Exit.REFUSED if wrong else Exit.DONE

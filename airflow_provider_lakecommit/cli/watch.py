@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit connect watch`: whether commits get through, after every event of a control topic.
 
-Contract: one result for each event, from the beginning of the topic to its end, all partitions merged by time; each
-says what the verdict is after the event and what it was right before. A topic, or a group, without any event is exit
-code 1 and told with the nearest names of groups that were seen. Where time alone says more than the last event
-(`--clock wall`, `--until`, `--follow`) there is a result of its own for it, of the event `NOW`. Needs brokers only:
-neither a table nor Spark nor Java.
+Contract: one result per event, from the start of the topic to its end, all partitions merged by time; each has the
+verdict after the event and right before it. A topic, or a group, without any event is exit code 1 and reported with the
+nearest group names. If time alone changes the verdict after the last event (`--clock wall`, `--until`, `--follow`) it
+gets a result of its own, with the event `NOW`. Needs brokers only: no table, Spark or Java.
 
-Two clocks: `event` takes the time that the sender wrote into the event, and it stands still when nobody speaks;
-`wall` takes the record's timestamp, and goes on. Either is that of the group's coordinator: the hosts of its workers,
-and other groups', may be minutes ahead of it. A group is judged as a landing when its events bear our header, as a
-connector otherwise.
+Two clocks: `event` takes the time that the sender wrote into the event, and stops without events; `wall` takes the
+record's timestamp, and runs on. Either is that of the group's coordinator: the hosts of its workers, and of other
+groups, may be minutes ahead of it. A group is evaluated as a landing if its events have our header, otherwise as a
+connector.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ NOW = "NOW"
 LOOK_SECONDS = 0.5
 GIVE_UP_SECONDS = 30.0
 WORKERS = frozenset({EventKind.WRITTEN, EventKind.ANSWERED})
-"""Events that a coordinator does not send."""
+"""Events that are not from a coordinator."""
 _TIMEOUT = "completion-timeout"
 _RULES: Mapping[str, Callable[[str], Any]] = {
     "stalled-cycles": positive,
@@ -62,16 +61,16 @@ _RULES: Mapping[str, Callable[[str], Any]] = {
     "only-cycles": lambda text: text == "true",
     _TIMEOUT: lambda text: duration(text).total_seconds(),
 }
-"""What `--rule` may state: failed cycles in a row; silence that means dead, in intervals; a connector's commit interval
-(default: learned); cycles that a partition may miss; whether nothing but the first counts; and the time in which a
-landing's cycles complete (default: the spec's, else 1h).
+"""Keys of `--rule`: failed cycles in a row; silence that means dead, in intervals; a connector's commit interval
+(default: learned); cycles that a partition may miss; whether only the first rule counts; and the time in which a
+landing's cycles complete (default: the spec's, otherwise 1h).
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StallOptions:
-    """What is to be shown. ``until`` is in seconds of the epoch; ``completion_timeout`` is that of a landing's cycles,
-    in seconds.
+    """What to show. ``until`` is in seconds of the epoch; ``completion_timeout`` is that of a landing's cycles, in
+    seconds.
     """
 
     group: str | None
@@ -85,15 +84,15 @@ class StallOptions:
 def rules_of(texts: Iterable[str], timeout: timedelta) -> tuple[StallRules, float]:
     """Return the rules of a verdict, and the seconds in which a landing's cycle completes, by ``--rule NAME=VALUE``.
 
-    :param timeout: where no rule says it
+    :param timeout: default without a rule
 
-    :raises SpecError: there is no such rule, or it cannot be that
+    :raises SpecError: the rule is unknown, or its value is invalid
     """
     stated: dict[str, Any] = {_TIMEOUT: timeout.total_seconds()}
     for text in texts:
         name, _, value = text.partition("=")
         if name not in _RULES:
-            raise SpecError("LC8034", f"--rule {text}: say NAME=VALUE, of {', '.join(_RULES)}")
+            raise SpecError("LC8034", f"--rule {text}: use NAME=VALUE with a name of {', '.join(_RULES)}")
         try:
             stated[name] = _RULES[name](value)
         except argparse.ArgumentTypeError as e:
@@ -105,7 +104,7 @@ def rules_of(texts: Iterable[str], timeout: timedelta) -> tuple[StallRules, floa
 def watch(options: Namespace, output: Output) -> int:
     """Show the verdicts on a landing, a connector or all of a control topic.
 
-    :raises SpecError: nothing says which brokers
+    :raises SpecError: no brokers are named
     :raises ControlTopicError: the topic does not exist, or its brokers do not answer
     """
     spec = landing_or_none(options, output)
@@ -143,14 +142,14 @@ def stall(kafka: Mapping[str, Any], topic: str, output: Output, request: StallOp
     if not groups.states:
         whose = f" of group {request.group}" if request.group else ""
         near = nearest(request.group, groups.others) if request.group else ()
-        seen = f"; groups seen there: {', '.join(near)}" if near else ": is it the control topic?"
-        output.log(f"{topic} holds no control event{whose}{seen}")
+        seen = f"; groups seen there: {', '.join(near)}" if near else "; check that it is the control topic"
+        output.log(f"{topic} has no control event{whose}{seen}")
         return Exit.REFUSED
     return Exit.DONE
 
 
 def _looks(watch: ControlWatch, output: Output, *, follow: bool) -> Iterator[tuple[ControlRecord, ...]]:
-    """What is there; while following, what comes."""
+    """Yield existing records; in continuous mode, then new ones."""
     heard, said = time.monotonic(), None
     while True:
         records = watch.poll(LOOK_SECONDS)
@@ -168,8 +167,8 @@ def _looks(watch: ControlWatch, output: Output, *, follow: bool) -> Iterator[tup
 
 @dataclass(slots=True)
 class GroupVerdicts:
-    """The groups that were seen, and what was said of each last; ``others`` are names of groups that were not asked
-    for.
+    """The observed groups, and the last reported verdict of each; ``others`` are names of groups that were not
+    requested.
     """
 
     request: StallOptions
@@ -182,7 +181,7 @@ class GroupVerdicts:
     others: set[str] = field(default_factory=set)
 
     def event(self, record: ControlRecord) -> dict[str, Any] | None:
-        """The result for a record; ``None`` where it is no event of the group, or too late to be looked at."""
+        """Return the result for a record; ``None`` if it is no event of the group, or too late to be evaluated."""
         request = self.request
         found = seen_of(
             record.value,
@@ -200,7 +199,7 @@ class GroupVerdicts:
         rules = self.rules.get(group, request.rules)
         if not self.believed(record, group, seen.kind, landing=rules.landing):
             return None
-        # Clocks of several senders are not one clock; time does not go back.
+        # Several senders have several clocks; time does not go back.
         clock = self.clocks.get(group, seen.at)
         if seen.kind not in WORKERS:
             self.clocks[group] = clock = max(clock, seen.at)
@@ -217,7 +216,7 @@ class GroupVerdicts:
             self.others.add(name)
 
     def now(self, moment: float, *, changes: bool) -> Iterator[dict[str, Any]]:
-        """What time says of each group; with ``changes`` only where it is not what was said last."""
+        """Yield the verdict of each group at a time; with ``changes`` only if it differs from the last reported one."""
         groups = self.states or ({} if self.request.group is None or changes else {self.request.group: State()})
         for group, state in groups.items():
             found = judge(state, max(moment, self.clocks.get(group, moment)), self.rules.get(group, self.request.rules))
@@ -261,6 +260,6 @@ def _show(output: Output, line: Mapping[str, Any] | None) -> None:
     commit = "" if line["commit_id"] is None else f" {line['commit_id']}"
     changed = "" if line["verdict"] == line["before"] else f" (was {line['before']})"
     text = f"{place}{line['at']} {line['event']} {line['group']}{commit}: {line['verdict'].upper()}{changed}"
-    # What would clear it is said once, where it begins.
+    # The remedy is shown once, when the verdict changes.
     clears = f"; cleared by {line['clears']}" if changed and line["clears"] else ""
     output.answer(line, [f"{text}: {line['reason']}{clears}"])

@@ -117,7 +117,7 @@ def _delete(io: FileIO, after: TableMetadata, branch: str, gone: list[Snapshot])
 
 
 def _replaced_files(io: FileIO, after: TableMetadata, branch: str, gone: list[Snapshot]) -> set[str]:
-    """Return the files that no snapshot has any more: those that the expired ones, or the oldest that is left, took out.
+    """Return the files that no snapshot has any more: those that the expired ones, or the oldest that is left, removed.
 
     Whatever else is left must come later: another branch, or a tag in between, may have the files.
     """

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notifiers that tell once when commits stall and once when they are back."""
+"""Notifiers that report once when commits stall and once when they recover."""

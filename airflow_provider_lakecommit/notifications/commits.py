@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells people by any notifier of theirs: once when commits stall, once when they are back.
+"""Notifications by any notifier: once when commits stall, once when they recover.
 
 Contract: two callbacks of a :class:`StalledCommitSensor`, one for its skips, failures and waits, one for its successes.
-However often the sensor runs, each transition is sent once. What was sent last is kept in a Variable of Airflow, one
-for each name, so it outlives runs, workers and deployments; it is kept after it was sent, so that a failure to send is
-made good by the next run. Only what the sensor saw is sent: it leaves that as ``reason`` in the context. A sensor that
-could not look, or was killed, says nothing of commits.
+However often the sensor runs, each transition is sent once. The last sent state is kept in a Variable of Airflow, one
+per name, so it outlives runs, workers and deployments; it is written after the notification, so the next run repeats a
+failed one. Only the sensor's observation is sent: the sensor leaves it as ``reason`` in the context. A sensor that
+could not read, or was killed, reports nothing.
 
-Failure story: an error of the notifier that sends is raised, and logged by Airflow; the state of the task stays.
+Failure story: an error of the notifier is raised, and logged by Airflow; the state of the task stays.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Send = Callable[..., Any]
 
 
 class _TransitionNotifier(BaseNotifier):
-    """Sends when the state is not the one that was sent last."""
+    """Sends when the state differs from the last sent one."""
 
     state = ""
 
@@ -38,7 +38,7 @@ class _TransitionNotifier(BaseNotifier):
         self.name = name
 
     def notify(self, context: Context) -> None:
-        """Send, if it is news."""
+        """Send a changed state."""
         if "reason" not in context:
             return
         ti = context["ti"]
@@ -48,22 +48,22 @@ class _TransitionNotifier(BaseNotifier):
             return
         for send in self.send if isinstance(self.send, Sequence) else (self.send,):
             send(context)
-        Variable.set(key, self.state, description="what was told last of commits; kept by airflow-provider-lakecommit")
+        Variable.set(key, self.state, description="last reported state of commits; kept by airflow-provider-lakecommit")
 
 
 class CommitsStalledNotifier(_TransitionNotifier):
-    """Reports once that commits stall: for `on_skipped_callback`, `on_failure_callback` or `on_wait_callback`.
+    """Report once that commits stall: for `on_skipped_callback`, `on_failure_callback` or `on_wait_callback`.
 
-    :param send: what sends: a notifier (Slack, mail, …) or anything that takes the context; or several. ``reason`` in
-        the context, and in its templates, is what was seen
-    :param name: of what is watched; that of the task by default. Sensors of one connector in several DAGs tell it once
-        if they give the same name
+    :param send: a notifier (Slack, mail, …) or any function of the context; or several. ``reason`` in the context, and
+        in its templates, is the observation
+    :param name: name of the watched group; the task's by default. Sensors of one connector in several DAGs with the
+        same name report once
     """
 
     state = STALLED
 
 
 class CommitsRecoveredNotifier(_TransitionNotifier):
-    """Once when they are back: for `on_success_callback`. Takes the same as :class:`CommitsStalledNotifier`."""
+    """Report once that commits recovered: for `on_success_callback`. Arguments of :class:`CommitsStalledNotifier`."""
 
     state = FLOWING

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A range of the topics landed beside the live stream: the records of the run's data interval, or what is stated.
+"""A backfill: land a range of the topics alongside the live stream.
 
-Contract: the task lands its range in a lane of its own, cycle after cycle, until all of it is in the tables, and closes
-the lane. What the tables have already stays and is not read again, so that Airflow's own Backfill of a DAG may go over
-days that are landed. It ends as :class:`~airflow_provider_lakecommit.operators.land.KafkaToIcebergOperator` does, and
-*skipped* where nothing of the range is missing. Tried again, or cleared, it goes on with its own lane.
+Contract: the task lands its range as a backfill of its own, cycle after cycle, until the tables have all of it, and
+closes the backfill. Rows that the tables have already stay and are not read again, so Airflow's own Backfill of a DAG
+may cover landed days. It ends as :class:`~airflow_provider_lakecommit.operators.land.KafkaToIcebergOperator` does, and
+*skipped* if nothing of the range is missing. A retry, or a cleared run, continues its backfill.
 
-Failure story: that of ``KafkaToIcebergOperator``. A task that ends for good before its range is landed leaves the lane
-open: the same run cleared, or the same range by `lakecommit backfill`, goes on with it.
+Failure story: that of ``KafkaToIcebergOperator``. A task that fails for good leaves the backfill open: clear the same
+run, or run `lakecommit backfill` with the same range, to continue it.
 """
 
 from __future__ import annotations
@@ -41,30 +41,31 @@ _FOLLOWING = ("follow_for", "window_age", "keep_snapshots", "hourly")
 
 
 class BackfillOperator(KafkaToIcebergOperator):
-    """Land the records of a time, or a range of offsets, beside the live stream.
+    """Land the records of a time, or a range of offsets, alongside the live stream.
 
     Returns how the run ended, as `KafkaToIcebergOperator` does.
 
     :param landing: the landing, or the path of its YAML spec
-    :param since: the first record at or after that time, by its timestamp; ISO text, UTC where it says none. By
-        default the begin of the run's data interval (templated)
-    :param until: up to the first record at or after that time. By default the end of the data interval (templated)
-    :param ranges: offsets in place of times, as `topic:3=15-20`; several as a list, or with commas (templated)
-    :param lane: the name of the lane; by default made of the range (templated)
-    :param max_records: most records per window, where that is not the landing's own limit: windows that are small leave
-        more of a shared Spark to the live stream
+    :param since: start at the first record with this timestamp or a later one; ISO text, UTC by default. By default the
+        start of the run's data interval (templated)
+    :param until: stop before the first record with this timestamp or a later one. By default the end of the data
+        interval (templated)
+    :param ranges: offsets instead of times, for example `topic:3=15-20`; several as a list, or with commas (templated)
+    :param lane: name of the backfill; by default made from the range (templated)
+    :param max_records: most records per window, instead of the landing's own limit: small windows leave more of a
+        shared Spark to the live stream
     :param groups: partition groups per window, likewise
-    :param yield_to_live: the live stream goes first: no window is opened while it has records that are older than that
-        and not in the table; a timedelta, seconds, or a text as ``30s``. The task waits meanwhile
+    :param yield_to_live: the live stream goes first: the task opens no window while the live stream has unlanded
+        records older than this; a timedelta, seconds, or a text such as ``30s``
     :param spark_conn_id: as for `KafkaToIcebergOperator` (templated)
     :param spark_conf: likewise (templated)
-    :param max_cycles: most cycles of one attempt; the rest is left in the lane
-    :param outlets: assets beside that of the landing
+    :param max_cycles: most cycles per attempt; the rest stays in the backfill
+    :param outlets: assets in addition to that of the landing
 
     .. seealso:: :ref:`howto/operator:BackfillOperator`
     """
 
-    # A lane's cycles are its own, so that one DAG may land, and fill holes.
+    # A backfill's cycles are its own, so one DAG may land and fill holes.
     opens_cycles: ClassVar[bool] = False
     takes_sets: ClassVar[bool] = False
     replaces: ClassVar[bool] = False
@@ -90,7 +91,7 @@ class BackfillOperator(KafkaToIcebergOperator):
     ) -> None:
         if following := [name for name in _FOLLOWING if name in kwargs]:
             raise SpecError(
-                "LC8301", f"{following[0]} is for KafkaToIcebergOperator: a range has an end, and is not followed"
+                "LC8301", f"{following[0]} is for KafkaToIcebergOperator: a range has an end, so leave it out"
             )
         own: dict[str, Any] = {"max_records": max_records, "groups": groups}
         super().__init__(
@@ -105,7 +106,7 @@ class BackfillOperator(KafkaToIcebergOperator):
         self.yield_to_live = None if yield_to_live is None else span_of(yield_to_live, "yield_to_live")
         self.groups = groups
         self.ranges = ranges
-        # The interval is what is meant where nothing is said.
+        # The default is the data interval.
         self.since = None if ranges is not None else since
         self.until = None if ranges is not None else until
         self.lane = lane
@@ -113,9 +114,9 @@ class BackfillOperator(KafkaToIcebergOperator):
             self.asked()
 
     def asked(self) -> LaneAsked:
-        """The range, once its templates are filled.
+        """Return the requested range, with its templates filled.
 
-        :raises SpecError: it is none
+        :raises SpecError: the range is invalid
         """
         from airflow_provider_lakecommit.operations import parse_ranges
 
@@ -131,7 +132,7 @@ class BackfillOperator(KafkaToIcebergOperator):
 
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
-        """The lane's session; where nothing of it is missing, the landing's."""
+        """Return the backfill's session, or the landing's if nothing of the range is missing."""
         from airflow_provider_lakecommit.operations import LiveFirst, lane_preview
 
         asked = self.asked()
@@ -141,7 +142,7 @@ class BackfillOperator(KafkaToIcebergOperator):
                 session.log(line)
             if found.removed:
                 session.log(
-                    f"{WARNING}{found.removed} of lane {found.name} cannot be landed: the source has removed it"
+                    f"{WARNING}{found.removed} of backfill {found.name} cannot be landed: the source has removed it"
                 )
             if self._done(session, found):
                 yield session
@@ -168,13 +169,13 @@ class BackfillOperator(KafkaToIcebergOperator):
         return self._ended(session, super()._run(session, engine, context), context)
 
     def _goes_on(self, session: LandingSession, identity: RunIdentity, earlier: EarlierCycles) -> bool:
-        """A lane that lacks something was opened anew since, or was left open."""
+        """Return True if the backfill was reopened since for missing ranges, or is still open."""
         from airflow_provider_lakecommit.operations import lane_rest
 
         return bool(lane_rest(session))
 
     def _landed_before(self, session: LandingSession, context: Context) -> Closed:
-        """Nothing is missing: what an attempt of this run has landed that died before it could say so, or nothing."""
+        """Return what an attempt of this run landed before it died, or an empty result."""
         from airflow_provider_lakecommit.cycle import Closed, cycles_of, published_by
         from airflow_provider_lakecommit.operations import closed_lane
 
@@ -182,16 +183,16 @@ class BackfillOperator(KafkaToIcebergOperator):
             lane = closed_lane(session, self.asked().name)
             earlier = cycles_of(lane, self.identity(context))
             if earlier and (published := published_by(lane, earlier)):
-                self.log.info("all is done already, and no event has said so: %s", earlier)
+                self.log.info("all work is done already, but no asset event was sent: %s", earlier)
                 return earlier.to_closed(self.landing.table, published)
         return Closed(commit_id=UUID(int=0), table=self.landing.table, reason=f"nothing of {self.asked()} is missing")
 
     def _ended(self, session: LandingSession, whole: Closed, context: Context) -> Closed:
-        """Close the lane, if it is whole."""
+        """Close the backfill if it is complete."""
         from airflow_provider_lakecommit.operations import close_lane, lane_rest
 
         if rest := lane_rest(session):
-            session.log(f"lane {session.lane} stays open, it lacks {rest}")
+            session.log(f"backfill {session.lane} stays open, {rest} is missing")
         else:
             close_lane(session)
         return whole
@@ -201,6 +202,6 @@ class BackfillOperator(KafkaToIcebergOperator):
 
 
 def _text(value: str | datetime | None) -> str | None:
-    """A template of what a run does not have is a text all the same."""
+    """Return text for a template value that a run does not have."""
     text = value.isoformat() if isinstance(value, datetime) else None if value is None else str(value).strip()
     return None if text in ("", "None") else text

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tasks of a landing or a landing set share: its declaration, its connections, the identity of its run.
+"""Common base of the tasks of a landing or a landing set: declaration, connections, identity of the run.
 
-Contract: constructing a task reads no connection and imports no Kafka, Iceberg or Spark library. All tasks of one run
-have the same identity whatever their attempt, so that a retry finds the cycle that it belongs to.
+Contract: constructing a task reads no connection and imports no Kafka, Iceberg or Spark library. All attempts of a
+run's tasks have the same identity, so a retry finds its cycle.
 
-Failure story: an error that trying again cannot mend ends the task without further retries; all others are left to the
-DAG author's `retries`.
+Failure story: an error that a retry cannot fix ends the task without further retries; the DAG author's `retries` apply
+to all others.
 """
 
 from __future__ import annotations
@@ -60,31 +60,31 @@ __all__ = [
 CYCLE, CLOSED = "cycle", "closed"
 """XCom keys: where the cycle is, why the window ends where it does, how the cycle was closed."""
 WINDOW, LANDED = "window", "landed"
-"""XCom keys for people alone: the window, and in one line what was landed."""
+"""XCom keys for display only: the window, and one line about what was landed."""
 EXACT = 2**53
-"""From here on browsers round whole numbers, snapshot ids among them."""
+"""Browsers round larger integers, including snapshot ids."""
 WARNING = "WARNING: "
-"""What a line of a session begins with that is to be noticed."""
+"""Prefix of session lines that are logged as warnings."""
 FAILURE = "failure"
-"""Why a plan or a write task failed; in place of all else under :data:`CLOSED`, why the cycle was not closed."""
+"""Why a plan or write task failed; if it is the only value under :data:`CLOSED`, why the cycle was not closed."""
 
 
 def landing_of(landing: Landing | str | Path) -> Landing:
-    """A landing, or the one that a YAML spec declares; the file is read when the DAG is parsed, as the DAG itself is.
+    """Return a landing, or the one that a YAML spec declares; the file is read when the DAG is parsed.
 
-    :raises SpecError: what is wrong with the declaration
+    :raises SpecError: the declaration is invalid
     """
     if isinstance(landing, Landing):
         return landing
     if not isinstance(landing, str | Path):
         raise SpecError(
-            "LC8303", f"`landing` is a Landing, or the path of its YAML spec, and not a {type(landing).__name__}"
+            "LC8303", f"`landing` must be a Landing or the path of its YAML spec, not a {type(landing).__name__}"
         )
     if not Path(landing).exists():
         raise SpecError(
             "LC8304",
-            f"cannot read spec {landing}: no such file in {Path.cwd()}. `landing` is a Landing, or the path of its "
-            "YAML spec, best an absolute one; no name, and no template",
+            f"cannot read spec {landing}: no such file in {Path.cwd()}. `landing` must be a Landing or the path of its "
+            "YAML spec, preferably absolute; names and templates are not supported",
         )
     return Landing.from_yaml(landing)
 
@@ -92,7 +92,7 @@ def landing_of(landing: Landing | str | Path) -> Landing:
 def declared_of(landing: Landing | LandingSet | str | Path) -> Landing | LandingSet:
     """Return a landing or a set, or the one that a YAML spec declares; the file is read when the DAG is parsed.
 
-    :raises SpecError: what is wrong with the declaration
+    :raises SpecError: the declaration is invalid
     """
     if isinstance(landing, LandingSet):
         return landing
@@ -111,7 +111,7 @@ def task_doc(kind: type, landing: Landing | LandingSet) -> str:
 
 
 def exact(value: Any) -> Any:
-    """A value of JSON as browsers show it right: whole numbers that they would round are texts."""
+    """Return a JSON value that browsers show exactly: integers that they would round become text."""
     if isinstance(value, dict):
         return {name: exact(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -120,8 +120,8 @@ def exact(value: Any) -> Any:
 
 
 class Declared:
-    """A landing as Airflow's page shows it among the rendered fields. No text, so that nothing in it is a template.
-    ``create`` is the last: Airflow cuts long ones.
+    """A landing as Airflow's page shows it among the rendered fields. It is no text, so nothing in it is a template.
+    ``create`` is last, because Airflow truncates long values.
     """
 
     def __init__(self, landing: Landing | LandingSet) -> None:
@@ -136,36 +136,36 @@ class Declared:
 
 
 class LandingTask(BaseOperator):
-    """Base of the operators of a landing. Those that take a set have ``landing_set`` in place of ``landing`` then.
+    """Base of the operators of a landing. Operators that accept a set then have ``landing_set`` instead of ``landing``.
 
-    :param landing: the landing or the set, or the path of its YAML spec (its connections are Airflow's; the sections
-        `kafka`, `catalog` and `spark` of the file are not used)
+    :param landing: the landing or the set, or the path of its YAML spec (the connections are Airflow's; the sections
+        `kafka`, `catalog` and `spark` of the file are ignored)
     """
 
     landing: Landing
     landing_set: LandingSet | None = None
     takes_sets: ClassVar[bool] = False
-    """Does it take a landing set too?"""
+    """Whether the operator also accepts a landing set."""
 
     operator_extra_links: Collection[BaseOperatorLink] = (ErrorLink(),)
     hours: Sequence[Asset] = ()
-    """The asset whose events have partition keys, if there is one."""
+    """The asset whose events have partition keys, if any."""
     opens_cycles: ClassVar[bool] = False
-    """Does it open commit cycles? One task of a DAG may for a landing: the identity of a cycle is that of the run."""
+    """Whether it opens commit cycles. Only one task of a DAG may for a landing: a cycle has the identity of its run."""
 
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:
-        """As every operator's, with what is wrong told by name.
+        """Return the partial operator of the base class; errors name the wrong argument.
 
-        :raises SpecError: an argument that is not known, or `landing` is left to ``expand``
+        :raises SpecError: an argument is unknown, or `landing` is left to ``expand``
         """
         whose = kwargs.get("task_id", "")
         refuse_unknown(cls, kwargs, whose)
         if "landing" not in kwargs:
             raise SpecError(
                 "LC8305",
-                f"{cls.__name__} {whose!r}: `landing` belongs to partial(), and cannot be mapped: its asset, and its "
-                "name, are needed when the DAG is parsed. For several landings make a task for each, in a `for` loop",
+                f"{cls.__name__} {whose!r}: `landing` belongs to partial() and cannot be mapped: its asset and name "
+                "are needed when the DAG is parsed. For several landings create a task for each, in a `for` loop",
             )
         return super().partial(**kwargs)
 
@@ -175,8 +175,8 @@ class LandingTask(BaseOperator):
         if isinstance(declared, LandingSet) and not self.takes_sets:
             raise SpecError(
                 "LC8306",
-                f"{type(self).__name__} {kwargs.get('task_id', '')!r} takes one landing, and {declared.name!r} is a "
-                "set: give it a Landing of that name and table",
+                f"{type(self).__name__} {kwargs.get('task_id', '')!r} takes one landing, but {declared.name!r} is a "
+                "set: pass a Landing of that name and table",
             )
         super().__init__(**{"doc_md": task_doc(type(self), declared), **kwargs})
         if isinstance(declared, LandingSet):
@@ -188,8 +188,8 @@ class LandingTask(BaseOperator):
             raise SpecError(
                 "LC8307",
                 f"landing {declared.name!r} is planned twice in DAG {self.dag.dag_id!r}, by {other!r} and "
-                f"{self.task_id!r}, which would be in each other's commit cycles: give one of two landings another "
-                "name, or land it once",
+                f"{self.task_id!r}, and both would use the same commit cycles: rename one of the two landings, "
+                "or remove one task",
             )
         self.declared = Declared(declared)
         self.trouble: str | None = None
@@ -198,7 +198,7 @@ class LandingTask(BaseOperator):
 
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
-        """The landing's connections, open until the end of the block."""
+        """Open the landing's connections until the end of the block."""
         from airflow_provider_lakecommit.cycle import LandingSession
         from airflow_provider_lakecommit.hooks import catalog_properties, source_settings
 
@@ -209,11 +209,11 @@ class LandingTask(BaseOperator):
             yield session
 
     def log_line(self, line: str) -> None:
-        """A line of a session in the task's log, at the level that it asks for."""
+        """Log a line of a session in the task's log, at the level of its prefix."""
         log_session_line(self.log, line)
 
     def committed(self, closed: Closed) -> None:
-        """Remember a cycle that this task closed by its session, for lineage."""
+        """Keep a cycle that this task closed by its session, for lineage."""
         kafka, catalog = self._places
         self.commits.append(Commit(landing=self.landing, closed=closed, kafka=kafka, catalog=catalog))
 
@@ -235,12 +235,12 @@ class LandingTask(BaseOperator):
         self.outlets = [each for each in self.outlets if each not in quiet]
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
-        """What OpenLineage is told of the task, when Airflow asks."""
+        """Return the OpenLineage facets of the task."""
         return lineage_of(self.commits)
 
     @staticmethod
     def identity(context: Context) -> RunIdentity:
-        """Whose cycle it is."""
+        """Return the identity of the run."""
         from airflow_provider_lakecommit.cycle import RunIdentity
 
         ti = context["ti"]
@@ -250,18 +250,18 @@ class LandingTask(BaseOperator):
 
     @staticmethod
     def is_retry(context: Context) -> bool:
-        """Whether an earlier attempt, or the run before it was cleared, may have done this task's work."""
+        """Return True if an earlier attempt, or the run before it was cleared, may have done this task's work."""
         return bool(context["ti"].try_number > 1)
 
     def retells(self, context: Context) -> bool:
-        """Return True if an earlier attempt may have died with its work done and no event sent; one that a user
-        cleared has sent its event.
+        """Return True if an earlier attempt may have finished its work and died before it sent the event. A cleared
+        task has sent its event.
         """
         return self.is_retry(context) and not is_cleared(context["ti"], self.retries or 0)
 
 
 def _other_of_its_dag(task: LandingTask) -> str | None:
-    """Another task of its DAG that opens cycles of a landing of that name."""
+    """Return another task of the same DAG that opens cycles of a landing of that name."""
     dag = task.get_dag()
     for other in () if dag is None else dag.tasks:
         twin = isinstance(other, LandingTask) and other.opens_cycles and other.landing_name == task.landing_name
@@ -273,34 +273,34 @@ def _other_of_its_dag(task: LandingTask) -> str | None:
 def check_planned(planned: str, landing: Landing) -> None:
     """Raise unless the plan of a task belongs to its landing.
 
-    :param planned: name of the landing whose plan it is
-    :raises SpecError: it is not: nothing of it would be found under the name of this one
+    :param planned: name of the landing in the plan
+    :raises SpecError: the plan is of another landing
     """
     if planned != landing.name:
         raise SpecError(
             "LC8308",
-            f"the plan that this task was given is of landing {planned!r}, the task is of landing {landing.name!r}. "
-            f"A landing that is renamed is another one: give it the name {planned!r} back and clear this task; what is "
-            "reported is kept. Or name the plan task of this landing (`plan_task_id`)",
+            f"the plan is of landing {planned!r}, but this task is of landing {landing.name!r}. A renamed landing is a "
+            f"new one: restore the name {planned!r} and clear this task; reported slices are kept. Or name the plan "
+            "task of this landing (`plan_task_id`)",
         )
 
 
 def is_cleared(ti: Any, retries: int) -> bool:
-    """Return True if this is the first attempt since the task was cleared. Clearing grants all retries anew; a retry
-    uses one up.
+    """Return True if this is the first attempt since the task was cleared. Clearing grants all retries again; a retry
+    uses one.
     """
     return bool(ti.try_number > 1 and ti.try_number == ti.max_tries - retries + 1)
 
 
 def leave_failure(context: Context, error: Exception) -> None:
-    """Leave the outcome task why this one failed; what fails a task for good is worded for others already."""
+    """Leave the outcome task why this one failed; errors that fail a task for good are worded already."""
     context["ti"].xcom_push(FAILURE, str(error) if isinstance(error, AirflowFailException) else told(error))
 
 
 def log_troubles(log: Any, closed: Closed, whose: str = "") -> None:
-    """What of a closed cycle needs a person's eye.
+    """Log the parts of a closed cycle that need attention.
 
-    :param whose: said before it
+    :param whose: prefix
     """
     from airflow_provider_lakecommit.cycle import first_of
 
@@ -309,13 +309,13 @@ def log_troubles(log: Any, closed: Closed, whose: str = "") -> None:
     for warning in closed.warnings:
         log.warning("%s%s", whose, warning)
     if closed.blocked and not closed.causes:
-        log.warning("%s%s blocked, by an earlier run", whose, first_of(closed.blocked))
+        log.warning("%s%s blocked by an earlier run", whose, first_of(closed.blocked))
 
 
 def log_session_line(log: Any, line: str, whose: str = "") -> None:
-    """A line of a session in the log of a task, at the level that it asks for.
+    """Log a line of a session in a task's log, at the level of its prefix.
 
-    :param whose: said before it
+    :param whose: prefix
     """
     text = line.removeprefix(WARNING)
     (log.info if text == line else log.warning)("%s%s", whose, text)
@@ -323,7 +323,7 @@ def log_session_line(log: Any, line: str, whose: str = "") -> None:
 
 @contextmanager
 def no_retry_in_vain(task: LandingTask | None = None) -> Iterator[None]:
-    """An error that needs a change by somebody ends the task for good; the task remembers its name, for a link."""
+    """End the task for good on an error that a retry cannot fix; the task keeps the error's name for a link."""
     try:
         yield
     except LakecommitError as e:

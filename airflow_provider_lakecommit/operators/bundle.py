@@ -2,12 +2,12 @@
 """The Spark jobs of one bundle of partition groups of a landing set, together.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.operators.write` for each group of the bundle: reported slices are
-never done again, so a retry does what is left. By spark-submit the bundle is one job, on a warm server its groups are
-jobs side by side.
+never read again, so a retry does the rest. With spark-submit the bundle is one job; on a warm server its groups are
+concurrent jobs.
 
-Failure story: a group that is not all reported is named, and fails the task in the end; the others are reported by
-then, and the commit publishes them. Where processes of a job died, what is left is done again, each slice in a process
-apart, so that a record that kills them costs its own slice alone.
+Failure story: the task fails at the end and names each incomplete group; the other groups are reported by then, and the
+commit publishes them. If processes of a job died, the rest is read again, each slice in a separate process, so a record
+that kills the process costs only its own slice.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 __all__ = ["Bundle", "landings_in"]
 
 AT_ONCE = 8
-"""Jobs of a bundle at a time on a warm server."""
+"""Concurrent jobs of a bundle on a warm server."""
 
 
 class Bundle:
     """The groups of one task, on the connections that all landings share.
 
-    :param log: of the task
+    :param log: the task's log
     """
 
     def __init__(self, groups: Sequence[BundledGroup], at: SetPlaces, connections: SetConnections, log: Any) -> None:
         self.saved = 0
-        """Records that are reported."""
+        """Reported records."""
         self._log = log
         self._groups = [_Group(each, at, connections, log) for each in groups]
 
     def write(self, jobs: WriteJobs) -> dict[str, Any]:
-        """Do what is not reported yet.
+        """Read everything that is not reported yet.
 
-        :raises LakecommitError: naming the groups of which not everything is reported
+        :raises LakecommitError: naming the incomplete groups
         """
         groups = self._groups
         died = self._run(groups, jobs)
@@ -61,19 +61,19 @@ class Bundle:
                 undone[each.name] = error
                 self._log.error("%s: %s", each.name, error)
             elif died.get(each.name) is not None:
-                self._log.warning("everything of %s is reported, although: %s", each.name, died[each.name])
+                self._log.warning("everything of %s is reported, despite: %s", each.name, died[each.name])
         self.saved = saved
-        self._log.info("%d groups: %d records are reported, %d groups lack something", len(groups), saved, len(undone))
+        self._log.info("%d groups: %d records are reported, %d groups are incomplete", len(groups), saved, len(undone))
         if undone:
-            # A blocked range is for somebody to mend; only what another attempt may do is worth one.
+            # A user must fix a blocked range; only errors that another attempt may fix are worth a retry.
             kind = (
                 BlockedRangeError if all(isinstance(e, BlockedRangeError) for e in undone.values()) else SparkJobError
             )
-            raise kind("LC8361", f"{saved} records are reported; not all of {named_failures(undone)}")
+            raise kind("LC8361", f"{saved} records are reported, some groups are incomplete: {named_failures(undone)}")
         return {"groups": len(groups), "records": saved}
 
     def _run(self, groups: Sequence[_Group], jobs: WriteJobs) -> Mapping[str, SparkJobError]:
-        """What ended the jobs of groups early, by their names."""
+        """Return the errors that ended jobs early, by group name."""
         from airflow_provider_lakecommit.cycle import run_groups
         from airflow_provider_lakecommit.hooks import SparkSubmit
 
@@ -97,7 +97,7 @@ class Bundle:
 
 
 class _Group:
-    """One group of the bundle, on the connections of all."""
+    """One group of the bundle, on the shared connections."""
 
     def __init__(self, bundled: BundledGroup, at: SetPlaces, connections: SetConnections, log: Any) -> None:
         self.landing, self.ticket = bundled.landing, bundled.ticket
@@ -106,19 +106,19 @@ class _Group:
         self._tables = at.tables
 
     def left(self) -> WindowJob | None:
-        """Its job for what nobody has reported."""
+        """Return its job for unreported slices, if any."""
         from airflow_provider_lakecommit.cycle import group_job
 
         return group_job(self.landing, self.control, self.ticket, self._tables.name, self._tables.load)
 
     def result(self) -> GroupResult:
-        """What of it is reported."""
+        """Return its reported slices."""
         from airflow_provider_lakecommit.cycle import group_result
 
         return group_result(self.landing, self.control, self.ticket)
 
     def run(self, jobs: WriteJobs, log: Callable[[str], None]) -> JobOutcome:
-        """All of its jobs on a warm server."""
+        """Run all of its jobs on a warm server."""
         from airflow_provider_lakecommit.cycle import run_group, slow_slices_of
         from airflow_provider_lakecommit.spark import run_replicas
 
@@ -142,5 +142,5 @@ def _run_together(
 
 
 def landings_in(groups: Sequence[BundledGroup]) -> tuple[Landing, ...]:
-    """Return the landings of some groups, once each."""
+    """Return the distinct landings of the groups."""
     return tuple({each.landing.name: each.landing for each in groups}.values())

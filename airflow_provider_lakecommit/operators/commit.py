@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commit task: publishes what is settled, tells the control topic, and sends the asset event.
+"""The commit task: publishes finished slices, records it in the control topic, and sends the asset event.
 
-Contract: runs in every run, whatever became of its writers (`all_done`). Its outlet is the landing's asset, so it ends
-*skipped* when nothing was published: no event without a snapshot. How it ended is left as an XCom for the outcome task,
-also when it skips or fails. Only the tables and the control log say what is published; the plan's XCom is a ticket to
-find the cycle by, and without it the cycle is found, or opened empty, by the run's identity.
+Contract: runs in every run, even if its writers failed (`all_done`). Its outlet is the landing's asset, so it ends
+*skipped* if nothing was published: no event without a snapshot. It leaves its result as an XCom for the outcome task,
+also when it skips or fails. Only the tables and the control topic decide what is published; the plan's XCom just
+identifies the cycle. Without it the run's identity finds the cycle, or opens an empty one.
 
 Failure story: Airflow takes no asset event from a task that fails. If an attempt died after its commit, the next
 attempt finds the cycle closed and sends the event.
 
-Of a landing set it closes the run's cycle of each landing, side by side, each table in its own turns. It succeeds when
-one of them published something, so that events are sent whatever became of the others: one for each landing that got a
-snapshot, of that landing's own asset. A landing whose commit fails has a record of it in the control topic, and is
-committed by the next attempt or the next run. The commit fails only where all do.
+Of a landing set it closes the run's cycle of each landing concurrently. It succeeds if at least one landing published
+something, so events are sent: one for each landing that got a snapshot, of that landing's own asset. A landing whose
+commit fails has a record of it in the control topic, and the next attempt or run commits it. The task fails only if
+all landings fail.
 """
 
 from __future__ import annotations
@@ -67,21 +67,21 @@ if TYPE_CHECKING:
 __all__ = ["LakeCommitOperator", "close_set", "end_of", "set_ends"]
 
 _PLAN_MEETS_FIRST = (Terminal, ControlTopicError, SourceUnavailableError, StorageError)
-"""Errors of which, where nothing was planned, the plan task has failed too: among them brokers that are away."""
+"""Errors, including unreachable brokers, with which the plan task has failed too if nothing was planned."""
 
 
 class LakeCommitOperator(LandingTask):
     """Publish finished slices by one Iceberg commit per table, and close the run's commit cycle, of a set all of them.
 
-    Where no ``OutcomeOperator`` stands behind it, it fails when it published nothing and a task before it failed or its
-    window lacks something: Airflow would take the run for good.
+    Without an ``OutcomeOperator`` downstream it fails if it published nothing and a task before it failed or its window
+    is incomplete: otherwise Airflow would show the run as successful.
 
     :param landing: the landing or the landing set, or the path of its YAML spec
     :param plan_task_id: full id of the plan task of the same run
-    :param trigger_rule: by default `all_done`, so that what is finished is published though a group failed
-    :param hourly: send events with partition keys too, one for each hour that the tables have whole (asset
+    :param trigger_rule: `all_done` by default, so finished slices are published even if a group failed
+    :param hourly: also send events with partition keys, one for each hour that is complete in the tables (asset
         ``hourly_asset_of(landing)``)
-    :param outlets: assets beside that of the landing
+    :param outlets: assets in addition to that of the landing
 
     .. seealso:: :ref:`howto/operator:LakeCommitOperator`
     """
@@ -106,7 +106,7 @@ class LakeCommitOperator(LandingTask):
     ) -> None:
         declared = declared_of(landing)
         if hourly and isinstance(declared, LandingSet):
-            raise SpecError("LC8309", f"landing set {declared.name!r}: `hourly` is for a landing")
+            raise SpecError("LC8309", f"landing set {declared.name!r}: `hourly` is for a single landing, leave it out")
         own, hours = outlets_of(declared, hourly=hourly)
         super().__init__(
             landing=declared,
@@ -144,15 +144,15 @@ class LakeCommitOperator(LandingTask):
         if not closed.published:
             _end_without_snapshot(_why_nothing(closed), red)
         if red:
-            # Airflow takes no event from a task that fails, and the snapshot is there.
-            self.log.warning("this run is not whole, though nothing says so at its end (%s): %s", ADVICE, red)
+            # Airflow takes no event from a task that fails, but the snapshot exists.
+            self.log.warning("this run is incomplete, but its state does not show it (%s): %s", ADVICE, red)
         context["outlet_events"][self.asset].extra = event_extra(self.landing, closed)
         self.tell_tables(context, closed)
         self.tell_hours(context, closed)
         return result
 
     def _execute_set(self, declared: LandingSet, context: Context) -> dict[str, Any]:
-        """Publish and close; what was landed, by landing."""
+        """Publish and close; return the landed rows by landing."""
         from airflow_provider_lakecommit.cycle import CycleTicket
 
         found = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=CYCLES, map_indexes=-1) or []
@@ -178,7 +178,7 @@ class LakeCommitOperator(LandingTask):
             raise LakecommitError("LC8310", "no landing was committed: " + named_failures(failed))
         published = [name for name, each in closed.items() if each.published]
         if not published:
-            raise AirflowSkipException(f"nothing was published, of {len(ends)} landings with a cycle")
+            raise AirflowSkipException(f"nothing was published; {len(ends)} landings have a cycle")
         for name in published:
             extra = event_extra(landings[name], closed[name])
             context["outlet_events"][self.asset].add(asset_of(landings[name]), extra=extra)
@@ -197,7 +197,7 @@ class LakeCommitOperator(LandingTask):
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: told(e)})
                 if ticket is None and self._plan_met(context, e) and is_judged(self):
-                    # One mistake is one red task: that of the plan, which has told of it.
+                    # The plan task has failed with the same error: one red task is enough.
                     raise AirflowSkipException(f"nothing was planned, and nothing can be published: {told(e)}") from e
                 raise
 
@@ -216,7 +216,7 @@ class LakeCommitOperator(LandingTask):
 
 
 def _end_without_snapshot(why: str, red: str) -> NoReturn:
-    """Skipped, so that no event is sent; failed where nothing else would keep the run from being green."""
+    """Skip, so that no event is sent; fail if the run would otherwise be green."""
     if red:
         raise AirflowFailException(f"{red}; nothing was published ({ADVICE})")
     raise AirflowSkipException(f"nothing was published: {why}")
@@ -237,13 +237,13 @@ def _why_nothing(closed: Closed) -> str:
 
 
 def _line(closed: Closed) -> str:
-    """Rows, ranges, snapshots, lag, what is left over."""
+    """Return rows, ranges, snapshots, lag and remainder as one line."""
     if closed.finished:
         return f"cycle {closed.commit_id}: no work done: {_why_nothing(closed)}"
     parts = [f"{p.rows} rows of {p.coverage} in {p.table} snapshot {p.snapshot_id}" for p in closed.published]
     left = [
         f"{closed.left} records not planned" if closed.left else "",
-        f"{len(closed.missing)} slices to be read again" if closed.missing else "",
+        f"{len(closed.missing)} slices must be read again" if closed.missing else "",
         f"{len(closed.waiting)} slices wait" if closed.waiting else "",
         f"{len(closed.blocked)} ranges blocked" if closed.blocked else "",
     ]
@@ -264,7 +264,7 @@ def close_set(
     retry: bool,
     retell: bool,
 ) -> tuple[Mapping[str, Closed | BaseException], list[LandingCommit]]:
-    """Close the run's cycle of each landing, side by side.
+    """Close the run's cycle of each landing concurrently.
 
     :return: how each ended, and the commits, for lineage
     """
@@ -292,7 +292,7 @@ def close_set(
 
 
 def set_ends(ended: Mapping[str, Closed | BaseException], seconds: float, log: Any) -> dict[str, tuple[str, str]]:
-    """Log how each landing of a set ended and why, send metrics of its own name, and return it."""
+    """Log and return the verdict and reason of each landing of a set, and send its metrics."""
     ends = {name: ("failed", told(e)) if isinstance(e, BaseException) else end_of(e) for name, e in ended.items()}
     for name, each in ended.items():
         if isinstance(each, BaseException):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a run must be red, where no outcome task stands behind its commit to say so.
+"""Whether a run must fail although no outcome task follows its commit.
 
-Contract: Airflow takes a run for good when its last tasks succeeded or were skipped, and a commit task that published
-nothing ends skipped. With an outcome task behind it, that is judged there and not here.
+Contract: Airflow shows a run as successful if its last tasks succeeded or were skipped, and a commit task that
+published nothing ends skipped. With an outcome task downstream, that task decides instead.
 
-Failure story: where Airflow does not tell the states of the tasks before the commit, what its cycle lacks still counts.
+Failure story: if Airflow does not report the states of the upstream tasks, incomplete windows still count.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ADVICE", "is_judged", "why_red"]
 
-ADVICE = "an OutcomeOperator behind the commit task would end the run as its window did"
+ADVICE = "an OutcomeOperator after the commit task would show this in the state of the run"
 
 
 def is_judged(task: BaseOperator) -> bool:
-    """Return True if an outcome task behind a commit keeps the run from being green when the commit ends skipped."""
+    """Return True if an outcome task after the commit task decides the state of the run."""
     dag = task.get_dag()
     return dag is not None and any(
         isinstance(dag.task_dict.get(name), OutcomeOperator) for name in task.get_flat_relative_ids(upstream=False)
@@ -36,14 +36,14 @@ def is_judged(task: BaseOperator) -> bool:
 
 
 def why_red(task: BaseOperator, ti: Any, closed: Closed) -> str:
-    """What somebody should look at in a run whose commit nobody judges, the cause first; empty where all is well."""
+    """Return what needs attention in a run without an outcome task, the cause first; empty if all is well."""
     if is_judged(task):
         return ""
     return "; ".join(dict.fromkeys([*_unwritten(task, closed), *closed.causes, *_failed(task, ti), *_lacking(closed)]))
 
 
 def _unwritten(task: BaseOperator, closed: Closed) -> list[str]:
-    """That nothing could be written, where it was not and no task before the commit does it."""
+    """Return a finding if no task before the commit could write anything."""
     dag = task.get_dag()
     if dag is None or not closed.missing:
         return []
@@ -51,24 +51,24 @@ def _unwritten(task: BaseOperator, closed: Closed) -> list[str]:
     if any(issubclass(_class_of(each), WriteWindowOperator) for each in before):
         return []
     return [
-        f"no WriteWindowOperator stands before task {task.task_id}, so nothing of the window was read: expand one over "
-        "the groups of the plan task, `WriteWindowOperator.partial(…).expand(group=plan.output)`, and set it before "
-        "this task"
+        f"no WriteWindowOperator is upstream of task {task.task_id}, so nothing of the window was read: expand one "
+        "over the groups of the plan task, `WriteWindowOperator.partial(…).expand(group=plan.output)`, and set it "
+        "before this task"
     ]
 
 
 def _class_of(task: Any) -> type:
-    """A mapped task is none of its operator's class yet."""
+    """Return the operator class, also of a mapped task."""
     mapped = getattr(task, "operator_class", None)
     return mapped if isinstance(mapped, type) else type(task)
 
 
 def _lacking(closed: Closed) -> list[str]:
-    """Return what the cycle lacks; the cause already names a range that was blocked in this run."""
+    """Return what the cycle lacks; a range that was blocked in this run is named by the cause already."""
     from airflow_provider_lakecommit.cycle import first_of
 
     lacks = [
-        f"{len(closed.missing)} slices are read again, the first {closed.missing[0]}" if closed.missing else "",
+        f"{len(closed.missing)} slices must be read again, the first {closed.missing[0]}" if closed.missing else "",
         f"{first_of(closed.blocked)} blocked" if closed.blocked and not closed.causes else "",
         closed.stopped,
     ]
@@ -76,7 +76,7 @@ def _lacking(closed: Closed) -> list[str]:
 
 
 def _failed(task: BaseOperator, ti: Any) -> list[str]:
-    """Tasks before the commit that failed, each with its error as far as it could tell."""
+    """Return the tasks before the commit that failed, with their errors if known."""
     before = sorted(task.get_flat_relative_ids(upstream=True))
     if not before:
         return []
@@ -85,7 +85,7 @@ def _failed(task: BaseOperator, ti: Any) -> list[str]:
 
 
 def _error(ti: Any, name: str, tasks: Sequence[str]) -> str:
-    """Airflow names a mapped task by its id and its map index."""
+    """Return the error of a task; Airflow names a mapped task by its id and map index."""
     own, _, index = name.rpartition("_")
     task, number = (own, int(index)) if own in tasks and index.isdigit() else (name, -1)
     found = ti.xcom_pull(task_ids=task, key=FAILURE, map_indexes=number)

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pause, resume, restart or rescue an Iceberg sink of Kafka Connect that needs no change for it.
+"""Pause, resume, restart or rescue an Iceberg sink of Kafka Connect, without a change to the connector.
 
-Contract: pause, resume and restart wait until Connect reports the new state, and return the status; done again, nothing
-changes. A paused connector's tasks read no further and write no more files, while its coordinator goes on with its
-cycles and commits announced files as soon as the catalog takes them. So a pause in an outage loses no time, and a
+Contract: pause, resume and restart wait until Connect reports the new state, and return the status; repeating them
+changes nothing. A paused connector's tasks stop reading and writing files, while its coordinator continues its cycles
+and commits announced files as soon as the catalog accepts them. So a pause during an outage loses no time, and a
 connector whose coordinator is dead needs a restart instead. This holds for running tasks: tasks that start while the
-connector is paused, after a restart or because a worker came or went, sleep until it is resumed, and the coordinator
-with them. A connector that a user *stopped* is left alone: pausing it would start its tasks, maybe during a rescue.
+connector is paused, after a restart or a rebalance of workers, sleep until it is resumed, and so does the coordinator.
+A connector that a user *stopped* is left alone: pausing it would start its tasks, maybe during a rescue.
 
-A rescue reports what became of announced files. With ``commit`` it appends those that surely were never committed; two
-tasks at once, or one again, append no row twice. The rules are those of
+A rescue reports what became of announced files. With ``commit`` it appends those that were certainly never committed;
+concurrent or repeated tasks append no row twice. The rules are those of
 :mod:`~airflow_provider_lakecommit.operations.kafka_connect.judge`. Its snapshots name the run, the user who triggered
-it, and why.
+it, and the reason.
 
-Failure story: a worker that does not answer is left to the task's retries; a connector that is missing, or stopped, is
-not tried again. A restart after which tasks fail again names them and why. A rescue of a running connector, a table
-that refuses, missing files: the task fails and is not tried again, after all other tables are done.
+Failure story: the task's retries cover a worker that does not answer; a missing or stopped connector fails without
+retries. If tasks fail again after a restart, the error names them and the cause. A rescue of a running connector, a
+table that refuses, or missing files fail the task without retries, after all other tables are done.
 """
 
 from __future__ import annotations
@@ -67,23 +67,23 @@ class KafkaConnectOperator(BaseOperator):
     action      arguments
     ==========  =======================================================================================================
     `pause`     ``wait``
-    `resume`    ``wait``, ``jitter``: wait for a random part of that time before, so that connectors of one catalog come
-                back one by one, ``stopped_too``: also start a connector that was stopped
+    `resume`    ``wait``, ``jitter``: first wait for a random part of that time, so that connectors of one catalog do
+                not resume at once, ``stopped_too``: also start a connector that was stopped
     `restart`   ``wait``, ``include_tasks`` (True): a connector whose task has failed is `RUNNING` itself,
-                ``only_failed`` (True): leave running parts alone, ``stays``: for how long all parts must go on running,
-                as a task that dies of the same cause dies in its first commit; tasks of a paused connector do not run
+                ``only_failed`` (True): leave running parts alone, ``stays``: how long all parts must keep running,
+                because the same cause fails a task at its first commit; tasks of a paused connector do not run
     `rescue`    ``commit`` (False): commit them; otherwise nothing is written, ``control_topic``, ``tables``: only
                 these, ``group``: the group in its events, if it is not `connect-NAME`, ``branch``,
                 ``kafka_config_id``, ``iceberg_conn_id``, ``reason``: kept in the snapshots
     ==========  =======================================================================================================
 
-    Times are timedeltas, seconds, or texts as ``1m30s``. ``wait`` is the time that Connect has for it.
+    Times are timedeltas, seconds, or texts such as ``1m30s``. ``wait`` is the time that Connect has.
 
-    :param connector: its name (templated)
+    :param connector: name of the connector (templated)
     :param action: ``pause``, ``resume``, ``restart`` or ``rescue``
     :param arguments: those of the action, by name (templated)
     :param kafka_connect_conn_id: connection of type `http` to Kafka Connect. ``None``, for a rescue: you state that the
-        connector is gone; otherwise Connect must report that it is stopped or missing (templated)
+        connector no longer exists; otherwise Connect must report it as stopped or missing (templated)
 
     .. seealso:: :ref:`howto/operator:KafkaConnectOperator`
     """
@@ -119,7 +119,7 @@ class KafkaConnectOperator(BaseOperator):
         return f"KafkaConnectOperator {self.task_id!r}: {self.action}"
 
     def execute(self, context: Context) -> Any:
-        """Do it, and wait until it is done."""
+        """Run the action, and wait until it is done."""
         from airflow_provider_lakecommit.hooks import KafkaConnectHook
 
         with no_retry_in_vain():
@@ -154,10 +154,10 @@ class KafkaConnectOperator(BaseOperator):
 
 
 class _Action:
-    """What is done with a connector: a dataclass whose fields are the arguments."""
+    """An action on a connector: a dataclass whose fields are the arguments."""
 
     def check(self) -> None:
-        """:raises SpecError: a stated time is none"""
+        """:raises SpecError: a time is invalid"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,12 +175,12 @@ class _StateChange(_Action, ABC):
 
     @abstractmethod
     def act(self, rest: ConnectRest, connector: str) -> ConnectorStatus:
-        """Do it, and return the status."""
+        """Run the action, and return the status."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pause(_StateChange):
-    """Let a connector's tasks read no further; its coordinator goes on. Failed tasks stay failed, and are logged."""
+    """Stop reading; the coordinator continues. Failed tasks stay failed, and are logged."""
 
     def act(self, rest: ConnectRest, connector: str) -> ConnectorStatus:
         """Pause."""
@@ -191,7 +191,7 @@ class Pause(_StateChange):
 
 @dataclass(frozen=True, kw_only=True)
 class Resume(_StateChange):
-    """Let a connector's tasks read again, with all that has piled up meanwhile."""
+    """Let a connector's tasks read again, including the backlog."""
 
     jitter: timedelta | str | float = timedelta(0)
     stopped_too: bool = False
@@ -226,8 +226,7 @@ class Restart(_StateChange):
         if stays and not status.is_running:
             raise ConnectError(
                 "LC8326",
-                f"{status}: it was restarted while paused, so its tasks sleep, and its coordinator "
-                "with them: resume it",
+                f"{status}: it was restarted while paused, so its tasks and its coordinator sleep: resume it",
             )
         end = time.monotonic() + stays
         while (left := end - time.monotonic()) > 0:
@@ -236,14 +235,14 @@ class Restart(_StateChange):
             if status.dead:
                 causes = "; ".join(f"{part.name}: {part.cause}" for part in status.dead)
                 raise ConnectError(
-                    "LC8327", f"{status}: it was restarted and failed again; fix the cause first: {causes}"
+                    "LC8327", f"{status}: it failed again after the restart; fix the cause first: {causes}"
                 )
         return status
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rescue(_Action):
-    """Report what became of a connector's announced files, and commit those that wait."""
+    """Report what became of a connector's announced files, and commit the waiting ones."""
 
     commit: bool = False
     control_topic: str = CONTROL_TOPIC
@@ -255,9 +254,9 @@ class Rescue(_Action):
     reason: str = ""
 
     def rescue(self, connector: str, rest: ConnectRest | None, decision: Decision) -> list[dict[str, Any]]:
-        """Read, and commit if requested.
+        """Scan, and commit if requested.
 
-        :param rest: of the Connect that must report the connector as stopped or missing
+        :param rest: the Connect that must report the connector as stopped or missing
         """
         reports = self._reports(connector, rest, decision)
         for report in reports:
@@ -271,7 +270,7 @@ class Rescue(_Action):
         if out := [j for r in reports for j in r.left_out]:
             raise TableError(
                 "LC8330",
-                f"{len(out)} files are gone, or are not what was announced, and are left out: {out[0].file.path} "
+                f"{len(out)} files are missing or differ from the announced ones, and are left out: {out[0].file.path} "
                 f"({out[0].reason}), …",
             )
         return [report.to_dict() for report in reports]
@@ -311,7 +310,7 @@ def _known(rest: ConnectRest, connector: str) -> ConnectorStatus:
     """
     status = rest.status(connector)
     if status.connector.state == "STOPPED":
-        raise ConnectorError("LC8331", f"{status}: somebody stopped it, so it is left alone; resume it first")
+        raise ConnectorError("LC8331", f"{status}: a user stopped it, so it is left alone; resume it first")
     return status
 
 
@@ -323,11 +322,11 @@ def _log_report(report: RescueReport) -> None:
 
 
 def _goes_on(status: ConnectorStatus) -> bool:
-    """Return True if all that a resume can start runs; failed parts need a restart."""
+    """Return True if everything that a resume can start is running; failed parts need a restart."""
     alive = [part for part in status.parts if not part.failed]
     return bool(status.tasks) and all(part.state == "RUNNING" for part in alive)
 
 
 def _runs_or_is_paused(status: ConnectorStatus) -> bool:
-    """A paused connector's tasks come back paused."""
+    """Return True if it runs or is paused: a paused connector's tasks restart paused."""
     return status.is_running or (bool(status.tasks) and all(part.state == "PAUSED" for part in status.parts))

@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A landing as one task: commit cycle after commit cycle until it is caught up. For the many small topics, where four
-tasks per window would cost more than the window.
+"""A landing as one task: commit cycle after commit cycle until it is caught up. For the many small topics, for which
+four tasks per window would cost more than the window.
 
 Contract: the cycles are those of the task group, one after the other in this process; commit ids count them, so a retry
 continues the cycle in which its predecessor died and reads no reported slice again. The task ends as the group's
-outcome does: *success* when something was published and nothing of the run is missing, *skipped* when there was nothing
-to do, *failed* when something is missing or needs a hand. One asset event tells of all snapshots of the run, those of
-earlier attempts too. A finished run that is cleared does no work and says where its windows are.
+outcome does: *success* if something was published and nothing of the run is missing, *skipped* if there was nothing to
+do, *failed* if something is missing or needs a user. One asset event covers all snapshots of the run, including those
+of earlier attempts. A finished run that is cleared does no work and reports where its windows are.
 
-With ``follow_for`` the task does not end when it is caught up, but lands as records come until its time is over or the
-DAG is paused (:mod:`~airflow_provider_lakecommit.cycle.run`), or a later run of the DAG has begun to follow. Tried
-again or cleared, it follows again where no later run does.
+With ``follow_for`` (continuous mode) the task does not end when it is caught up, but lands new records until its time
+is over, the DAG is paused (:mod:`~airflow_provider_lakecommit.cycle.run`), or a later run of the DAG has taken over. A
+retry or a cleared run continues unless a later run has taken over.
 
-Failure story: a task that is killed, or whose ``execution_timeout`` is near, has its Spark tasks end behind the record
-in hand and publishes what they have read, as far as Airflow leaves it the time; whatever ends it, the log says what is
-saved and what will be read again.
-When no attempt is left, the next run of the DAG finds this one over and ends its claims at once. Airflow takes no asset
-event from a task that fails: what such a run has published is in the tables, and no event tells of it.
+Failure story: a task that is killed, or is close to its ``execution_timeout``, stops its Spark tasks at the current
+record and publishes what they have read, as far as Airflow leaves it the time; however it ends, the log reports what is
+saved and what will be read again. If no attempt is left, the next run of the DAG ends the claims of this one at once.
+Airflow takes no asset event from a task that fails: what such a run has published is in the tables, without an event.
 
-Of a landing set the task lands all landings, side by side (:mod:`~airflow_provider_lakecommit.operators.set_run`).
+Of a landing set the task lands all landings concurrently (:mod:`~airflow_provider_lakecommit.operators.set_run`).
 """
 
 from __future__ import annotations
@@ -79,30 +78,30 @@ if TYPE_CHECKING:
 __all__ = ["KafkaToIcebergOperator", "is_cleared", "is_over"]
 
 OVER = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
-"""States of a task that no attempt follows by itself."""
+"""States of a task after which no attempt follows automatically."""
 
 
 class KafkaToIcebergOperator(LandingTask):
-    """Land what is new, in as many commit cycles as it takes to be caught up.
+    """Land new records, in as many commit cycles as needed to be caught up.
 
-    Returns how the run ended: its snapshots, rows, offsets that are left, valid-through. Of a set it returns what was
-    landed, by landing, and sends an event for each landing that published something.
+    Returns how the run ended: its snapshots, rows, remaining offsets, valid-through. Of a set it returns the landed
+    rows by landing, and sends an event for each landing that published something.
 
     :param landing: the landing or the landing set, or the path of its YAML spec
     :param spark_conn_id: connection of type `spark_connect`, whose session stays warm over the cycles, or `spark`,
         where each partition group of a cycle is one spark-submit (templated)
     :param spark_conf: Spark settings for the jobs (templated)
-    :param max_cycles: most cycles of one attempt; the rest, which the log names, is the next run's. By default until
-        everything up to the last stable offset of the newest plan is in the tables
-    :param follow_for: land as records come, for so long; then no window is opened, what is under way is finished, and
-        the task ends. It ends sooner when the next run of the DAG has begun to follow: with a schedule that is
-        shorter, and ``max_active_runs=2``, one run takes over from the other without a pause
-    :param window_age: with ``follow_for``, how old a record may be before its window is opened
-    :param keep_snapshots: with ``follow_for``, the age from which on snapshots of this landing are expired; ``None``:
-        none is. Times are timedeltas, seconds, or texts as ``15m``
-    :param hourly: send events with partition keys too, one for each hour that the tables have whole (asset
+    :param max_cycles: most cycles per attempt; the log names the rest, and the next run lands it. By default until
+        the tables have everything up to the last stable offset of the newest plan
+    :param follow_for: continuous mode: land new records for this time; then open no window, finish the open ones, and
+        end. It ends earlier when the next run of the DAG has taken over: with a shorter schedule and
+        ``max_active_runs=2``, one run takes over from the other without a pause
+    :param window_age: with ``follow_for``, the age of a record at which its window is opened
+    :param keep_snapshots: with ``follow_for``, the age at which snapshots of this landing are expired; ``None``:
+        never. Times are timedeltas, seconds, or texts such as ``15m``
+    :param hourly: also send events with partition keys, one for each hour that is complete in the tables (asset
         ``hourly_asset_of(landing)``)
-    :param outlets: assets beside that of the landing
+    :param outlets: assets in addition to that of the landing
 
     .. seealso:: :ref:`howto/operator:KafkaToIcebergOperator`
     """
@@ -138,9 +137,7 @@ class KafkaToIcebergOperator(LandingTask):
         self.asset = own[0]
         self.hours = hours
         if max_cycles is not None and not (isinstance(max_cycles, int) and max_cycles >= 1):
-            raise SpecError(
-                "LC8333", f"max_cycles={max_cycles!r}: a number of at least 1, or None for as many as it takes"
-            )
+            raise SpecError("LC8333", f"max_cycles={max_cycles!r}: use a number of at least 1, or None for no limit")
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         hide({"conf": mapping_of(spark_conf)})
@@ -148,7 +145,7 @@ class KafkaToIcebergOperator(LandingTask):
         self.follow_for = follow_for
         self.follow = following(follow_for, window_age, keep_snapshots, self.execution_timeout)
         if follow_for is not None and max_cycles is not None:
-            raise SpecError("LC8334", "max_cycles goes without follow_for")
+            raise SpecError("LC8334", "max_cycles and follow_for exclude each other: give one of them")
         self.result: dict[str, Any] | None = None
         self._engine: Engine | None = None
         self._runner: LandingRunner | Follow | None = None
@@ -160,7 +157,7 @@ class KafkaToIcebergOperator(LandingTask):
             return self._execute_set(self.landing_set, context)
         try:
             with no_retry_in_vain(self):
-                # Before anything else, so that a kill finds it however early it comes.
+                # Before anything else, so that a kill finds it at any time.
                 self._engine = self._make_engine()
                 with self.session() as session:
                     whole = self._run(session, self._engine, context)
@@ -184,15 +181,15 @@ class KafkaToIcebergOperator(LandingTask):
         return result
 
     def on_kill(self) -> None:
-        """Have the tasks of its Spark jobs end behind the record in hand, and publish what they have read."""
+        """Stop the tasks of its Spark jobs at the current record, and publish what they have read."""
         if self._engine is not None:
-            self.log.info("landing %s is told to stop; its Spark jobs are asked to end", self.landing_name)
+            self.log.info("landing %s was stopped; requested the end of its Spark jobs", self.landing_name)
             if self._set_run is not None:
                 self._set_run.stop()
             elif self._runner is None:
                 self._engine.stop()
             else:
-                self._runner.stop("the task was told to stop", KILL_GRACE)
+                self._runner.stop("the task was stopped", KILL_GRACE)
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
@@ -208,11 +205,14 @@ class KafkaToIcebergOperator(LandingTask):
         if earlier and finished and not self._goes_on(session, identity, earlier):
             if is_cleared(context["ti"], self.retries or 0) or not before:
                 return replace(earlier.to_closed(self.landing.table, ()), finished=True, note=str(earlier))
-            self.log.info("all is done already, and no event has said so: %s", earlier)
+            self.log.info("all work is done already, but no asset event was sent: %s", earlier)
             return earlier.to_closed(self.landing.table, before)
         log = WindowLog(session.log)
         session.log = log
         compaction = None if self.follow is None else BackgroundCompaction(session)
+        continuous: dict[str, Any] = (
+            {"over": partial(is_paused, context), "turns": True, "maintain": compaction.begin} if compaction else {}
+        )
         self._runner = runner = runner_of(
             session,
             engine,
@@ -221,11 +221,7 @@ class KafkaToIcebergOperator(LandingTask):
             log,
             release=lambda cycle: is_over(cycle, identity, session, context["ti"]),
             early=True,
-            **(
-                {}
-                if compaction is None
-                else {"over": partial(is_paused, context), "turns": True, "maintain": compaction.begin}
-            ),
+            **continuous,
         )
         outcomes, total = [], Total(landing=self.landing.name)
         total.publish(before)
@@ -243,7 +239,7 @@ class KafkaToIcebergOperator(LandingTask):
         except Exception:
             raise
         except BaseException:
-            # A timeout passes through here and not through the ordinary end.
+            # A timeout passes through here, not through the ordinary end.
             with suppress(LakecommitError):
                 runner.report_interrupted()
             raise
@@ -285,7 +281,7 @@ class KafkaToIcebergOperator(LandingTask):
         self.commits = run.commits
         verdict, text = end_set(context["ti"], declared.name, run.ends, run.unplanned, self.log)
         if verdict == "failed":
-            # What is read again is for the next attempt; blocked ranges of a landing are in its own words.
+            # The next attempt reads missing slices again; blocked ranges of a landing have their own words.
             raise LakecommitError("LC8335", text)
         if verdict == "skipped":
             raise AirflowSkipException(text)
@@ -302,7 +298,7 @@ class KafkaToIcebergOperator(LandingTask):
         send([Sample(RUNS, 1, (self.landing.name, outcome.verdict))])
 
     def _end_as_it_went(self, closed: Closed) -> None:
-        """Return for success; any other end is an exception."""
+        """Return for success; raise for any other end."""
         log_troubles(self.log, closed)
         outcome = outcome_of(closed)
         if outcome.verdict == "skipped":
@@ -310,14 +306,14 @@ class KafkaToIcebergOperator(LandingTask):
         if outcome.verdict == "failed" and (closed.blocked or closed.stopped):
             raise AirflowFailException(outcome.reason)
         if outcome.verdict == "failed":
-            # Cycles ran out before what is missing was read again: the next attempt does that.
+            # The cycles ran out before missing slices were read again: the next attempt does that.
             raise SparkJobError("LC8336", outcome.reason)
         self.log.info("%s", outcome.reason)
 
 
 def is_over(cycle: Cycle, identity: RunIdentity, session: LandingSession, ti: Any) -> bool:
-    """Return True if a cycle belongs to another run of this DAG in this Airflow whose task has ended for good. Then
-    nobody works for it any more, and its claims would only hold this run off.
+    """Return True if a cycle belongs to another run of this DAG in this Airflow whose task has ended for good. Its
+    claims would only block this run.
     """
     from airflow_provider_lakecommit.cycle import cycle_id_of
 
@@ -326,5 +322,5 @@ def is_over(cycle: Cycle, identity: RunIdentity, session: LandingSession, ti: An
         return False
     states = ti.get_task_states(dag_id=identity.dag_id, run_ids=[cycle.run]).get(cycle.run, {})
     own = ti.task_id if ti.map_index < 0 else f"{ti.task_id}_{ti.map_index}"
-    # A run that was deleted, or had no such task yet, is over when nothing of it can run any more.
+    # A run that was deleted, or had no such task yet, is over when none of it can run any more.
     return all(state in OVER for state in ([states[own]] if own in states else states.values()))

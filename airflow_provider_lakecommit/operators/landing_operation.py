@@ -2,9 +2,9 @@
 """One operation of the command line on a landing as a task.
 
 Contract: a task without ``agreed`` writes nothing: it logs a preview and returns it for a user to read. A task with
-``agreed`` takes the preview of such a task, scans again, and does just that. Operations and their arguments are in
+``agreed`` takes the preview of such a task, scans again, and does exactly that. Operations and their arguments are in
 :mod:`~airflow_provider_lakecommit.operators.decisions.table`; both are checked when the DAG is parsed. An operation
-that gives nothing up needs no approval, and is done at once.
+that gives nothing up needs no approval, and runs at once.
 
 Failure story: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`. A task with nothing to do ends
 skipped.
@@ -50,10 +50,10 @@ class LandingOperationOperator(LandingTask):
         ``reset assert``, ``reset migrate``, ``connect adopt``, ``dead-letters`` (replays them), or ``publish-now``
     :param arguments: those of the operation, by name (templated)
     :param agreed: the output of a task of the same operation and arguments without ``agreed`` (``preview.output``):
-        just that is done. Without it nothing is written: a preview is logged and returned (templated)
+        exactly that is done. Without it nothing is written: a preview is logged and returned (templated)
     :param decided_by: who approved, needed with ``agreed``: the answer of an ``ApprovalOperator`` (``approve.output``),
         or a name (templated)
-    :param reason: why, kept in the tables' history; by default the ``reason`` of the answer (templated)
+    :param reason: why, kept in the tables' history; by default the reason in the answer (templated)
 
     .. seealso:: :ref:`howto/operator:LandingOperationOperator`
     """
@@ -64,7 +64,7 @@ class LandingOperationOperator(LandingTask):
 
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:
-        """As every operator's; the operation is checked now.
+        """Return the partial operator of the base class; check the operation now.
 
         :raises SpecError: an operation or an argument that is unknown
         """
@@ -89,7 +89,7 @@ class LandingOperationOperator(LandingTask):
         super().__init__(landing=landing, **kwargs)
         self.operation = one_of(operation, OPERATIONS, f"{_whose(kwargs)}: operation")
         self.arguments = arguments
-        # Decided here: an XCom that is missing must not turn an action into a preview.
+        # Decided here: a missing XCom must not turn an action into a preview.
         self.only_previews = agreed is None
         self.agreed = agreed
         self.decided_by = decided_by
@@ -107,7 +107,7 @@ class LandingOperationOperator(LandingTask):
         return f"{_whose({'task_id': self.task_id})}: {self.operation}"
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Preview, or do."""
+        """Preview or apply."""
         with no_retry_in_vain(self):
             try:
                 arguments = {} if self.arguments is None else self.arguments
@@ -124,13 +124,13 @@ class LandingOperationOperator(LandingTask):
             with self.session() as session:
                 return operation.perform(session, self.identity(context), decision)
         if not isinstance(operation, ApprovedOperation):
-            raise SpecError("LC8338", f"{self._name}: it cannot be done by a task")
+            raise SpecError("LC8338", f"{self._name}: a task cannot do it, use the command line")
         if self.only_previews:
             return self._preview(operation)
         # Before any connection is opened.
         agreed = self._agreed()
         decision = decision_by(self.decided_by, command, context, self.landing.name, self.reason)
-        self.log.info("decided: %s", decision)
+        self.log.info("decision: %s", decision)
         with self.session() as session:
             return operation.apply(session, agreed, decision)
 
@@ -139,7 +139,7 @@ class LandingOperationOperator(LandingTask):
             preview = operation.preview(session)
         for line in preview.lines:
             self.log.info("%s", line)
-        self.log.info("Nothing is written. A task with this output as `agreed` does it, once a user has approved")
+        self.log.info("Nothing is written. After an approval, a task with this output as `agreed` applies it")
         return {**preview.to_dict(), OPERATION: self.operation}
 
     def _agreed(self) -> Mapping[str, Any]:
@@ -147,8 +147,8 @@ class LandingOperationOperator(LandingTask):
         if not isinstance(found, Mapping) or TEXT not in found:
             raise DecisionError(
                 "LC8339",
-                f"the preview is missing (`agreed` is {type(found).__name__}): nothing is written. Give it the output "
-                "of the task that previews, and check that this task ran",
+                f"the preview is missing (`agreed` is {type(found).__name__}): nothing is written. Pass the output "
+                "of the preview task, and check that this task ran",
             )
         for what, own in (("landing", self.landing.name), (OPERATION, self.operation)):
             if found.get(what) != own:
@@ -160,7 +160,7 @@ class LandingOperationOperator(LandingTask):
 
 
 OPERATION = "operation"
-"""Key of a preview: of which operation it is."""
+"""Key of a preview: its operation."""
 
 
 def _whose(kwargs: Mapping[str, Any]) -> str:
@@ -168,7 +168,7 @@ def _whose(kwargs: Mapping[str, Any]) -> str:
 
 
 def _check_values(operation: Operation, landing: Landing, whose: str) -> None:
-    """:raises SpecError: the values cannot be meant"""
+    """:raises SpecError: a value is invalid"""
     try:
         operation.check(landing)
     except (SpecError, ValueError) as e:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links from a task in Airflow's page to what it is about: the table, the snapshot, Spark's page, what helps against
-its error.
+"""Links from a task in Airflow's page to the table, the snapshot, Spark's page and the help for its error.
 
-Contract: addresses are those that the deployment states (`[lakecommit] table_url`, `spark_url`, `docs_url`); without
-one there is no link. Made on the worker when the task has ended, from what the task knows; no connection is read.
+Contract: the deployment states the addresses (`[lakecommit] table_url`, `spark_url`, `docs_url`); without one there is
+no link. Links are made on the worker when the task has ended, from what the task knows; no connection is read.
 
-Failure story: an address with a field that there is not is told in the log of the task, and changes nothing else.
+Failure story: an address with an unknown field is logged by the task, and changes nothing else.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ class _Link(BaseOperatorLink):
     option = ""
 
     def fields(self, operator: Any) -> dict[str, Any] | None:
-        """What the address may hold, or ``None``: there is nothing to link to."""
+        """Return the fields of the address, or ``None`` if there is nothing to link to."""
         if operator.landing_set is not None:
             return None
         landing = operator.landing
         return {"landing": landing.name, "table": landing.table, "catalog": landing.connections.iceberg}
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The address, or an empty text."""
+        """Return the address, or an empty text."""
         from airflow.sdk.configuration import conf
 
         address, known = conf.get("lakecommit", self.option, fallback=""), self.fields(operator)
@@ -56,7 +55,7 @@ class TableLink(_Link):
 
 
 class SnapshotLink(_Link):
-    """The newest snapshot that the task has published."""
+    """The newest snapshot that the task published."""
 
     name = "Snapshot"
     option = "table_url"
@@ -80,7 +79,7 @@ class SparkLink(_Link):
 
 
 class ErrorLink(_Link):
-    """What helps against the error that the task ended with."""
+    """The help for the task's error."""
 
     name = "What helps"
     option = "docs_url"

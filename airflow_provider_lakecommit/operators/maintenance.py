@@ -4,7 +4,7 @@
 Contract: thin over :mod:`~airflow_provider_lakecommit.operations.maintenance`, in the order compact, expire, sweep, so
 that each finds what the one before has left. Safe beside the runs that land. A retry does what is left.
 
-Failure story: a table that could not be done fails the task in the end, by its name; the others are done by then.
+Failure story: a failed table fails the task at the end, with its name; the others are done by then.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MaintainTableOperator(LandingTask):
     :param files_older_than: younger files stay, likewise. Not less than the landing's ``completion_timeout``. ``None``:
         remove no files
     :param snapshots_older_than: younger snapshots stay, likewise. ``None``: expire no snapshots
-    :param keep_snapshots: so many of the newest snapshots stay, however old
+    :param keep_snapshots: number of the newest snapshots that always stay
     :param dry_run: change nothing, log what would be done
     :raises SpecError: no part is requested
 

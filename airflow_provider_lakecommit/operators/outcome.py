@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outcome task: the only leaf of a landing's tasks, so that its state is the state of the run.
+"""The outcome task: the only leaf of a landing's tasks, so its state is the state of the run.
 
-Contract: reads how the other tasks of the run ended and what the commit task left for it, lets
-:mod:`airflow_provider_lakecommit.core.outcome` decide, and ends so. It does no work, so it is never worth a retry.
+Contract: reads how the other tasks of the run ended and the result of the commit task, lets
+:mod:`airflow_provider_lakecommit.core.outcome` decide, and ends accordingly. It does no work, so it needs no retry.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 __all__ = ["ENDS", "OutcomeOperator", "end_set", "outcome_of"]
 
 ENDS = "ends"
-"""XCom key of the commit of a set: what became of each landing."""
+"""XCom key of the commit of a set: the end of each landing."""
 
 
 class OutcomeOperator(LandingTask):
-    """End as the run did: success, skipped with the reason, or failed; of a set with every landing named that failed.
+    """End as the run did: success, skipped with the reason, or failed; of a set with every failed landing named.
 
     :param landing: the landing or the landing set, or the path of its YAML spec
     :param plan_task_id: full id of the plan task of the same run
     :param write_task_id: full id of the mapped write task
-    :param replica_task_ids: those of its replicas: a group has not failed where one of them, or it, has succeeded
+    :param replica_task_ids: those of its replicas: a group has not failed if one of them, or it, has succeeded
     :param commit_task_id: full id of the commit task
     :param trigger_rule: `all_done`: it runs in every run
 
@@ -73,9 +73,9 @@ class OutcomeOperator(LandingTask):
         self.outcome: str | None = None
 
     def execute(self, context: Context) -> str:
-        """Decide and end so."""
+        """Decide, and end accordingly."""
         if wrong := self._strange_tasks():
-            raise AirflowFailException(f"{wrong}: how the run ended cannot be said without it")
+            raise AirflowFailException(f"{wrong}: without it the outcome of the run is unknown")
         if self.landing_set is not None:
             return self._end_set(context["ti"])
         ended = self._ended(context)
@@ -96,7 +96,7 @@ class OutcomeOperator(LandingTask):
         return outcome.reason
 
     def _tell(self, ti: Any, outcome: Outcome) -> None:
-        """In the note of the run and by a metric."""
+        """Report it in the note of the run and by a metric."""
         landed = ti.xcom_pull(task_ids=self.commit_task_id, key=LANDED, map_indexes=-1) or {}
         name = self.landing_name
         note_run(ti, name, outcome.line(landed.get(name, "")))
@@ -106,7 +106,7 @@ class OutcomeOperator(LandingTask):
         ends = ti.xcom_pull(task_ids=self.commit_task_id, key=ENDS, map_indexes=-1)
         unplanned = ti.xcom_pull(task_ids=self.plan_task_id, key=FAILED, map_indexes=-1)
         if ends is None or unplanned is None:
-            raise AirflowFailException("the plan or the commit of this run did not get to its end: see their logs")
+            raise AirflowFailException("the plan or commit task of this run did not finish: see their logs")
         verdict, text = end_set(ti, self.landing_name, ends, unplanned, self.log)
         self.outcome = f"{verdict}: {text}"
         if verdict == "failed":
@@ -117,7 +117,7 @@ class OutcomeOperator(LandingTask):
         return text
 
     def _strange_tasks(self) -> str:
-        """What of the task ids is in no DAG of this task's; Airflow gives no state for these, as for tasks to come."""
+        """Return the task ids that the DAG does not have; Airflow gives no state for them, as for future tasks."""
         dag, asked = self.get_dag(), ("plan_task_id", "write_task_id", "commit_task_id")
         known = () if dag is None else dag.task_ids
         told = [(name, getattr(self, name)) for name in asked]
@@ -144,7 +144,7 @@ class OutcomeOperator(LandingTask):
         )
 
     def _unwritten(self, ti: Any, groups: Mapping[int, str | None]) -> str:
-        """Why the first group failed, as far as its task could tell."""
+        """Return why the first group failed, if its task left a reason."""
         failed = min((group for group, state in groups.items() if state == "failed"), default=None)
         if failed is None:
             return ""
@@ -152,18 +152,18 @@ class OutcomeOperator(LandingTask):
 
 
 def outcome_of(closed: Closed) -> Outcome:
-    """Return how a run ends whose cycles were closed by one task."""
+    """Return the outcome of a run whose cycles were closed by one task."""
     return decide(Ended(plan="success", groups={}, commit="success", closed=Commit.from_dict(closed.to_dict())))
 
 
 def end_set(
     ti: Any, name: str, ends: Mapping[str, Sequence[str]], unplanned: Mapping[str, str], log: Any
 ) -> tuple[str, str]:
-    """Report how the run of a set ended, in the note of the run, by metrics and in the log.
+    """Report the outcome of a set's run in the note of the run, by metrics and in the log.
 
     :param ends: verdict and reason of each landing with a cycle
-    :param unplanned: what failed before, by landing or topics
-    :return: the verdict of the run, and why
+    :param unplanned: earlier failures, by landing or topics
+    :return: the verdict of the run, and the reason
     """
     failed = {**unplanned, **{each: why for each, (verdict, why) in ends.items() if verdict == "failed"}}
     landed = [each for each, (verdict, _) in ends.items() if verdict == "success"]
@@ -178,8 +178,8 @@ def end_set(
 
 
 def _best(replicas: Sequence[Mapping[int, str | None]]) -> dict[int, str | None]:
-    """States of the groups: a write task succeeds when all of its group is reported, whoever did it, so that one which
-    succeeded tells of the group, whatever became of the others; without one the original does.
+    """Return the states of the groups: a write task succeeds when its complete group is reported, by any replica. So
+    one success decides for the group; without one the state of the original does.
     """
     original = replicas[0]
     done = {group for states in replicas for group, state in states.items() if state == "success"}
@@ -187,7 +187,7 @@ def _best(replicas: Sequence[Mapping[int, str | None]]) -> dict[int, str | None]
 
 
 def _groups(states: Mapping[str, str | None], task_id: str) -> dict[int, str | None]:
-    """States of the mapped tasks, which Airflow names by task id and map index; one that never expanded is number 0."""
+    """Return the states of the mapped tasks by map index; one that never expanded is number 0."""
     found = {
         name.removeprefix(f"{task_id}_"): state for name, state in states.items() if name.startswith(f"{task_id}_")
     }

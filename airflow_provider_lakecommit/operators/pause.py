@@ -2,7 +2,7 @@
 """`lakecommit pause`, `pause --drain` and `resume` as a task.
 
 Contract: see :mod:`~airflow_provider_lakecommit.operations.reset.suspend`. They give nothing up, so they need no
-approval; the decision is that of the task, with its run.
+approval; the task with its run is the decision.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ COMMANDS: Mapping[str, str] = {
 class PauseLandingOperator(LandingTask):
     """Stop planning new windows of a landing, in every DAG and command; finished ones are still published.
 
-    Returns what `lakecommit pause --json` or `resume --json` prints.
+    Returns the output of `lakecommit pause --json` or `resume --json`.
 
     :param landing: the landing, or the path of its YAML spec
     :param action: ``pause``; ``drain``: also publish what open windows have read; ``resume``: plan windows again
     :param reason: why, kept in the table's history (templated)
     :param wait: with ``drain``: time that the runs have to publish their windows; this task publishes the rest. A
-        timedelta, seconds, or a text as ``1m30s``
+        timedelta, seconds, or a text such as ``1m30s``
 
     .. seealso:: :ref:`howto/operator:PauseLandingOperator`
     """
@@ -77,7 +77,7 @@ class PauseLandingOperator(LandingTask):
                 return result
             from airflow_provider_lakecommit.operations import publish_now
 
-            why = f"the landing is drained by {decision.actor}"
+            why = f"{decision.actor} drains the landing"
             done = publish_now(session, self.identity(context), why, wait=self.wait.total_seconds())
         self.log.info("%s", done)
         return {**result, "published": done.to_dict()}

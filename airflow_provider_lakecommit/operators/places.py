@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a landing set lands, for the tasks of its run.
 
-Contract: the plan of each run finds the landings of the set; the tasks behind it know them by what the plan left.
+Contract: the plan task of each run finds the landings of the set; downstream tasks know them from its XCom.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 __all__ = ["SetPlaces", "log_set_line", "named_failures", "outlets_of", "set_places"]
 
 NAMED = 20
-"""Failures that an error tells in full."""
+"""Failures that an error names in full."""
 
 
 def named_failures(failed: Mapping[str, object]) -> str:
-    """What failed and why, by landing, in one line: the first :data:`NAMED`, as all of them are in the log."""
+    """Return failures and reasons by landing in one line: the first :data:`NAMED`, as the log has all of them."""
     more = f"; and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
     return "; ".join(f"{name}: {why}" for name, why in list(failed.items())[:NAMED]) + more
 
 
 def _alias_of(declared: LandingSet) -> AssetAlias:
-    """What stands for the assets of a set's tables when a DAG is parsed; events are of each table's own asset."""
+    """Return the alias of the assets of a set's tables at parse time; events are of each table's own asset."""
     return AssetAlias(f"lakecommit/{declared.name}")
 
 
 def outlets_of(declared: Landing | LandingSet, *, hourly: bool) -> tuple[list[Asset | AssetAlias], list[Asset]]:
-    """Return the outlets of a task that commits, the leading one first, and those of them that tell hours."""
+    """Return the outlets of a task that commits, the leading one first, and those with events by hour."""
     if isinstance(declared, LandingSet):
         return [_alias_of(declared)], []
     hours = [hourly_asset_of(declared)] if hourly else []
@@ -50,8 +50,8 @@ def outlets_of(declared: Landing | LandingSet, *, hourly: bool) -> tuple[list[As
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPlaces:
-    """Where a set lands: its declaration as this deployment completes it, its settings and its catalog; ``place`` is
-    the catalog's connection, and ``namespaces`` are what lineage calls its brokers and its catalog.
+    """Where a set lands: its declaration as completed by this deployment, its settings and its catalog; ``place`` is
+    the catalog's connection, and ``namespaces`` are the lineage names of its brokers and catalog.
     """
 
     declared: LandingSet
@@ -62,7 +62,7 @@ class SetPlaces:
     settings: Settings
 
     def connect(self, expansion: Expansion) -> SetConnections:
-        """Connections that all landings share; whoever asks closes them."""
+        """Return connections that all landings share; the caller closes them."""
         from airflow_provider_lakecommit.cycle import SetConnections
 
         deployment = self.settings.deployment_id
@@ -73,9 +73,9 @@ class SetPlaces:
 
 @contextmanager
 def set_places(declared: LandingSet, *, reach: bool = True) -> Iterator[SetPlaces]:
-    """The connections of a set; the catalog's clients are closed at the end of the block.
+    """Open the connections of a set; the catalog's clients are closed at the end of the block.
 
-    :param reach: may the catalog be requested? A writer must do without it
+    :param reach: whether the catalog may be requested; a writer must do without it
     """
     from airflow_provider_lakecommit.cycle import CLIENTS
     from airflow_provider_lakecommit.hooks import catalog_properties, source_settings
@@ -97,6 +97,6 @@ def set_places(declared: LandingSet, *, reach: bool = True) -> Iterator[SetPlace
 
 
 def log_set_line(log: Any, line: str) -> None:
-    """Log a line of a landing's session in the task's log, with its name before it."""
+    """Log a line of a landing's session in the task's log, after the landing's name."""
     whose, colon, rest = line.partition(": ")
     log_session_line(log, rest, whose + colon)

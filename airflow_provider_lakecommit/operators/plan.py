@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan task: opens the run's commit cycle and hands out its window, one entry per partition group.
 
-Contract: returns a list to expand over; it is empty when there is nothing to do, and the write task is then skipped.
-The log says why the window ends where it does. A retry continues the cycle that it opened. A cleared run whose window
-has landed does nothing and says where its window is; one that lacks something of it goes on as a further cycle, and so
-does a run that was deleted and made again under the same id. What runs claim that were deleted, or that have ended
-without closing their cycle, is taken over.
+Contract: returns a list to expand over; an empty list means that there is nothing to do, and the write task is skipped.
+The log explains the end of the window. A retry continues the cycle that it opened. A cleared run whose window has
+landed does nothing and reports where its window is; if part of it is missing, the run continues as a further cycle, and
+so does a run that was deleted and recreated under the same id. Claims of runs that were deleted, or that ended without
+closing their cycle, are taken over.
 
-Of a landing set it finds the landings, opens the run's cycle of each, and deals their groups out in bundles of equal
-load, one for each write task. The XCom `cycles` has what the tasks behind it need to know of each landing, `failed` the
+Of a landing set it finds the landings, opens the run's cycle of each, and splits their groups into bundles of equal
+load, one for each write task. The XCom `cycles` has what downstream tasks need to know of each landing, `failed` the
 landings that could not be planned and topics without a landing. A scheduled run opens no cycle of a landing that has
 nothing to do (:mod:`~airflow_provider_lakecommit.cycle.sets.idle`).
 
-Failure story: a landing of a set that cannot be planned is named, and stops none. The task fails where none can be.
+Failure story: a landing of a set that cannot be planned is named, and stops no other. The task fails only if none can
+be planned.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["CYCLES", "FAILED", "PlanWindowOperator", "bundled_groups", "is_scheduled", "plan_set"]
 
 CYCLES, FAILED = "cycles", "failed"
-"""XCom keys of a set: the landings and where their cycles are; what failed, by landing or topics."""
+"""XCom keys of a set: the landings and where their cycles are; the failures, by landing or topics."""
 TASKS = 4
 BY_ITSELF = ("scheduled", "asset_triggered")
 """Types of runs that no user triggered."""
@@ -58,8 +59,8 @@ class PlanWindowOperator(LandingTask):
     """Plan all missing offset ranges of a landing or a set, oldest first, up to the last stable offset.
 
     Returns one dict per partition group, of a set one per bundle of groups, for
-    ``WriteWindowOperator.partial(…).expand(group=plan.output)``. The XCom `cycle` tells the commit task where the cycle
-    is, `window` and `explain` tell people what is read and why each end was chosen.
+    ``WriteWindowOperator.partial(…).expand(group=plan.output)``. The XCom `cycle` identifies the cycle for the commit
+    task, `window` and `explain` show users the window and the reason for each end.
 
     :param landing: the landing or the landing set, or the path of its YAML spec
     :param tasks: of a set: most write tasks, 4 by default
@@ -77,9 +78,9 @@ class PlanWindowOperator(LandingTask):
     def __init__(self, *, landing: Landing | LandingSet | str | Path, tasks: int | None = None, **kwargs: Any) -> None:
         super().__init__(landing=landing, **kwargs)
         if tasks is not None and self.landing_set is None:
-            raise SpecError("LC8344", f"PlanWindowOperator {self.task_id!r}: `tasks` is for a landing set")
+            raise SpecError("LC8344", f"PlanWindowOperator {self.task_id!r}: `tasks` is for a landing set only")
         if tasks is not None and not (isinstance(tasks, int) and tasks >= 1):
-            raise SpecError("LC8345", f"tasks={tasks!r}: a number of at least 1")
+            raise SpecError("LC8345", f"tasks={tasks!r}: use a number of at least 1")
         self.tasks = tasks or TASKS
         self.window: dict[str, Any] | None = None
 
@@ -95,7 +96,7 @@ class PlanWindowOperator(LandingTask):
                 ended = EndedRuns(context["ti"], self.log).of(session)
                 opened = open_cycle(session, run, retry=again, release=ended)
                 while opened.finished and (opened.lacking or not again):
-                    self.log.info("%s; this run goes on as a further cycle", opened.note)
+                    self.log.info("%s; this run continues as a further cycle", opened.note)
                     run = replace(run, number=run.number + 1)
                     opened = open_cycle(session, run, retry=again, release=ended)
         except Exception as e:
@@ -119,7 +120,7 @@ class PlanWindowOperator(LandingTask):
             return open_cycle(session, run, retry=retry, release=ended_runs.of(session))
 
         with no_retry_in_vain(self):
-            # A user who triggers a run may have done something that the log does not tell.
+            # A user who triggers a run may have changed something that the log does not show.
             skip_idle = not retry and is_scheduled(context)
             plans, failed = plan_set(declared, run, plan, ended_runs, self.log, skip_idle=skip_idle)
         context["ti"].xcom_push(FAILED, failed)
@@ -156,8 +157,8 @@ class PlanWindowOperator(LandingTask):
 
 
 def _window(opened: Opened) -> dict[str, Any]:
-    """What Airflow's page shows of it among the rendered fields and the XComs. Of a run that was finished before,
-    which opens no window, the reason says where its window is.
+    """Return the window as Airflow's page shows it among the rendered fields and XComs. For a run that was finished
+    before, which opens no window, the reason reports where its window is.
     """
     return {
         "landing": opened.ticket.landing,
@@ -187,11 +188,11 @@ def plan_set(
     *,
     skip_idle: bool,
 ) -> tuple[SetPlans, dict[str, str]]:
-    """Find the landings of a set, and plan each.
+    """Find and plan the landings of a set.
 
-    :param plan: of one landing
+    :param plan: plans one landing
     :param skip_idle: make no plan for a landing that has nothing to do
-    :return: the plans, and what failed, by landing or topics
+    :return: the plans, and the failures, by landing or topics
     """
     from airflow_provider_lakecommit.cycle import found_landings, plans_of, start_former
 
@@ -214,18 +215,18 @@ def plan_set(
             )
     failed = {name: told(each) for name, each in plans.failed.items()}
     failed |= {f"topics {', '.join(t.topics)}": t.why for t in expansion.troubles}
-    _tell_set(log, expansion, plans, failed)
+    _log_set(log, expansion, plans, failed)
     return plans, failed
 
 
 def bundled_groups(plans: SetPlans) -> list[BundledGroup]:
-    """Return the groups of all landings that were planned."""
+    """Return the groups of all planned landings."""
     from airflow_provider_lakecommit.cycle import BundledGroup
 
     return [BundledGroup(landing=plans.landings[n], ticket=t) for n, o in plans.opened.items() for t in _groups(o)]
 
 
-def _tell_set(log: Any, expansion: Expansion, plans: SetPlans, failed: Mapping[str, str]) -> None:
+def _log_set(log: Any, expansion: Expansion, plans: SetPlans, failed: Mapping[str, str]) -> None:
     """Log the plans, and send metrics of each landing's own name."""
     for name, why in failed.items():
         log.error("%s: %s", name, why)
@@ -237,7 +238,7 @@ def _tell_set(log: Any, expansion: Expansion, plans: SetPlans, failed: Mapping[s
         log.info("topic %s matches no rule and is ignored, as `unmatched` says", topic)
     busy = {name: sum(t.records for t in _groups(o)) for name, o in plans.opened.items() if _groups(o)}
     log.info(
-        "%d landings: %d records of %d of them are to be read; %d failed; no cycle of %d, which have nothing",
+        "%d landings: planned %d records of %d of them; %d failed; opened no cycle of %d with nothing to do",
         len(expansion.landings),
         sum(busy.values()),
         len(busy),

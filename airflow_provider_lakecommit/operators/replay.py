@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A range that the table has landed again: the records of the run's data interval, or what is stated.
+"""A replay: land a range again and replace its rows.
 
-Contract: the task reads its range in a lane of its own, of which nothing is published before all of it is read. Then
-each table gets one snapshot in which the old rows of the range go and the new ones come, the data table first; the lane
-is closed. It ends as :class:`~airflow_provider_lakecommit.operators.land.KafkaToIcebergOperator` does. Tried again, it
-goes on with its own lane, or tells what an attempt has replaced that died before it could say so; cleared after it has
-succeeded, it replays once more.
+Contract: the task reads its range as a backfill of its own, and publishes nothing until all of it is read. Then each
+table gets one snapshot that removes the old rows of the range and adds the new ones, the data table first; the task
+closes the backfill. It ends like :class:`~airflow_provider_lakecommit.operators.land.KafkaToIcebergOperator`. A retry
+continues its backfill, or reports what an attempt replaced before it died; cleared after a success, it replays again.
 
-Failure story: that of ``KafkaToIcebergOperator``. A task that ends for good before its range is read has changed
-nothing and leaves the lane open: the same run cleared, or the same range by `lakecommit backfill --replace`, goes on
-with it.
+Failure story: that of ``KafkaToIcebergOperator``. A task that fails for good before its range is read has changed
+nothing and leaves the backfill open: clear the same run, or run `lakecommit backfill --replace` with the same range, to
+continue it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class ReplayOperator(BackfillOperator):
     `BackfillOperator`.
 
     :param reason: why, for the tables' histories (templated)
-    :param fewer: take it that others have deleted rows of the range, which come back
+    :param fewer: allow this although other writers have deleted rows of the range, which this restores
 
     .. seealso:: :ref:`howto/operator:ReplayOperator`
     """
@@ -66,9 +65,9 @@ class ReplayOperator(BackfillOperator):
         return found.done or self._replaced is not None
 
     def _replaced_before(self, session: LandingSession, context: Context, *, own: bool = False) -> Closed | None:
-        """What attempts of this run have replaced, since it was cleared.
+        """Return what attempts of this run have replaced since it was cleared.
 
-        :param own: also what this one has
+        :param own: include this attempt
         """
         from airflow_provider_lakecommit.operations import closed_lane, replaced_before
 
@@ -81,7 +80,7 @@ class ReplayOperator(BackfillOperator):
     def _landed_before(self, session: LandingSession, context: Context) -> Closed:
         if self._replaced is None:
             return super()._landed_before(session, context)
-        self.log.info("all is done already, and no event has said so: lane %s was replaced", self.asked().name)
+        self.log.info("all work is done already, but no asset event was sent: replay %s is complete", self.asked().name)
         return self._replaced
 
     @contextmanager
@@ -89,21 +88,21 @@ class ReplayOperator(BackfillOperator):
         from airflow_provider_lakecommit.operations import replaying_session, rows_to_replace
 
         if (context := self._context) is None:
-            raise SpecError("LC8347", "ReplayOperator opens its lane in a task only")
+            raise SpecError("LC8347", "ReplayOperator opens its backfill only in a running task")
         for preview in rows_to_replace(session, found, fewer=self.fewer):
-            session.log(f"to be replaced: {preview}")
+            session.log(f"rows to replace: {preview}")
         decision = decision_of("ReplayOperator", context, self.landing.name, self.reason)
         with replaying_session(session, found, self._apart(context, "level"), decision) as own:
             yield own
 
     def _ended(self, session: LandingSession, whole: Closed, context: Context) -> Closed:
-        """Replace what the tables have, and close the lane, if all of it is read."""
+        """Replace the rows, and close the backfill, if all of it is read."""
         from airflow_provider_lakecommit.operations import close_lane, replace_lane
 
         closed = replace_lane(session, self._apart(context, "replace"))
         if closed is None:
             return whole
-        # Before the lane is closed: an attempt that died here has told nobody.
+        # Before the backfill is closed: an attempt that died here has sent no event.
         done = self._replaced_before(session, context, own=True) or closed
         close_lane(session)
         return replace(
@@ -115,6 +114,6 @@ class ReplayOperator(BackfillOperator):
         )
 
     def _apart(self, context: Context, step: str, attempt: str | None = None) -> RunIdentity:
-        """Whose cycle it is that reads nothing: of this attempt, or of an earlier one, apart from those that do."""
+        """Return the identity of a cycle that reads nothing, of this or an earlier attempt."""
         own = self.identity(context)
         return replace(own, run_id=f"{own.run_id}|{step}-{attempt or own.attempt}")

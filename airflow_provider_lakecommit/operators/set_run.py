@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """All landings of a set in one task: rounds of plan, write and commit, until nothing is left to read.
 
-Contract: a round opens one cycle of each landing that has something to do, writes the groups of all by one bundle, and
-closes these cycles. A retry continues the cycles that are open. An empty round, ``max_cycles`` rounds, or a stop end
+Contract: a round opens one cycle of each landing that has something to do, writes the groups of all of them as one
+bundle, and closes these cycles. A retry continues the open cycles. An empty round, ``max_cycles`` rounds, or a stop end
 the run.
 
-Failure story: a landing that fails is named, and stops none. Groups of which not everything is reported are planned by
-the next round; where a round reports nothing, the run ends, and the next attempt tries again. A failed task sends no
-events: its retry returns what the attempts before it have published too.
+Failure story: a landing that fails is named, and stops no other. The next round plans incomplete groups; if a round
+reports nothing, the run ends, and the next attempt tries again. A failed task sends no events: its retry also returns
+what earlier attempts have published.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ __all__ = ["SetRun"]
 
 
 class SetRun:
-    """One attempt. ``ends`` has verdict and reason of each landing with a cycle, ``unplanned`` what failed before.
+    """One attempt. ``ends`` has verdict and reason of each landing with a cycle, ``unplanned`` earlier failures.
 
-    :param task: whose run it is
+    :param task: the task of the run
     :param engine: of the Spark jobs, closed by the caller
     """
 
@@ -61,7 +61,7 @@ class SetRun:
         self._stopped = False
 
     def stop(self) -> None:
-        """Have the Spark tasks end behind the record in hand; for signal handlers."""
+        """Stop the Spark tasks at the current record; for signal handlers."""
         self._stopped = True
         if self._jobs is None:
             self._engine.stop()
@@ -103,12 +103,12 @@ class SetRun:
                 opened = open_cycle(session, own, retry=self._retry, release=release)
             return opened
 
-        # A user who triggers a run may have done something that the log does not tell.
+        # A user who triggers a run may have changed something that the log does not show.
         skip_idle = number > 0 or (self._by_itself and not self._retry)
         return plan_set(self._declared, run, plan, self._ended_runs, self._task.log, skip_idle=skip_idle)
 
     def _recall(self, session: LandingSession) -> None:
-        """Note what an earlier attempt has published without an event."""
+        """Note what an earlier attempt published without an event."""
         from airflow_provider_lakecommit.cycle import cycles_of, published_by
 
         earlier = cycles_of(session, self._identity)
@@ -116,7 +116,7 @@ class SetRun:
             self._before[session.landing.name] = session.landing, earlier.to_closed(session.landing.table, before)
 
     def _write(self, groups: Sequence[BundledGroup]) -> int:
-        """Return the number of records that are reported by now."""
+        """Return the number of records that are reported."""
         from airflow_provider_lakecommit.cycle import Expansion
 
         log: Any = self._task.log
@@ -130,7 +130,7 @@ class SetRun:
                 try:
                     bundle.write(jobs)
                 except LakecommitError as e:
-                    # The landings that lack something say so when their cycles are closed.
+                    # Incomplete landings are reported when their cycles are closed.
                     log.warning("%s", told(e))
                 self._stopped = self._stopped or jobs.ending
                 return bundle.saved
@@ -152,7 +152,7 @@ class SetRun:
         )
         self.commits += commits
         for name, end in set_ends(ended, time.monotonic() - began, self._task.log).items():
-            # A round with nothing new takes nothing from what an earlier one has published.
+            # A round with nothing new removes nothing from what an earlier one has published.
             if end[0] != "skipped" or name not in self.ends:
                 self.ends[name] = end
         self.published += [

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit verify` as a task: check that ledger, counts and files of a landing's tables agree over their history.
 
-Contract: reads the tables only. Fails, without further retries, when anything is off; notes (commits of other writers,
-expired history) are no fault.
+Contract: reads the tables only. Fails, without further retries, if it finds a problem; notes (commits of other writers,
+expired history) are no problem.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 __all__ = ["VerifyOperator"]
 
 MOST_TOLD = 5
-"""Findings in the error; the log has all."""
+"""Findings in the error; the log has all of them."""
 
 
 class VerifyOperator(LandingTask):
-    """Check the tables of a landing, and fail if anything is off.
+    """Check the tables of a landing, and fail if there is a problem.
 
-    Returns what `lakecommit verify --json` prints.
+    Returns the output of `lakecommit verify --json`.
 
     :param landing: the landing, or the path of its YAML spec
-    :param files: look whether every file exists; by default only where the files are on a local disk
-    :param rows: read of each row which record it is of: each that was landed is there, once. The tables must have
+    :param files: check that every file exists; by default only if the files are on a local disk
+    :param rows: read the record position of each row: each landed record must be present once. The tables must have
         metadata columns
 
     .. seealso:: :ref:`howto/operator:VerifyOperator`
@@ -79,6 +79,6 @@ class VerifyOperator(LandingTask):
         if wrong:
             rest = f"; and {len(wrong) - MOST_TOLD} more, see the log" if len(wrong) > MOST_TOLD else ""
             raise AirflowFailException(
-                f"landing {landing.name}: {len(wrong)} things are off: {'; '.join(wrong[:MOST_TOLD])}{rest}"
+                f"landing {landing.name}: {len(wrong)} problems: {'; '.join(wrong[:MOST_TOLD])}{rest}"
             )
         return verified_to_dict(landing, histories, findings)

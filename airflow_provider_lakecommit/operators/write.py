@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The write task: runs the Spark job of one partition group, mapped over the entries of the plan.
 
-Contract: succeeds when everything of its group is reported, whoever did it; a slice that is reported is never done
-again, so a retry does what is left. On an engine whose jobs outlive their task, what an earlier attempt started is
-waited for first. The catalog is never asked, unless it handed out storage credentials with the tables when the window
-was planned: then fresh ones are taken for each job. A group whose cycle is closed does no work and ends skipped: what
-it lacks is planned by later runs. Where a landing has replicas, each is a task of its own, and all do the same
-slices; one that is not needed any more ends in success.
+Contract: succeeds when everything of its group is reported, by any task; a reported slice is never read again, so a
+retry does the rest. On an engine whose jobs outlive their task, it first waits for jobs of an earlier attempt. The
+catalog is not requested, unless it vended storage credentials when the window was planned: then each job gets fresh
+ones. A group whose cycle is closed does no work and ends skipped: later runs plan the rest of it. If a landing has
+replicas, each is a task of its own, and all read the same slices; a replica that is not needed any more succeeds.
 
-Failure story: whatever ends the task early (a failed job, a timeout, a kill), the log says what is saved and what will
-be read again. Where there is time for it, tasks end behind the record in hand and report what they have. A window that
-somebody wants published now is left as it is, which is a success of this task.
+Failure story: if the task ends early (a failed job, a timeout, a kill), the log reports what is saved and what will be
+read again. If there is time, tasks stop at the current record and report what they have. A window that a user wants
+published now is left as it is, and this task succeeds.
 
 Of a landing set it writes one bundle of groups (:mod:`~airflow_provider_lakecommit.operators.bundle`).
 """
@@ -57,12 +56,12 @@ class WriteWindowOperator(LandingTask):
     """Read, decode, write and report the slices of one partition group, of a set those of one bundle, by a Spark job.
 
     :param landing: the landing or the landing set, or the path of its YAML spec
-    :param group: an entry of what :class:`~airflow_provider_lakecommit.operators.plan.PlanWindowOperator` returned
+    :param group: an entry of the result of :class:`~airflow_provider_lakecommit.operators.plan.PlanWindowOperator`
         (templated)
     :param spark_conn_id: connection of type `spark` (spark-submit) or `spark_connect` (a warm server): its type decides
         the engine (templated)
-    :param spark_conf: Spark settings for this job; not for a server that runs already (templated)
-    :param replica: which of the landing's `replicas` it is; number 0 is the original
+    :param spark_conf: Spark settings for this job; not for a server that is already running (templated)
+    :param replica: number of this replica among the landing's `replicas`; 0 is the original
 
     .. seealso:: :ref:`howto/operator:WriteWindowOperator`
     """
@@ -85,10 +84,10 @@ class WriteWindowOperator(LandingTask):
     ) -> None:
         super().__init__(landing=landing, **kwargs)
         if isinstance(group, XComArg) and any(isinstance(o, PlanWindowOperator) for o, _ in group.iter_references()):
-            raise _no_group("the plan's whole list of them")
+            raise _no_group("the complete list of the plan")
         if replica and self.landing_set is not None:
             raise SpecError(
-                "LC8357", f"WriteWindowOperator {self.task_id!r}: `replica` is for a landing, and not for a set"
+                "LC8357", f"WriteWindowOperator {self.task_id!r}: `replica` is for a landing, not for a set"
             )
         self.group = group
         self.replica = replica
@@ -99,7 +98,7 @@ class WriteWindowOperator(LandingTask):
         self._jobs: WriteJobs | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Do what of the group is not reported yet."""
+        """Read and report what of the group is not reported yet."""
         try:
             return self._execute() if self.landing_set is None else self._execute_bundle(self.landing_set)
         except AirflowSkipException:
@@ -123,7 +122,7 @@ class WriteWindowOperator(LandingTask):
             ticket = GroupTicket.from_dict(self.group)
             check_planned(ticket.cycle.landing, landing)
         with no_retry_in_vain(self):
-            # Before anything else, so that a kill finds it however early it comes.
+            # Before anything else, so that a kill finds it at any time.
             self._engine = engine = engine_of(
                 self.spark_conn_id,
                 deployment=settings.deployment_id,
@@ -156,7 +155,7 @@ class WriteWindowOperator(LandingTask):
             if not (isinstance(self.group, Mapping) and "groups" in self.group):
                 raise _no_group(f"a {type(self.group).__name__}")
             groups = [BundledGroup.from_dict(each) for each in self.group["groups"]]
-            # Before anything else, so that a kill finds it however early it comes.
+            # Before anything else, so that a kill finds it at any time.
             self._engine = engine = engine_of(
                 self.spark_conn_id,
                 deployment=at.settings.deployment_id,
@@ -175,18 +174,18 @@ class WriteWindowOperator(LandingTask):
                 engine.close()
 
     def _left(self, landing: Landing, control: ControlTopic, ticket: GroupTicket, tables: Tables) -> WindowJob | None:
-        """This replica's job for what nobody has reported."""
+        """Return this replica's job for unreported slices."""
         from airflow_provider_lakecommit.cycle import group_job
 
         job = group_job(landing, control, ticket, tables.name, tables.load)
-        # One beside an original that knows of no replicas still has to look for it, and to shut nobody out.
+        # A replica of an original that knows no replicas must still check for it, and must not fence it.
         return job and replace(job, replica=self.replica, replicas=max(job.replicas, self.replica + 1))
 
     def on_kill(self) -> None:
-        """Have the tasks of the Spark job end behind the record in hand, and report what they have read."""
+        """Stop the tasks of the Spark job at the current record, and report what they have read."""
         if self._engine is None:
             return
-        self.log.info("%s: told to stop; its Spark jobs are asked to end", self.group.get("label") or "the group")
+        self.log.info("%s: stopped; requested the end of its Spark jobs", self.group.get("label") or "the group")
         if self._jobs is None:
             self._engine.stop()
         else:
@@ -209,14 +208,14 @@ class WriteWindowOperator(LandingTask):
 
         landing = job.landing
         done = ticket.slices - len(job.plan.slices)
-        self.log.info("group %d: %d slices to do, %d are reported already", ticket.group, len(job.plan.slices), done)
+        self.log.info("group %d: %d slices to do, %d are already reported", ticket.group, len(job.plan.slices), done)
         with self._interruption_logged(landing, control, ticket), progress_told(control, [job], self._tell_progress):
             left = partial(self._left, landing, control, ticket, tables)
-            # The landing's replicas are tasks of their own; what turns out to be slow is done again by this one.
+            # The landing's replicas are tasks of their own; this one repeats slow slices.
             again = run if landing.window.speculation is None else both
             _, outcome = run_group(job, again, left, self.log.info)
         died = outcome if isinstance(outcome, SparkJobError) else None
-        # Those that are done were told by their workers where these write to this log, and by the progress everywhere.
+        # Finished slices are logged by their workers if these write to this log, and by the progress everywhere.
         for each in () if isinstance(outcome, SparkJobError) else outcome:
             if each.status is not SliceStatus.DONE:
                 self.log.info("%s", each)
@@ -226,7 +225,7 @@ class WriteWindowOperator(LandingTask):
         if (undone := left_undone(result, whose, died)) is not None:
             raise undone from died
         if died is not None:
-            self.log.warning("everything of the group is reported, although: %s", died)
+            self.log.warning("everything of the group is reported, despite: %s", died)
         return result
 
     def _tell_progress(self, progress: Progress) -> None:
@@ -234,7 +233,7 @@ class WriteWindowOperator(LandingTask):
 
     @contextmanager
     def _interruption_logged(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> Iterator[None]:
-        """A timeout or a kill passes through here and not through the ordinary end."""
+        """Log a timeout or a kill, which does not pass through the ordinary end."""
         from airflow_provider_lakecommit.cycle import group_result
 
         try:
@@ -243,7 +242,7 @@ class WriteWindowOperator(LandingTask):
             try:
                 self.log.info("group %d was interrupted: %s", ticket.group, group_result(landing, control, ticket))
             except LakecommitError as e:
-                self.log.info("group %d was interrupted; what is saved cannot be read now: %s", ticket.group, e)
+                self.log.info("group %d was interrupted; its saved slices cannot be read now: %s", ticket.group, e)
             raise
 
     def _nothing_to_do(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> GroupResult:
@@ -252,16 +251,16 @@ class WriteWindowOperator(LandingTask):
         result = group_result(landing, control, ticket)
         if result.left and not result.ended_early:
             raise AirflowSkipException(
-                f"cycle {ticket.cycle.commit_id} is closed, no work is done for it any more; what group {ticket.group} "
-                f"lacks is planned by later runs: {result}"
+                f"cycle {ticket.cycle.commit_id} is closed, no further work is done for it; later runs plan what group "
+                f"{ticket.group} lacks: {result}"
             )
-        self.log.info("group %d is reported already: %s", ticket.group, result)
+        self.log.info("group %d is already reported: %s", ticket.group, result)
         return result
 
 
 def _no_group(what: str) -> SpecError:
     return SpecError(
         "LC8358",
-        f"`group` is {what}, and not an entry of what the plan returned: map this task over them, by "
+        f"`group` is {what}, not an entry of the plan's result: map this task over the entries with "
         "WriteWindowOperator.partial(task_id=…, landing=…).expand(group=plan.output)",
     )

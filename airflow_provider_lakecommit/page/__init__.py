@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page "Lake commits" of the Airflow UI, and the status API that it is drawn from."""
+"""The page "Lake commits" of the Airflow UI, and the status API that it uses."""
 
 from airflow_provider_lakecommit.core.lazy import lazy_names
 

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may see what of the page: Airflow's auth manager decides, of every request.
+"""Authorization of the page: Airflow's auth manager decides, for every request.
 
-Contract: Airflow does not guard the apps of plugins, so every route depends on :func:`viewer`, and what a page of
-another origin asks for is refused by :func:`same_site`. A row is seen by those who may read one
-of the DAGs that run it. Rows that no DAG of this deployment runs (connectors, landings from the command line) are seen
-by those who may read :data:`VIEW`, a custom view of the auth manager. What is not granted is not there: nobody learns
-that it exists.
+Contract: Airflow does not guard the apps of plugins, so every route depends on :func:`viewer`, and :func:`same_site`
+refuses requests of a page of another origin. Users see a row if they may read one of the DAGs that run it. Rows without
+a DAG of this deployment (connectors, landings from the command line) are visible to users who may read :data:`VIEW`, a
+custom view of the auth manager. Rows without a grant do not exist for the user.
 
-Failure story: what is imported here are Airflow's own internals. Where they are not as they were, the import fails and
-with it the whole page, which then answers nobody (:mod:`~airflow_provider_lakecommit.plugins`).
+Failure story: the imports here are Airflow's own internals. If they change, the import fails and with it the whole
+page, which then answers no request (:mod:`~airflow_provider_lakecommit.plugins`).
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from airflow_provider_lakecommit.page.landings import Board, LandingRow, TopicRe
 __all__ = ["GRANT_SECONDS", "VIEW", "Viewer", "ViewerDep", "same_site", "viewer", "viewer_now"]
 
 VIEW = "Lake commits"
-"""Name of the custom view that auth managers are asked for."""
+"""Name of the custom view that the auth manager decides about."""
 GRANT_SECONDS = 5.0
-"""For so long an answer of the auth manager holds: a page asks several times a second."""
+"""How long an answer of the auth manager is valid: a page sends several requests a second."""
 MOST_KNOWN = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    """What one user may see. ``teams`` is the team of each DAG that has one."""
+    """The rights of one user. ``teams`` is the team of each DAG that has one."""
 
     user: Any
     dags: frozenset[str]
@@ -56,7 +55,7 @@ class Viewer:
         return any(dag in self.dags for dag in row.dags) if row.dags else self.views_all
 
     def topics_of(self, board: Board) -> tuple[TopicReading, ...]:
-        """The topics of rows that may be shown; what is wrong with those of others names their brokers."""
+        """Return the topics of visible rows; the errors of others would name their brokers."""
         if self.views_all:
             return board.topics
         places = {row.place for row in board.rows.values() if self.sees(row)}
@@ -86,7 +85,7 @@ _known: dict[str, tuple[float, Viewer]] = {}
 
 
 def viewer(user: GetUserDep) -> Viewer:
-    """The user who asks, or 401 and 403 from Airflow's own dependency."""
+    """Return the requesting user, or 401 and 403 from Airflow's own dependency."""
     name, now = f"{type(user).__name__}\x1f{user.get_id()}", time.monotonic()
     found = _known.get(name)
     if found is not None and now - found[0] < GRANT_SECONDS:
@@ -115,9 +114,9 @@ ViewerDep = Annotated[Viewer, Depends(viewer)]
 
 
 def same_site(request: Request) -> None:
-    """Refuse what a page of another origin asks for in a user's name; a link that a person follows leads here."""
+    """Refuse requests of a page of another origin; following a link to the page is allowed."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     followed = request.headers.get("sec-fetch-dest") == "document"
     foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
     if foreign or (site in ("cross-site", "same-site") and not followed):
-        raise HTTPException(403, "asked for by a page of another origin")
+        raise HTTPException(403, "the request is from a page of another origin")

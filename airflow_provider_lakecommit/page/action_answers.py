@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The answer of the status API about actions, version 1.
 
-Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`. ``enabled`` is what the deployment says; without it
-there is no action. A user sees what he may not do with the reason in ``hindrance``.
+Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`. ``enabled`` is the option of the deployment; without
+it there is no action. An action that the user may not run has the reason in ``hindrance``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["ActionsAnswer", "actions_answer"]
 
 
 class ActionAnswer(BaseModel):
-    """What may be asked of Airflow: pause and unpause DAGs, then run one."""
+    """A request to Airflow: pause and unpause DAGs, then run one."""
 
     kind: str
     does: str
@@ -31,14 +31,14 @@ class ActionAnswer(BaseModel):
 
 
 class ActionsAnswer(BaseModel):
-    """All of a landing."""
+    """All actions of a landing."""
 
     enabled: bool
     actions: list[ActionAnswer]
 
 
 def actions_answer(found: Iterable[Action], *, enabled: bool) -> ActionsAnswer:
-    """The answer."""
+    """Return the answer."""
     # Its fields are those of the action.
     told = [ActionAnswer.model_validate(a, from_attributes=True) for a in found]
     return ActionsAnswer(enabled=enabled, actions=told)

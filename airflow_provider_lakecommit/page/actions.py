@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody who looks at a landing may do about it, and what it would do now.
+"""The actions that a user may run for a landing, and their effect now.
 
-Contract: a table, and pure. Nothing is done here: an action is a request that the page makes to Airflow's own API in
-the name of its user, who is asked before: to trigger a run of a DAG that does it, or to pause or unpause the DAGs that
-land. So Airflow's permissions decide, and its audit log tells who it was. What the user may not do is shown with the
-reason; of DAGs that he may not read nothing is told.
+Contract: a table, and pure. Nothing is done here: an action is a request of the page to Airflow's own API in the name
+of its user, after a confirmation: to trigger a run of a DAG, or to pause or unpause the DAGs that land. So Airflow's
+permissions decide, and its audit log names the user. Forbidden actions are shown with the reason; DAGs that the user
+may not read are not mentioned.
 
 ==============  =======================================================  ============================================
-action          is there where                                           what it asks of Airflow
+action          is present if                                            its request to Airflow
 ==============  =======================================================  ============================================
 publish_now     a DAG has a `LandingOperationOperator` that does it      a run of that DAG
 retry_blocked   a DAG has one of `reset blocked` that may retry          a run of that DAG
@@ -34,22 +34,22 @@ ORDER = ("publish_now", "retry_blocked", "verify")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """What the user may do with a DAG, by its id."""
+    """The rights of the user on a DAG, by its id."""
 
     reads: Callable[[str], bool]
     triggers: Callable[[str], bool]
     edits: Callable[[str], bool]
 
     def asked_once(self) -> Rights:
-        """The same, with each asked once for a DAG: the auth manager may be far away."""
+        """Return the same rights, each requested once per DAG: the auth manager may be slow."""
         return Rights(reads=self.reads, triggers=cache(self.triggers), edits=cache(self.edits))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """``does`` is what it does, ``now`` what that comes to as things stand. ``pauses`` are DAGs that are paused first,
-    ``unpauses`` those that are unpaused, ``dag`` the one that is run then with ``conf``. ``hindrance`` is why it cannot
-    be done by this user, or now; empty: it can.
+    """``does`` is the effect in general, ``now`` the effect at present. ``pauses`` are DAGs that are paused first,
+    ``unpauses`` those that are unpaused, ``dag`` the one that is run then with ``conf``. ``hindrance`` is why this user
+    cannot run it, or not now; empty: allowed.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class Action:
 
 
 def actions(row: LandingRow, dags: Mapping[str, KnownDag], rights: Rights) -> tuple[Action, ...]:
-    """Those of a landing that the user may know of."""
+    """Return the actions of a landing that the user may see."""
     if not row.state.landing:
         return ()
     rights = rights.asked_once()
@@ -84,7 +84,7 @@ def actions(row: LandingRow, dags: Mapping[str, KnownDag], rights: Rights) -> tu
 
 
 def _operations(row: LandingRow, dags: Mapping[str, KnownDag], rights: Rights) -> list[Operation]:
-    """For this landing, one of each kind: of a DAG that the user may run now, if there is one."""
+    """Return the operations on this landing, one of each kind: of a DAG that the user may run now, if any."""
     meant = [o for dag, known in dags.items() for o in known.operations if o.landing == row.name and rights.reads(dag)]
     meant.sort(key=lambda o: (not rights.triggers(o.dag), dags[o.dag].paused, o.dag))
     found: dict[str, Operation] = {}
@@ -106,24 +106,24 @@ def _run(row: LandingRow, o: Operation, dags: Mapping[str, KnownDag], rights: Ri
 
 
 def _publish_now(row: LandingRow) -> tuple[str, str, str]:
-    does = "ends the windows under way behind the record in hand, and publishes them"
+    does = "ends open windows at the current record, and publishes them"
     if not row.running:
-        return does, "no window is under way", "there is nothing to publish"
+        return does, "no window is open", "there is nothing to publish"
     done = sum(c.done for c in row.cycles.cycles[-row.running :])
-    return does, f"{_count(row.running, 'window')} under way, {_count(done, 'slice')} reported so far", ""
+    return does, f"{_count(row.running, 'window')} open, {_count(done, 'slice')} reported so far", ""
 
 
 def _retry_blocked(row: LandingRow) -> tuple[str, str, str]:
     does = "reads the blocked ranges again with the next run, under the landing's own budget"
     blocked = [c for c, _ in row.state.blocked]
     if not blocked:
-        return does, "nothing is blocked", "there is nothing to try again"
+        return does, "nothing is blocked", "there is nothing to retry"
     ranges = _count(sum(len(c.items()) for c in blocked), "range")
     return does, f"{_count(sum(len(c) for c in blocked), 'offset')} in {ranges} blocked", ""
 
 
 def _verify(_: LandingRow) -> tuple[str, str, str]:
-    return "checks that every offset is in the tables exactly once; changes nothing", "the run is red if not", ""
+    return "checks that every offset is in the tables exactly once; changes nothing", "the run fails if not", ""
 
 
 _TOLD: Mapping[str, Callable[[LandingRow], tuple[str, str, str]]] = {
@@ -136,7 +136,7 @@ _TOLD: Mapping[str, Callable[[LandingRow], tuple[str, str, str]]] = {
 def _suspend(on: Sequence[str], rights: Rights) -> Action:
     return Action(
         kind="suspend",
-        does="has Airflow begin no further run; those under way end as ever",
+        does="Airflow starts no further run; open runs end normally",
         now=f"pauses {_named(on)}",
         pauses=on,
         hindrance=_may_not_edit(on, rights),
@@ -147,7 +147,7 @@ def _resume(row: LandingRow, off: Sequence[str], rights: Rights) -> Action:
     waits = "" if row.read_lag is None else f"; {_count(row.read_lag, 'record')} wait to be read"
     return Action(
         kind="resume",
-        does="has Airflow begin runs again",
+        does="Airflow starts runs again",
         now=f"unpauses {_named(off)}{waits}",
         unpauses=off,
         hindrance=_may_not_edit(off, rights),
@@ -158,9 +158,9 @@ def _drain(row: LandingRow, on: Sequence[str], publishing: Action, rights: Right
     nothing = publishing.hindrance if row.running else ""
     return Action(
         kind="drain",
-        does="has Airflow begin no further run, and what was read published: then nothing is under way",
+        does="Airflow starts no further run, and everything read is published: then no run is open",
         now=f"pauses {_named(on)}; {publishing.now}",
-        # Where no window is under way, to pause is all.
+        # Without an open window, pausing is enough.
         dag=publishing.dag if row.running else "",
         conf=publishing.conf,
         pauses=on,

@@ -2,7 +2,7 @@
 """The answers of the status API, version 1: shapes, units and how they are made from the rows.
 
 Contract: fields are added and never change their meaning within a version. Times are ISO 8601 in UTC, counts are
-records unless the name says otherwise, and what is not known is ``null``, never 0. Texts come from control records and
+records unless the name differs, and unknown values are ``null``, never 0. Texts come from control records and
 from Airflow's database, so whatever they hold, they are text: who shows them must treat them so.
 """
 
@@ -37,7 +37,7 @@ MOST_SENSORS = 20
 
 
 class TopicAnswer(BaseModel):
-    """A control topic that is read. ``as_of``: when all was read that it held then; ``trouble``: what keeps it so."""
+    """A watched control topic. ``as_of``: when it was last read to its end; ``trouble``: the error that prevents it."""
 
     connection: str
     topic: str
@@ -60,7 +60,7 @@ class SensorAnswer(BaseModel):
 
 
 class HeldAnswer(BaseModel):
-    """How many sensors hold, and the newest of them that the user may see."""
+    """The number of holding sensors, and the newest of them that the user may see."""
 
     waiting: int
     ended: int
@@ -68,7 +68,7 @@ class HeldAnswer(BaseModel):
 
 
 class PendingAnswer(BaseModel):
-    """What was reported and waits for its commit; ``files_most`` are those of the table that has most of them."""
+    """Reported slices that wait for their commit; ``files_most`` are those of the table that has most of them."""
 
     slices: int
     files: int
@@ -77,7 +77,7 @@ class PendingAnswer(BaseModel):
 
 
 class BudgetAnswer(BaseModel):
-    """How much may be under way or wait, in each table; ``null`` is no limit."""
+    """Limits on pending work in each table; ``null`` is no limit."""
 
     open_cycles: int | None
     slices: int | None
@@ -86,10 +86,10 @@ class BudgetAnswer(BaseModel):
 
 
 class LandingAnswer(BaseModel):
-    """A landing or a connector's group. ``kind`` is `landing` or `connector`. One that only a parsed DAG tells of has
-    no connection and no control topic; ``never_ran`` says that its DAG has no run. ``budget`` is known of landings that
-    a parsed DAG declares. ``read_lag_since`` is since when records wait to be read, at the latest, ``table_lag_since``
-    since when the table lacks some, read or not.
+    """A landing or a connector's group. ``kind`` is `landing` or `connector`. One that only a parsed DAG declares has
+    no connection and no control topic; ``never_ran`` is set if its DAG has no run. ``budget`` is known for landings
+    that a parsed DAG declares. ``read_lag_since`` is the latest time since when records wait to be read,
+    ``table_lag_since`` since when the table lacks some, read or not.
     """
 
     id: str
@@ -121,8 +121,8 @@ class LandingAnswer(BaseModel):
 
 
 class LandingList(BaseModel):
-    """One page of rows, the worst first. ``verdicts`` counts all that fit the search, whichever verdicts were asked
-    for; ``total`` those that fit both.
+    """One page of rows, worst first. ``verdicts`` counts all rows of the search, for any requested verdict; ``total``
+    those that match both.
     """
 
     version: int
@@ -134,14 +134,14 @@ class LandingList(BaseModel):
 
 
 class Change(BaseModel):
-    """Sent when rows changed, and now and then: ``topics`` say how fresh the rest is."""
+    """Sent when rows changed, and periodically: ``topics`` show how fresh the rest is."""
 
     version: int
     topics: list[TopicAnswer]
 
 
 def topics_of(topics: Iterable[TopicReading]) -> list[TopicAnswer]:
-    """How the reading of each topic stands."""
+    """Return the reading state of each topic."""
     return [
         TopicAnswer(
             connection=t.place.connection,
@@ -169,7 +169,7 @@ def list_json(
     offset: int,
     landings: Iterable[bytes],
 ) -> bytes:
-    """A :class:`LandingList` of rows that are JSON already: rows seldom change, and are asked for again and again."""
+    """Return a :class:`LandingList` of rows that are JSON already: rows seldom change, but are requested often."""
     head = LandingList(
         version=version, topics=topics_of(topics), verdicts=dict(verdicts), total=total, offset=offset, landings=[]
     )
@@ -179,7 +179,7 @@ def list_json(
 def in_common(
     row: LandingRow, sensors: Sequence[HeldSensor], now: float, budget: PendingBudget | None
 ) -> dict[str, Any]:
-    """What a row and the detail of it have in common."""
+    """Return the common fields of a row and its detail."""
     state, cycles = row.state, row.cycles
     outcomes = row.outcomes
     newest = list(zip(cycles.cycles, outcomes, strict=True))[-STRIP:]
@@ -220,7 +220,7 @@ def in_common(
 
 
 def _files_of(cycles: Iterable[SeenCycle]) -> Counter[str]:
-    """By table."""
+    """Return the files by table."""
     return sum((Counter(dict(c.files_of)) for c in cycles), Counter())
 
 

@@ -2,7 +2,7 @@
 """The routes of the page, under `/lakecommit` of Airflow's API server.
 
 Contract: every route is guarded, the files of the page too (:mod:`~airflow_provider_lakecommit.page.access`); there is
-no mount, and no documentation that Airflow does not guard. No request touches brokers, catalog or Spark: rows come from
+no mount, and no documentation that Airflow does not guard. No request uses brokers, catalog or Spark: rows come from
 :class:`~airflow_provider_lakecommit.page.reader.PageReader`, sensors and budgets from Airflow's database. Nothing is
 changed.
 
@@ -10,10 +10,10 @@ changed.
 route                               answer
 ==================================  ===================================================================================
 ``/``, ``/assets/…``                the page
-``/api/v1/landings``                rows, the worst first, paged and searched; with an ETag
+``/api/v1/landings``                rows, worst first, paged and searched; with an ETag
 ``/api/v1/landings/{id}``           one of them, with partitions, cycles, remedies, rejects and decisions; with an ETag
-``/api/v1/landings/{id}/trend``     what it did over hours and days, by minute and by quarter of an hour
-``/api/v1/landings/{id}/actions``   what the user may do about it, where `[lakecommit] page_actions` is on
+``/api/v1/landings/{id}/trend``     its activity over hours and days, by minute and by quarter of an hour
+``/api/v1/landings/{id}/actions``   the actions of the user, if `[lakecommit] page_actions` is on
 ``/api/v1/changes``                 server-sent events: rows have changed
 ``/api/v1/openapi.json``            this interface
 ==================================  ===================================================================================
@@ -53,25 +53,25 @@ VERSION = "1"
 MOST_ROWS = 200
 TICK_SECONDS = 0.5
 ALIVE_SECONDS = 10.0
-"""At the latest after which a stream says that it is there, and how fresh the rows are."""
+"""Longest time between two events of a stream, which also report how fresh the rows are."""
 STATE_SECONDS = 5.0
 DECLARED_SECONDS = 15.0
-"""For so long what Airflow's database said of tasks and pauses, and of what DAGs declare, holds."""
+"""How long an answer of Airflow's database about tasks, pauses and declarations is valid."""
 ROW_SECONDS = 300.0
-"""For which what a row says of the last 24 hours holds."""
+"""How long the last-24-hours part of a row is valid."""
 MOST_WRITTEN = 2000
 STREAM_SECONDS = 120.0
-"""After which a stream ends, and the browser opens the next one."""
+"""After this time a stream ends, and the browser opens the next one."""
 
-UNSEEN = "no landing of this id is known, or it is not yours to see"
+UNSEEN = "this landing is unknown, or you may not see it"
 
 Guards = [Depends(same_site), Depends(viewer)]
 
 
 def create_app(reader: PageReader, *, with_actions: bool = False) -> FastAPI:
-    """The app that Airflow mounts.
+    """Return the app that Airflow mounts.
 
-    :param with_actions: are actions offered?
+    :param with_actions: whether actions are offered
     """
     app = FastAPI(
         title="Lake commits", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, dependencies=Guards
@@ -162,7 +162,7 @@ def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> No
 
 
 class _Written:
-    """Rows as JSON, each written once as long as it, its sensors and its budget are the same, in the same minutes."""
+    """Rows as JSON, each written once while it, its sensors and its budget are the same, in the same minutes."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[LandingRow, list[HeldSensor], PendingBudget | None, int, bytes]] = {}
@@ -180,7 +180,7 @@ class _Written:
 
 
 class _Held:
-    """The sensors that a user may see, by what they guard."""
+    """The sensors that a user may see, by their guarded group."""
 
     def __init__(self, sensors: Sequence[HeldSensor], who: Viewer) -> None:
         self._who = who
@@ -193,7 +193,7 @@ class _Held:
         return [s for s in self._by_place.get((row.place.topic, row.group), []) if self._may_see(s.dag)]
 
     def _may_see(self, dag: str) -> bool:
-        """Asked once for a DAG, and only for those of rows that are shown."""
+        """Return the right, requested once per DAG, and only for displayed rows."""
         if dag not in self._allowed:
             self._allowed[dag] = self._who.sees_tasks(dag)
         return self._allowed[dag]
@@ -230,7 +230,7 @@ async def stream_changes(
 
 
 def _tagged(request: Request, body: bytes) -> Response:
-    """The answer, or that it is the one that the client has."""
+    """Return the answer, or 304 if the client already has it."""
     tag = f'"{sha256(body).hexdigest()[:32]}"'
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers={"ETag": tag})

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which tasks of a Kafka Connect sink answer its coordinator, by its control topic alone.
 
-Contract: pure. A task answers each START_COMMIT with a DATA_COMPLETE under an id of its own, which it has from its
-start to its end: one that was started again is another one. At most :data:`MOST_TASKS` are kept, those heard last.
+Contract: pure. A task answers each START_COMMIT with a DATA_COMPLETE under an id of its own, which is valid from its
+start to its end: a restarted task is another one. At most :data:`MOST_TASKS` are kept, those heard last.
 
-Failure story: a task that ended is told by its silence only. It is left out when it has not answered for
-:data:`GONE_ANSWERS` times as many answers as there are tasks.
+Failure story: only silence shows that a task ended. It is dropped when it has not answered for :data:`GONE_ANSWERS`
+times as many answers as there are tasks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME_LENGTH = 64
 
 
 class ConnectorTask(NamedTuple):
-    """A task: its ``id`` on the topic, since when it answers, its last answer, and the partitions that this was for.
+    """A task: its ``id`` on the topic, since when it answers, its last answer, and the partitions of that answer.
     ``missed`` counts the answers of others since then.
     """
 
@@ -36,7 +36,7 @@ class ConnectorTask(NamedTuple):
 
 
 def tasks_after(known: tuple[ConnectorTask, ...], seen: Seen) -> tuple[ConnectorTask, ...]:
-    """The tasks after one more answer, the one that was heard last at the end."""
+    """Return the tasks after one more answer, the one heard last at the end."""
     name = (seen.sender or b"").decode("utf-8", "replace")[:NAME_LENGTH]
     partitions = tuple(sorted(seen.partitions or ()))[:MOST_PARTITIONS]
     before = next((t for t in known if t.id == name), ConnectorTask(name, seen.at, seen.at, 0))

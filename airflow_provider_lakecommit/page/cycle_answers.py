@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the status API answers of cycles, and of windows under way: group by group, slice by slice.
+"""The answers of the status API about cycles and open windows: group by group, slice by slice.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`. The accounting of a landing's cycle adds up:
 ``read`` is ``landed`` + ``rejected`` + ``filtered`` + ``gaps`` + ``skipped``, all of them source offsets; ``rows`` are
@@ -26,7 +26,7 @@ SIGNS = 8
 
 
 class CycleMark(BaseModel):
-    """A cycle as the strip draws it. Of a connector's ``landed`` are the records in the files that it announced."""
+    """A cycle as the strip draws it. A connector's ``landed`` are the records in its announced files."""
 
     commit_id: str
     began: datetime
@@ -36,7 +36,7 @@ class CycleMark(BaseModel):
 
 
 class AccountAnswer(BaseModel):
-    """Source offsets that were read, and what became of them. ``landed`` gave rows."""
+    """Source offsets that were read, by disposition. ``landed`` gave rows."""
 
     read: int
     landed: int
@@ -47,7 +47,7 @@ class AccountAnswer(BaseModel):
 
 
 class CycleAnswer(AccountAnswer, CycleMark):
-    """A cycle, whole. ``run`` belongs to this Airflow where ``dag`` is one of the landing's ``dags``; ``written`` is
+    """A complete cycle. ``run`` belongs to this Airflow if ``dag`` is one of the landing's ``dags``; ``written`` is
     when the last of its slices was reported.
     """
 
@@ -72,8 +72,8 @@ class CycleAnswer(AccountAnswer, CycleMark):
 
 
 class SliceAnswer(AccountAnswer):
-    """A slice of a window under way. ``attempt`` is who made the report that counts, by the first letters of its id;
-    ``reports`` are those of all, replicas among them; ``seconds`` are those of its work.
+    """A slice of an open window. ``attempt`` is the author of the report that counts, by the first letters of its id;
+    ``reports`` are those of all attempts, including replicas; ``seconds`` are those of its work.
     """
 
     slice_id: str
@@ -92,7 +92,7 @@ class SliceAnswer(AccountAnswer):
 
 
 class GroupAnswer(BaseModel):
-    """A partition group of a window: what one mapped task works on. A negative ``group`` holds slices that were cut
+    """A partition group of a window: the work of one mapped task. A negative ``group`` holds slices that were cut
     again.
     """
 
@@ -108,7 +108,7 @@ class GroupAnswer(BaseModel):
 
 
 class WindowAnswer(AccountAnswer):
-    """A window under way. Of very many slices the first are told, those in trouble before all; the groups count all."""
+    """An open window. Of very many slices only the first are listed, problems before all; the groups count all."""
 
     commit_id: str
     began: datetime
@@ -127,12 +127,12 @@ class WindowAnswer(AccountAnswer):
 
 
 def mark_of(c: SeenCycle, outcome: CycleOutcome) -> CycleMark:
-    """As the strip draws it."""
+    """Return a cycle as the strip draws it."""
     return CycleMark(commit_id=c.commit_id, began=moment(c.began), outcome=outcome, landed=c.records, files=c.files)
 
 
 def cycle_of(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
-    """All that is known of it."""
+    """Return all details of a cycle."""
     return CycleAnswer(
         **cycle_fields(commit_id=c.commit_id, dag=c.dag, run=c.run),
         **{**account_fields(c.counts), "landed": c.records},
@@ -159,7 +159,7 @@ def cycle_of(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
 
 
 def windows_of(pairs: Sequence[tuple[SeenCycle, CycleOutcome]]) -> list[WindowAnswer]:
-    """Those whose slices are told, the newest first."""
+    """Return the windows with listed slices, newest first."""
     under_way = (CycleOutcome.RUNNING, CycleOutcome.FAILED)
     found = [c for c, outcome in reversed(pairs) if outcome in under_way and c.work]
     return [_window(c) for c in found[:MOST_WINDOWS]]
@@ -223,10 +223,10 @@ def _slice(w: SliceWork) -> SliceAnswer:
 
 
 def time_or_none(seconds: float | None) -> datetime | None:
-    """A time, where it is known."""
+    """Return a time, if known."""
     return None if seconds is None else moment(seconds)
 
 
 def moment(seconds: float) -> datetime:
-    """A time in UTC."""
+    """Return a time in UTC."""
     return datetime.fromtimestamp(seconds, UTC)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The newest cycles of one landing or connector, and how far its partitions are, as its control records tell it.
+"""The newest cycles of one landing or connector, and the progress of its partitions, from its control records.
 
-Contract: pure and frozen, so what a reader thread has made may be shown by others while it goes on. What is kept is
+Contract: pure and frozen, so other threads may read what a reader thread has made while it continues. The state is
 bounded: :data:`MOST_CYCLES` cycles, of these :data:`MOST_OPEN` with their slices, and :data:`MOST_PARTITIONS`
 partitions, however long the log is.
 
-Failure story: an event of a cycle whose beginning was not read, or is not kept any more, changes the partitions and no
-cycle. So what is shown of the oldest cycle may be less than what it did.
+Failure story: an event of a cycle whose start was not read, or is no longer kept, changes the partitions and no cycle.
+So the oldest cycle may be incomplete.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ NO_ENDS: Ends = MappingProxyType({})
 
 
 class Totals(NamedTuple):
-    """Counts since the reading of the log began: reported and published offsets, and commits. A connector's are the
-    records that it announced.
+    """Counts since the start of the reading: reported and published offsets, and commits. A connector's are its
+    announced records.
     """
 
     read: int = 0
@@ -57,11 +57,11 @@ class Totals(NamedTuple):
 
 
 class LandingCycles(NamedTuple):
-    """``cycles`` are the oldest first; ``dags`` are those that ran them, with their deployment, the last one first.
-    ``published`` holds, per table, the end of each partition. A partition is published as far as the first table has
-    it, which is that of the data: one of dead letters gets a snapshot only where there are some. ``took`` is how many
-    seconds the last commit took, from the last report to its COMPLETE. ``tasks`` are those of a connector.
-    ``uncommitted`` are reports whose rejects are not in their table yet.
+    """``cycles`` are oldest first; ``dags`` are those that ran them, with their deployment, the last one first.
+    ``published`` has, per table, the end of each partition. A partition is published as far as the first table, that of
+    the data, has it: one of dead letters gets a snapshot only if there are some. ``took`` is the duration of the last
+    commit in seconds, from the last report to its COMPLETE. ``tasks`` are those of a connector. ``uncommitted`` are
+    reports whose rejects are not in their table yet.
     """
 
     cycles: tuple[SeenCycle, ...] = ()
@@ -80,16 +80,16 @@ class LandingCycles(NamedTuple):
 
     @property
     def in_table(self) -> Ends:
-        """How far the table of the data is."""
+        """Return the ends of the data table."""
         return next((self.published[t] for t in self.tables if t in self.published), NO_ENDS)
 
     @property
     def read_upto(self) -> Ends:
-        """How far the topics were read; where nobody reported anything, as after a long while, as the table is."""
+        """Return how far the topics were read; without reports, for example after a long pause, the table's ends."""
         return {**self.in_table, **self.reported}
 
     def partitions(self, ends: Ends) -> tuple[PagePartition, ...]:
-        """:param ends: of the topics, as they are now; those of the newest plan where that is not known"""
+        """:param ends: current ends of the topics; those of the newest plan if unknown"""
         return shown_partitions(self.planned, self.reported, self.in_table, {**self.ends, **_known(ends, self.ends)})
 
 
@@ -98,7 +98,7 @@ def _known(ends: Ends, of: Ends) -> Ends:
 
 
 def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
-    """What is known after one more entry of the landing's log."""
+    """Return the state after one more entry of the landing's log."""
     at = entry.at.timestamp()
     match entry:
         case CycleOpened(directives=directives):
@@ -118,7 +118,7 @@ def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
 
 
 def connector_cycles_after(known: LandingCycles, seen: Seen) -> LandingCycles:
-    """What is known after one more event of a connector's group."""
+    """Return the state after one more event of a connector's group."""
     commit = UUID(bytes=seen.commit)
     match seen.kind:
         case EventKind.START:
@@ -145,10 +145,10 @@ def connector_cycles_after(known: LandingCycles, seen: Seen) -> LandingCycles:
 def _opened(known: LandingCycles, entry: CycleOpened, at: float) -> LandingCycles:
     plan, cycle = entry.plan, entry.cycle
     tables = tuple(t.table for t in plan.targets)
-    # One and the same for all its cycles.
+    # The same for all its cycles.
     tables = known.tables if tables in ((), known.tables) else tables
     if _place(known, entry.commit_id) is not None:
-        # Planned again by the same run, as after a Clear: what counts is the newest plan of it.
+        # Planned again by the same run, for example after a Clear: its newest plan counts.
         return _changed(known, entry.commit_id, lambda c: c._replace(**_planned(plan, tables, c.work)))
     one = SeenCycle(commit_id=str(entry.commit_id), began=at, **_run(cycle), **_planned(plan, tables, NO_WORK))
     cycles = (*known.cycles, one)[-MOST_CYCLES:]
@@ -172,9 +172,9 @@ def _run(cycle: Cycle) -> dict[str, Any]:
 
 
 def _planned(plan: Plan, tables: tuple[str, ...], done: Mapping[UUID, SliceWork]) -> dict[str, Any]:
-    """What a cycle has of its plan.
+    """Return the fields of a cycle's plan.
 
-    :param done: what was reported of an earlier one of the same cycle
+    :param done: reports of an earlier plan of the same cycle
     """
     told = {i: w for i, w in done.items() if w.reports}
     return {
@@ -208,7 +208,7 @@ def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingC
 def _published(known: LandingCycles, entry: TablePublished, at: float) -> LandingCycles:
     table, told = entry.table, (entry.table, at)
     ends = {**known.published, table: _furthest(known.published.get(table, {}), starmap(Span, entry.coverage.items()))}
-    # Of each of its tables the same ranges are told; those of the data count.
+    # All of its tables report the same ranges; those of the data count.
     known = known._replace(published=ends)
     if table == next(iter(known.tables), table):
         known = _counted(known, committed=len(entry.coverage))
@@ -236,7 +236,7 @@ def _counted(known: LandingCycles, **more: int) -> LandingCycles:
 
 
 def _furthest(known: Ends, more: Iterable[Span]) -> Ends:
-    """The highest end of each partition."""
+    """Return the highest end of each partition."""
     out = dict(known)
     for span in more:
         place, end = (span.partition.topic, span.partition.partition), span.range.end
@@ -254,6 +254,6 @@ def _changed(known: LandingCycles, commit_id: UUID, change: Callable[[SeenCycle]
 
 
 def _place(known: LandingCycles, commit_id: UUID) -> int | None:
-    """The newest cycles are at the end, and those that change are among them."""
+    """Return the index of a cycle; changing cycles are among the newest, at the end."""
     wanted = str(commit_id)
     return next((i for i in range(len(known.cycles) - 1, -1, -1) if known.cycles[i].commit_id == wanted), None)

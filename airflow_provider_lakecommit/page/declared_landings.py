@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Landings that parsed DAGs declare and that no control topic tells of: they never ran, or are not watched.
+"""Landings that parsed DAGs declare and that no control topic has: they never ran, or are not watched.
 
-Contract: reads only, from Airflow's database, where the DAG processor keeps the assets that tasks of serialized DAGs
-send events of; a landing's asset says its name and its table (:mod:`~airflow_provider_lakecommit.assets`). The tasks
-have the budgets of the landing, as far as Airflow keeps their declaration whole. At most :data:`MOST` landings are
-read. DAGs that are no longer parsed declare nothing. A declared landing is a row of its DAG alone: users who may read
-that DAG see it.
+Contract: reads only, from Airflow's database, where the DAG processor keeps the outlet assets of tasks of serialized
+DAGs; a landing's asset has its name and its table (:mod:`~airflow_provider_lakecommit.assets`). The tasks have the
+budgets of the landing, if Airflow keeps their complete declaration. At most :data:`MOST` landings are read. DAGs that
+are no longer parsed declare nothing. A declared landing is a row of its DAG alone: users who may read that DAG see it.
 
-Failure story: while a control topic has not been read yet nobody knows what is on it, and that is what is said.
+Failure story: while a control topic has not been read yet, its content is unknown, and the row shows that.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ OURS = "airflow_provider_lakecommit."
 LAST = '\n  "create": '
 """The last field of a declaration among the rendered fields of its task."""
 SCHEME = "lakecommit://"
-UNREAD = "nothing of it was seen so far, and not all control topics have been read yet"
+UNREAD = "it was not observed so far, but not all control topics have been read yet"
 NEVER = "it never ran: its DAG has no run yet"
 UNSEEN = (
-    "its DAG has run, and nothing of it is among the newest records of the control topics that are read: it opened no "
-    "cycle for long, or its control topic is none of [lakecommit] page_topics"
+    "its DAG has run, but the newest records of the watched control topics have nothing of it: it opened no cycle for "
+    "long, or its control topic is not in [lakecommit] page_topics"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredLanding:
-    """A landing of one DAG. ``ran``: that DAG has runs. ``budget`` is ``None`` where it is not known."""
+    """A landing of one DAG. ``ran``: that DAG has runs. ``budget`` is ``None`` if it is unknown."""
 
     name: str
     table: str
@@ -60,13 +59,13 @@ class DeclaredLanding:
 
 
 class DeclaredLook:
-    """Those of all DAGs that are parsed, for one thread at a time."""
+    """Reads the landings of all parsed DAGs, for one thread at a time."""
 
     def __init__(self) -> None:
         self._stored = StoredDags(declared_in)
 
     def __call__(self, session: Session) -> tuple[DeclaredLanding, ...]:
-        """As they are now; of very many that have changed at once the rest of the declaration is known later."""
+        """Return the current landings; if very many changed at once, the rest of their declarations follows later."""
         sent, asset, dag = TaskOutletAssetReference, AssetModel, DagModel
         has_run = select(DagRun.id).where(DagRun.dag_id == dag.dag_id).exists()
         query = (
@@ -84,7 +83,7 @@ class DeclaredLook:
 
 
 def declared_in(_: str, stored: Any) -> dict[str, Landing]:
-    """The landings that the tasks of a stored DAG are for, by their names.
+    """Return the landings of the tasks of a stored DAG, by name.
 
     :param stored: Airflow's JSON of the DAG
     """
@@ -97,7 +96,7 @@ def declared_in(_: str, stored: Any) -> dict[str, Landing]:
 
 
 def _landing_of(text: str) -> Landing | None:
-    """Of the text that the task has; a long one is cut within ``create``, which is last and not needed."""
+    """Parse the text of a task; a long one is truncated within ``create``, which is last and not needed."""
     begin, end = text.find("{"), text.find(LAST)
     whole = text[begin:] if end < 0 else f"{text[begin:end].rstrip(', ')}}}"
     try:
@@ -107,7 +106,7 @@ def _landing_of(text: str) -> Landing | None:
 
 
 def _declared(extra: Any, dag: str, ran: bool, stored: Mapping[str, Landing]) -> DeclaredLanding | None:
-    """``None`` for an asset that somebody else made up."""
+    """Return the landing of an asset; ``None`` for a foreign asset."""
     told = extra if isinstance(extra, Mapping) else {}
     name, table = told.get("landing"), told.get("table")
     if not (isinstance(name, str) and isinstance(table, str)):
@@ -118,9 +117,9 @@ def _declared(extra: Any, dag: str, ran: bool, stored: Mapping[str, Landing]) ->
 
 
 class DeclaredRows:
-    """The rows of a board, and those of declared landings that nothing was seen of, the worst first.
+    """The rows of a board, and those of unobserved declared landings, worst first.
 
-    :param look: what is declared
+    :param look: reads the declared landings
     """
 
     def __init__(self, look: Callable[[], tuple[DeclaredLanding, ...]]) -> None:
@@ -135,7 +134,7 @@ class DeclaredRows:
         self._budgets: tuple[tuple[DeclaredLanding, ...], Mapping[tuple[str, str], PendingBudget]] = ((), {})
 
     def __call__(self, board: Board) -> Mapping[str, LandingRow]:
-        """By their key."""
+        """Return the rows by key."""
         declared, unread = self._look(), any(t.as_of is None for t in board.topics)
         if not declared:
             return board.rows
@@ -146,9 +145,9 @@ class DeclaredRows:
         return rows
 
     def find(self, board: Board, key: str) -> LandingRow | None:
-        """The row of a key; that of a declared landing still names it after the landing was seen.
+        """Return the row of a key; the key of a declared landing stays valid after the landing was observed.
 
-        :param key: of a row that is, or was, among these
+        :param key: of a present or former row
         """
         rows = self(board)
         if (row := rows.get(key)) is not None:
@@ -157,7 +156,7 @@ class DeclaredRows:
         return next((r for r in rows.values() if any((r.name, dag) in meant for dag in r.dags)), None)
 
     def budget(self, row: LandingRow, dags: Collection[str]) -> PendingBudget | None:
-        """Return how much may wait for the tables of a landing: as the first of its DAGs by name declares it.
+        """Return the limits on pending work of a landing: as the first of its DAGs by name declares it.
 
         :param dags: those that the user may read
         """
@@ -172,7 +171,7 @@ class DeclaredRows:
         self, rows: Mapping[str, LandingRow], declared: tuple[DeclaredLanding, ...], *, unread: bool
     ) -> Mapping[str, LandingRow]:
         landings = [r for r in rows.values() if r.state.landing]
-        # Of the command line there is no DAG to compare.
+        # The command line has no DAG to compare.
         seen = {(r.name, dag) for r in landings for dag in r.dags or ("",)}
         missing = [d for d in declared if not {(d.name, d.dag), (d.name, "")} & seen]
         made = {(d, unread): self._rows.get((d, unread)) or _row(d, unread=unread) for d in missing}
@@ -187,7 +186,7 @@ def _key(d: DeclaredLanding) -> str:
 def _row(d: DeclaredLanding, *, unread: bool) -> LandingRow:
     place, group = PageTopic("", ""), group_id(d.name)
     reason = UNREAD if unread else UNSEEN if d.ran else NEVER
-    clears = "its first run" if not d.ran else "a run that opens a cycle on a control topic that is read"
+    clears = "its first run" if not d.ran else "a run that opens a cycle on a watched control topic"
     return LandingRow(
         place=place,
         group=group,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status API's answer about one landing: what its row has not, and how it is made.
+"""The status API's answer about one landing: the fields beyond its row.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`.
 """
@@ -26,15 +26,15 @@ __all__ = ["LandingDetail", "detail_of"]
 
 
 class RemedyAnswer(BaseModel):
-    """A command that helps now, and what it does."""
+    """A command that helps now, and its effect."""
 
     command: str
     does: str
 
 
 class PartitionAnswer(BaseModel):
-    """How far a partition is: in the table of the data, by reports, and at the end of its log, by plans; ``hot`` is one
-    that is behind by several times what the others are.
+    """The progress of a partition: in the data table, by reports, and at the end of its log, by plans; ``hot`` is one
+    whose lag is a multiple of the others'.
     """
 
     partition: str
@@ -48,7 +48,7 @@ class PartitionAnswer(BaseModel):
 
 class ConnectorTaskAnswer(BaseModel):
     """A task of a connector that answers its coordinator: since when, when last, and for which partitions. ``silent``
-    is whether the coordinator has heard of every other one since then.
+    is whether every other one has answered since then.
     """
 
     id: str
@@ -71,7 +71,7 @@ class AnnouncedAnswer(BaseModel):
 
 
 class DecisionAnswer(BaseModel):
-    """What a person did by hand."""
+    """A manual decision of a user."""
 
     at: str
     command: str
@@ -93,7 +93,7 @@ class RejectAnswer(BaseModel):
 
 
 class LandingDetail(LandingAnswer):
-    """All that is known of it. Of ``decisions`` and ``rejects`` the newest come first."""
+    """All details of a landing. ``decisions`` and ``rejects`` are newest first."""
 
     spec_version: str
     partitions: list[PartitionAnswer]
@@ -153,7 +153,7 @@ def _task(t: ConnectorTask, tasks: Sequence[ConnectorTask]) -> ConnectorTaskAnsw
 
 
 def _announced(state: State) -> list[AnnouncedAnswer]:
-    """Of a connector; files of landings are their slices'."""
+    """Return the announced files of a connector; files of landings are in their slices."""
     if state.landing:
         return []
     over = [(table, p.files, p.at, True) for (table, _), p in state.over.items()]

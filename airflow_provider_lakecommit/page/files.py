@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built files of the page, and the headers that every answer bears.
+"""The built files of the page, and the headers of every answer.
 
-Contract: only files that stand in the folder when the app is made are served, by name; no name leads out of it. Nothing
-of another origin is loaded and no script stands in a page (:data:`HEADERS`); the page may be framed by Airflow alone.
+Contract: only files that exist in the folder when the app is created are served, by name; no name leads out of it.
+Nothing of another origin is loaded and a page has no inline script (:data:`HEADERS`); only Airflow may frame the page.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ What it shows is at <a href="api/v1/landings">api/v1/landings</a>.</p></html>
 
 
 def built(folder: Path = STATIC) -> dict[str, tuple[bytes, str]]:
-    """The files by their path below the page, with their type; without a build, a page that says so."""
+    """Return the files by their path below the page, with their type; without a build, a page that reports it."""
     paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.suffix in TYPES]
     found = {p.relative_to(folder).as_posix(): (p.read_bytes(), TYPES[p.suffix]) for p in paths}
     return found if INDEX in found else {INDEX: (UNBUILT, TYPES[".html"])}

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One row of the page: how the commits of a landing, or of a connector's group, stand, and what that means.
+"""One row of the page: the state of the commits of a landing, or of a connector's group, and its meaning.
 
-Contract: pure and frozen. On a board the worst come first (:data:`WORST_FIRST`, then the one that is so the longest).
-Read lag and commit lag are two numbers, as they fail for different reasons: records that nobody has read, and records
-that were read and that no snapshot holds.
+Contract: pure and frozen. A board is sorted worst first (:data:`WORST_FIRST`, then the longest duration). Read lag and
+commit lag are two numbers, because they have different causes: unread records, and read records without a snapshot.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ class PageTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReading:
-    """How the reading of one control topic stands. ``as_of`` is when it last stood at its end, in seconds of the epoch;
-    ``trouble`` is what keeps it from that.
+    """The reading state of one control topic. ``as_of`` is when it was last read to its end, in seconds of the epoch;
+    ``trouble`` is the error that prevents it.
     """
 
     place: PageTopic
@@ -70,9 +69,9 @@ class TopicReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingRow:
-    """A landing or a connector's group, as it was at ``place`` when that was last read. ``dags`` are those of this
-    deployment that run it; ``never_ran`` is one that a DAG declares which has not run yet. ``read_since`` and
-    ``table_since`` are since when records wait to be read and the table lacks some, where that is known.
+    """A landing or a connector's group, as of the last read of ``place``. ``dags`` are those of this deployment that
+    run it; ``never_ran`` is a declared landing whose DAG has no run yet. ``read_since`` and ``table_since`` are since
+    when records wait to be read and the table lacks some, if known.
     """
 
     place: PageTopic
@@ -90,35 +89,35 @@ class LandingRow:
 
     @property
     def outcomes(self) -> tuple[CycleOutcome, ...]:
-        """How each of its cycles ended; reckoned when somebody looks."""
+        """Return how each of its cycles ended; computed on demand."""
         return outcomes(self.cycles.cycles)
 
     @property
     def name(self) -> str:
-        """As its DAG or its spec calls it."""
+        """Return the name in its DAG or spec."""
         return name_of(self.group, landing=self.state.landing)
 
     @property
     def since(self) -> float | None:
-        """Since when it is so, as far as that is known; a healthy one is not so since its last commit."""
+        """Return the start of the current state, if known; healthy since long before its last commit."""
         return None if self.found.verdict is Verdict.HEALTHY else self.found.since
 
     @property
     def read_lag(self) -> int | None:
-        """Records that no slice has been reported for, by the offsets; ``None`` where no partition is known."""
+        """Return the number of unreported records, by offsets; ``None`` without known partitions."""
         ends = [(p.end, p.reported if p.reported is not None else p.published) for p in self.partitions]
         known = [max(0, end - (upto or 0)) for end, upto in ends if end is not None]
         return sum(known) if known else None
 
     @property
     def commit_lag(self) -> int | None:
-        """Records that were reported, and that no snapshot holds."""
+        """Return the number of reported records that no snapshot has."""
         known = [max(0, p.reported - (p.published or 0)) for p in self.partitions if p.reported is not None]
         return sum(known) if known else None
 
     @property
     def running(self) -> int:
-        """Cycles under way."""
+        """Return the number of open cycles."""
         return sum(1 for o in self.outcomes if o is CycleOutcome.RUNNING)
 
     def rejected_since(self, moment: float) -> int:
@@ -128,7 +127,7 @@ class LandingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """All rows by their key, as the reader threads have them, the worst first. Other rows have a higher ``version``."""
+    """All rows by key, as the reader threads have them, worst first. Changed rows have a higher ``version``."""
 
     version: int = 0
     rows: Mapping[str, LandingRow] = field(default_factory=dict)
@@ -136,17 +135,17 @@ class Board:
 
 
 def ranked(rows: Iterable[LandingRow]) -> dict[str, LandingRow]:
-    """Rows by their key, the worst first."""
+    """Return rows by key, worst first."""
     return {r.key: r for r in sorted(rows, key=_rank)}
 
 
 def key_of(place: PageTopic, group: str) -> str:
-    """What names a row in addresses, whatever letters its group has."""
+    """Return the id of a row in addresses, for any characters in its group."""
     return sha256("\x1f".join((place.connection, place.topic, group)).encode()).hexdigest()[:20]
 
 
 def name_of(group: str, *, landing: bool) -> str:
-    """The name of a landing, or the group of a connector."""
+    """Return the name of a landing, or the group of a connector."""
     return group.removeprefix(group_id("")) if landing else group
 
 
@@ -157,9 +156,9 @@ def search(
     verdicts: Collection[str] = (),
     dag: str = "",
 ) -> tuple[Sequence[LandingRow], Counter[str]]:
-    """The rows that are meant, in their order, and how many there are of each verdict, whichever was asked for.
+    """Return the matching rows, in their order, and the counts of each verdict, whichever was requested.
 
-    :param text: part of a name, table, topic or DAG, in whatever case
+    :param text: part of a name, table, topic or DAG, case-insensitive
     :param dag: id of a DAG that runs it
     """
     wanted = text.casefold()

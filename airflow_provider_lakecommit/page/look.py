@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A question to Airflow's database that many requests ask, and that is asked now and then.
+"""A cached query to Airflow's database for many requests.
 
-Contract: reads only. Who asks gets what was found at most so many seconds ago; the same object, as long as nothing
-changed, so that what was made of it can be kept too.
+Contract: reads only. A caller gets a result that is at most a number of seconds old; the same object, as long as
+nothing changed, so that derived values can be cached too.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Found = TypeVar("Found")
 
 
 class DatabaseLook(Generic[Found]):
-    """One question, for any thread.
+    """One query, for any thread.
 
-    :param ask: asks it
-    :param seconds: for which an answer holds
+    :param ask: runs it
+    :param seconds: how long a result is valid
     """
 
     def __init__(self, ask: Callable[[Session], Found], seconds: float) -> None:

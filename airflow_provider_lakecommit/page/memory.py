@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept of the groups of one control topic while it is read: their cycles and their trends.
+"""The state of the groups of one control topic while it is read: their cycles and their trends.
 
 Contract: written by the thread that reads the topic. It is for display and decides no commit.
 """
@@ -20,15 +20,15 @@ from airflow_provider_lakecommit.stall import EventKind, SeenRecord
 __all__ = ["TopicMemory"]
 
 MOST_TRENDS = 5000
-"""Groups whose trend is kept; of those that come later none is shown."""
+"""Groups whose trend is kept; later ones have none."""
 TURNS = frozenset({EventKind.START, EventKind.PUBLISHED})
-"""Events at which the lags of a landing are known by its log, and are the most."""
+"""Events at which the log has the lags of a landing, at their peak."""
 
 _PAYLOADS = {kind: PayloadType[kind.value] for kind in EventKind}
 
 
 class TopicMemory:
-    """Mutable, for the thread that reads the topic; trends may be looked at by others."""
+    """Mutable, for the thread that reads the topic; other threads may read trends."""
 
     def __init__(self) -> None:
         self.cycles: dict[str, LandingCycles] = {}
@@ -36,13 +36,13 @@ class TopicMemory:
         self.clocks: dict[str, LagClock] = {}
 
     def heard(self, told: SeenRecord, record: ControlRecord, landing: bool) -> None:
-        """One more record that is believed."""
+        """Add one more accepted record."""
         group, seen, header = told
         known = self.cycles.get(group) or LandingCycles()
         if not landing:
             after = connector_cycles_after(known, seen)
         elif header is None or header.get("lane") != LIVE or seen.kind is EventKind.WRITTEN:
-            # Files are told again by the report on their slice.
+            # The report on their slice repeats files.
             return
         else:
             covers = seen.covers if seen.kind is EventKind.PUBLISHED else None
@@ -55,7 +55,7 @@ class TopicMemory:
             self._tell(group, known, after, told)
 
     def lagging(self, ends: Ends) -> None:
-        """The ends of the topics were looked at just now."""
+        """Add the current ends of the topics."""
         now = time.time()
         for group, known in self.cycles.items():
             there = {p: ends[p] for p in known.ends if p in ends}
@@ -66,7 +66,7 @@ class TopicMemory:
                 trend.add(now, now, {"read_lag": read, "commit_lag": commit, **late})
 
     def since(self, group: str) -> tuple[float | None, float | None]:
-        """Since when records wait to be read, and since when the table lacks some."""
+        """Return since when records wait to be read, and since when the table lacks some."""
         known, clock = self.cycles.get(group), self.clocks.get(group)
         if known is None or clock is None:
             return None, None
@@ -81,7 +81,7 @@ class TopicMemory:
         return clock
 
     def _tell(self, group: str, before: LandingCycles, after: LandingCycles, told: SeenRecord) -> None:
-        """Tell the trend what changed."""
+        """Add the changes to the trend."""
         kind, turn = told.seen.kind, told.seen.kind in TURNS and bool(after.ends or after.reported)
         if not turn and after.totals is before.totals:
             return
@@ -95,7 +95,7 @@ class TopicMemory:
             if now.commits > was.commits:
                 amounts["commit_seconds"] = after.took
         if turn:
-            # The most is waiting just before it is published.
+            # The backlog peaks just before it is published.
             at = before if kind is EventKind.PUBLISHED else after
             amounts["read_lag"], amounts["commit_lag"] = lags(at.reported, at.in_table, at.ends)
             if (clock := self.clocks.get(group)) is not None:

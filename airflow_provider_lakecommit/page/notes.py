@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is worth knowing of a landing beyond its cycles: what persons decided, and what was rejected and why.
+"""Notes on a landing beyond its cycles: decisions of users, and rejected records with reasons.
 
 Contract: pure and frozen, and bounded: the newest :data:`MOST` decisions, and as many kinds of rejects, those
-that were seen last. A kind is one of the dead-letter table, with the column that it is about, as reports tell it.
+that were seen last. A kind is one of the dead-letter table, with its column, as in reports.
 
-Failure story: it begins where the reading of the log began. ``lakecommit history`` reads older decisions, and versions
-of the spec, from the tables.
+Failure story: it starts where the reading of the log started. ``lakecommit history`` reads older decisions, and
+versions of the spec, from the tables.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST = 20
 
 class RejectSeen(NamedTuple):
     """Rejected records of one kind: how many were committed, when the first and last were reported, the ranges of the
-    newest slice that had some, and the reason of the newest slice of which it was the kind of most rejects.
+    newest slice that had some, and the reason in the newest slice with mostly this kind.
     """
 
     kind: str
@@ -40,14 +40,14 @@ class RejectSeen(NamedTuple):
 
 
 class LandingNotes(NamedTuple):
-    """The oldest first."""
+    """Oldest first."""
 
     decisions: tuple[Decision, ...] = ()
     rejects: tuple[RejectSeen, ...] = ()
 
 
 def after_decisions(known: LandingNotes, decided: Iterable[Decision]) -> LandingNotes:
-    """After an event that tells what a person decided; who says it again says nothing new."""
+    """Return the notes after an event with decisions of users; repeated decisions are ignored."""
     new = tuple(d for d in decided if d not in known.decisions)
     return known._replace(decisions=(*known.decisions, *new)[-MOST:]) if new else known
 
@@ -67,14 +67,14 @@ def after_rejects(known: LandingNotes, entry: SliceReported, at: float) -> Landi
             since=before.since if before else at,
             at=at,
             ranges=ranges,
-            # The report has the words of most of its rejects.
+            # The report has the reason of most of its rejects.
             reason=report.reject_reason if records == most else before.reason if before else "",
         )
     return known._replace(rejects=tuple(seen.values())[-MOST:])
 
 
 def after_committed(known: LandingNotes, kinds: Mapping[str, int]) -> LandingNotes:
-    """Return the notes after a commit with so many rejected records of each kind."""
+    """Return the notes after a commit with the given number of rejected records of each kind."""
     if not kinds:
         return known
     return known._replace(rejects=tuple(r._replace(records=r.records + kinds.get(r.kind, 0)) for r in known.rejects))

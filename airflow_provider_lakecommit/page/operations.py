@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DAGs that act on a landing: which there are, by Airflow's own store of parsed DAGs.
+"""DAGs that act on a landing, from Airflow's own store of parsed DAGs.
 
-Contract: reads only. A DAG is for an action when all its tasks of this provider do that and nothing else (they are
+Contract: reads only. A DAG offers an action if all its tasks of this provider do that and nothing else (they are
 `VerifyOperator`, or `LandingOperationOperator` of one operation: `publish-now`, or `reset blocked` that may retry;
-sensors do nothing), so that nobody who requests a check decides what becomes of records. A run of it does that for all
+sensors do nothing), so a user who requests a check never decides what becomes of records. A run of it acts on all
 landings that these tasks name.
 
-Failure story: a DAG that is stored in another form than this reads is for no action.
+Failure story: a DAG that is stored in an unknown form offers no action.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ RETRY = "retry"
 VERIFY = "VerifyOperator"
 OPERATION = "LandingOperationOperator"
 KINDS = {spoken(PUBLISH_NOW): "publish_now", spoken(RESET_BLOCKED): "retry_blocked"}
-"""By the operation of the task."""
+"""Actions by the operation of the task."""
 BYSTANDER = "StalledCommitSensor"
 """A task that changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What a run of a DAG does for a landing. ``conf`` is what the run has to be triggered with; ``asks``: a person is
-    asked before it changes anything.
+    """The effect of a run of a DAG on a landing. ``conf`` is required to trigger the run; ``asks``: a user must approve
+    before it changes anything.
     """
 
     kind: str
@@ -51,14 +51,14 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDag:
-    """A parsed DAG: whether it is paused, and what its runs do, if it is for that."""
+    """A parsed DAG: whether it is paused, and the effect of its runs, if it offers an action."""
 
     paused: bool
     operations: tuple[Operation, ...] = ()
 
 
 def operations_in(dag: str, stored: Any) -> tuple[Operation, ...]:
-    """What a stored DAG is for.
+    """Return the operations of a stored DAG.
 
     :param stored: Airflow's JSON of the DAG
     """
@@ -93,7 +93,7 @@ def _does_only_that(task: Mapping[str, Any], params: Mapping[str, Mapping[str, A
 
 
 def _conf(task: Mapping[str, Any], params: Mapping[str, Mapping[str, Any]]) -> dict[str, str] | None:
-    """With what a run has to be triggered, so that the task reads blocked ranges again; ``None``: it does not."""
+    """Return the conf of a run whose task reads blocked ranges again; ``None``: it does not."""
     arguments = task.get("arguments")
     how = arguments.get("how") if isinstance(arguments, Mapping) else None
     if how == RETRY:
@@ -103,7 +103,7 @@ def _conf(task: Mapping[str, Any], params: Mapping[str, Mapping[str, Any]]) -> d
 
 
 def _operation(dag: str, task: Mapping[str, Any], conf: Mapping[str, str], *, asks: bool) -> Operation | None:
-    """``None`` for a task of no landing that is known before it runs."""
+    """Return the operation; ``None`` for a task whose landing is unknown before it runs."""
     kind, landing = _kind(task), task.get("landing_name")
     if kind is None or not isinstance(landing, str):
         return None
@@ -111,7 +111,7 @@ def _operation(dag: str, task: Mapping[str, Any], conf: Mapping[str, str], *, as
 
 
 def _choice(how: str, params: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The param by which a run says how, if it may say that blocked ranges are to be read again."""
+    """Return the param that selects how, if a run may choose to read blocked ranges again."""
     for name, param in params.items():
         told = how.replace(" ", "").replace('"', "'")
         if told in (f"{{{{params.{name}}}}}", f"{{{{params['{name}']}}}}"):
@@ -122,13 +122,13 @@ def _choice(how: str, params: Mapping[str, Mapping[str, Any]]) -> str | None:
 
 
 class OperationLook:
-    """All parsed DAGs by their id, for one thread at a time."""
+    """Reads all parsed DAGs by id, for one thread at a time."""
 
     def __init__(self) -> None:
         self._stored = StoredDags(operations_in)
 
     def __call__(self, session: Session) -> dict[str, KnownDag]:
-        """As they are now."""
+        """Return the current DAGs."""
         found = self._stored(session)
         paused = {dag: off for dag, off in session.execute(select(DagModel.dag_id, DagModel.is_paused))}  # noqa: C416
         return {dag: KnownDag(paused=paused.get(dag, False), operations=told) for dag, told in found.items()}

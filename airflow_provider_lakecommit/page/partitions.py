@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far each partition of a landing is, and which of them are hot: those that hold most of what is behind.
+"""The progress of each partition of a landing, and the hot ones: those with most of the lag.
 
-Contract: pure. Offsets are one past the last. A partition is hot when it is behind by :data:`HOT_TIMES` as much as the
-others are on average, and by at least :data:`HOT_LEAST` records: with few records any of them may be that by chance.
+Contract: pure. Offsets are one past the last. A partition is hot when its lag is :data:`HOT_TIMES` the average of the
+others, and at least :data:`HOT_LEAST` records: with few records any of them may be that by coincidence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Ends = Mapping[Place, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagePartition:
-    """How far one partition is: ends of what was planned, reported, published, and of the log when it was looked at."""
+    """The progress of one partition: planned, reported, published and log ends at the time of the last read."""
 
     topic: str
     partition: int
@@ -33,17 +33,17 @@ class PagePartition:
 
     @property
     def lag(self) -> int | None:
-        """Offsets that no snapshot holds."""
+        """Return the number of offsets without a snapshot."""
         return None if self.end is None else max(0, self.end - (self.published or 0))
 
     @property
     def behind(self) -> int:
-        """The same, and 0 where the end is not known."""
+        """Return the same, and 0 if the end is unknown."""
         return self.lag or 0
 
 
 def shown_partitions(planned: Ends, reported: Ends, published: Ends, ends: Ends) -> tuple[PagePartition, ...]:
-    """All that are known, at most :data:`MOST_PARTITIONS`."""
+    """Return all known partitions, at most :data:`MOST_PARTITIONS`."""
     return tuple(
         PagePartition(
             topic=place[0],
@@ -58,7 +58,7 @@ def shown_partitions(planned: Ends, reported: Ends, published: Ends, ends: Ends)
 
 
 def hot(partitions: Sequence[PagePartition]) -> frozenset[Place]:
-    """Those that keep the landing behind while the others do not."""
+    """Return those that delay the landing while the others do not."""
     total, others = sum(p.behind for p in partitions), len(partitions) - 1
     return frozenset(
         (p.topic, p.partition)
@@ -68,9 +68,7 @@ def hot(partitions: Sequence[PagePartition]) -> frozenset[Place]:
 
 
 def lags(reported: Ends, published: Ends, ends: Ends) -> tuple[int | None, int | None]:
-    """Records that nobody has read, and those that were read and that no snapshot holds; ``None`` where no partition is
-    known.
-    """
+    """Return unread records, and read records without a snapshot; ``None`` without known partitions."""
     read = [max(0, end - reported.get(p, published.get(p, 0))) for p, end in ends.items()]
     commit = [max(0, upto - published.get(p, 0)) for p, upto in reported.items()]
     return sum(read) if read else None, sum(commit) if commit else None

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the page knows: the control topics of this deployment, read in the background of an API server.
+"""The state behind the page: the control topics of this deployment, read in the background of an API server.
 
-Contract: :meth:`PageReader.board` answers at once with what is known, whatever the brokers do, and never waits. The
-first request starts the threads, one for each control topic; they stop when nobody has asked for
-:data:`UNUSED_SECONDS`, and the next request has them read again from the beginning. Until they have, the board keeps
-what was read last, with its time.
+Contract: :meth:`PageReader.board` returns the known state at once, whatever the brokers do, and never waits. The first
+request starts the threads, one for each control topic; they stop after :data:`UNUSED_SECONDS` without a request, and
+the next request restarts the reading from the beginning. Until they are done, the board keeps the last state, with its
+time.
 
-Failure story: a connection or a topic that is not there, and brokers that went away, are told as the ``trouble`` of
-that topic, and tried again; the others go on. An error that nobody foresaw is logged, told, and tried again as well: a
-thread that died would leave a page that looks well.
+Failure story: missing connections and topics, and unreachable brokers, become the ``trouble`` of that topic, and are
+tried again; the others continue. An unforeseen error is logged, reported, and tried again as well: a thread that died
+would leave a page that looks healthy.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ STOP_SECONDS = 5.0
 
 
 class PageReader:
-    """All control topics that are watched.
+    """All watched control topics.
 
-    :param places: which they are, asked for when the threads start
+    :param places: returns them, called when the threads start
     """
 
     def __init__(self, places: Callable[[], Sequence[PageTopic]], settings: Settings, deployment: str) -> None:
@@ -47,7 +47,7 @@ class PageReader:
         self._board = Board()
 
     def board(self) -> Board:
-        """What is known now."""
+        """Return the current state."""
         self._asked = time.monotonic()
         if not any(t.is_alive() for t in self._threads):
             with self._lock:
@@ -56,7 +56,7 @@ class PageReader:
         return self._board
 
     def close(self) -> None:
-        """Stop the threads, which finish the poll that is under way."""
+        """Stop the threads, which finish the current poll."""
         self._stop.set()
         for thread in self._threads:
             thread.join(STOP_SECONDS)
@@ -86,7 +86,7 @@ class PageReader:
                 self._tell(place, str(e) if isinstance(e, LakecommitError) else type(e).__name__)
                 if reader is not None:
                     reader.close()
-                # What was read stays on the board; the next look begins anew.
+                # The last state stays on the board; the next read starts over.
                 reader = None
                 stop.wait(RETRY_SECONDS)
         if reader is not None:
@@ -112,5 +112,5 @@ class PageReader:
 
 
 def _troubles(topics: Sequence[TopicReading]) -> list[tuple[PageTopic, str, bool]]:
-    """What is shown of topics, but the time."""
+    """Return the displayed state of topics, except the time."""
     return [(t.place, t.trouble, t.as_of is None) for t in topics]

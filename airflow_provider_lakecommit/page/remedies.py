@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What helps now: at most three commands that fit how a landing stands, ready to be copied.
+"""What helps now: at most three commands for the state of a landing, ready to be copied.
 
 Contract: pure, and a table. A command changes nothing that it does not preview first. Names come from control records,
-where anybody may have put them, and commands are pasted into shells: each is quoted, and one that cannot be printed on
-one line is left out with all that would name it.
+so any writer chooses them, and commands are pasted into shells: each name is quoted, and if one cannot be printed on
+one line, all commands with it are left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """A command, and what it does."""
+    """A command, and its effect."""
 
     command: str
     does: str
@@ -39,7 +39,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """A command for rows that ``fits``; ``{whose}`` is what names the landing."""
+    """A command for rows that ``fits``; ``{whose}`` are the arguments that name the landing."""
 
     fits: Callable[[LandingRow], bool]
     command: str
@@ -59,19 +59,19 @@ _LANDING: tuple[_Offer, ...] = (
     _Offer(
         lambda r: bool(r.state.blocked),
         f"{RESET_BLOCKED} {{whose}} --skip",
-        "shows which bad records would be given up; with --yes it goes on without them",
+        "shows which bad records would be given up; with --yes it continues without them",
     ),
     _Offer(
         lambda r: r.running > 0 and r.found.verdict is Verdict.HEALTHY,
         f"{PUBLISH_NOW} {{whose}}",
-        "ends the windows under way behind the record in hand, and publishes them",
+        "ends open windows at the current record, and publishes them",
     ),
     _Offer(
         _is(Verdict.STALLED, Verdict.SLOWING),
         f"{DOCTOR} {{whose}}",
-        "checks brokers, catalog, storage and tables, and says what does not answer",
+        "checks brokers, catalog, storage and tables, and reports what does not answer",
     ),
-    _Offer(lambda _: True, f"{STATUS} {{whose}}", "says how far the tables are, and what waits"),
+    _Offer(lambda _: True, f"{STATUS} {{whose}}", "shows how far the tables are, and what waits"),
     _Offer(
         lambda r: any(kind.records for kind in r.cycles.notes.rejects),
         f"{DEAD_LETTERS} {{whose}} --values",
@@ -89,7 +89,7 @@ _CONNECTOR: tuple[_Offer, ...] = (
 
 
 def remedies(row: LandingRow) -> tuple[Remedy, ...]:
-    """Those that fit, the most useful first."""
+    """Return the matching remedies, the most useful first."""
     if row.state.landing:
         whose = f"--dag {quote(row.dags[0])} --landing {quote(row.name)}" if row.dags else "SPEC.yaml"
         offers, names = _LANDING, (*row.dags[:1], row.name)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One commit cycle as the control log tells it, with its slices one by one while it is under way.
+"""One commit cycle by the control log, with its slices one by one while it is open.
 
-Contract: frozen, and cheap to change: a stream of events makes a new one for each. A slice is counted once, whoever
-reports it again. Its accounting is that of source records: what was read is what landed, was rejected, was filtered,
-had no record (gaps) or was given up (skipped), and rows are a sum of their own.
+Contract: frozen, and cheap to change: a stream of events makes a new one for each. A slice is counted once, however
+often it is reported. Its accounting is that of source records: each read one was landed, rejected, filtered, missing
+(gaps) or given up (skipped), and rows are a sum of their own.
 
-Failure story: which slice a report is of is known while the cycle is under way. There are a hundred thousand cycles, so
-that is not kept of one that has ended, nor of more than the :data:`~airflow_provider_lakecommit.page.cycles.MOST_OPEN`
-newest; reports of those change nothing.
+Failure story: the slice of a report is known while the cycle is open. There are a hundred thousand cycles, so ended
+cycles lose their slices, and so do all but the :data:`~airflow_provider_lakecommit.page.cycles.MOST_OPEN` newest;
+reports of those change nothing.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from airflow_provider_lakecommit.core import Counts, SliceReported, Span
 __all__ = ["NO_GROUP", "CycleOutcome", "SeenCycle", "SliceOutcome", "SliceWork", "outcomes", "with_report"]
 
 MOST_WORK = 8000
-"""Slices of one cycle that are told apart: twice as many as a plan may have, for those that are cut again."""
+"""Distinct slices of one cycle: twice the limit of a plan, for those that are cut again."""
 NO_GROUP = -1
-"""Of a slice that is not in the plan: a part of one that was cut again."""
+"""Group of a slice that is not in the plan: a part of one that was cut again."""
 ENDED_EARLY = "it was ended early"
 
 
 class CycleOutcome(StrEnum):
-    """How a cycle ended, or that it has not."""
+    """How a cycle ended, or that it is open."""
 
     RUNNING = "running"
     LEFT = "left"
-    """It did not complete, and a later one did: what it left was planned again."""
+    """It did not complete, but a later one did: the rest was planned again."""
     COMPLETE = "complete"
     PARTIAL = "partial"
-    """Complete, without all that was planned: ranges are blocked, failed or left to a later cycle."""
+    """Complete, without all planned ranges: some are blocked, failed or left to a later cycle."""
     FAILED = "failed"
     EMPTY = "empty"
-    """Nothing was there to be planned."""
+    """There was nothing to plan."""
     REFUSED = "refused"
-    """There was, and the plan says why none of it was planned."""
+    """There was, but the plan has a reason why none of it was planned."""
 
 
 class SliceOutcome(StrEnum):
-    """How far a slice is."""
+    """The progress of a slice."""
 
     WAITING = "waiting"
-    """Nothing was reported of it."""
+    """Without a report."""
     DONE = "done"
     PART = "part"
-    """Its task was told to end, and reported what it had."""
+    """Its task was stopped, and reported what it had."""
     BLOCKED = "blocked"
     FAILED = "failed"
 
@@ -63,8 +63,8 @@ TROUBLED = (SliceOutcome.BLOCKED, SliceOutcome.FAILED)
 
 
 class SliceWork(NamedTuple):
-    """A slice of a cycle under way. ``reports`` counts those of all who did it, replicas among them; all else is of the
-    one that counts: its ``attempt``, the time of its report, and the seconds that it took, where it told them.
+    """A slice of an open cycle. ``reports`` counts those of all attempts, including replicas; all else is of the one
+    that counts: its ``attempt``, the time of its report, and its duration in seconds, if reported.
     """
 
     slice_id: UUID
@@ -85,12 +85,12 @@ class SliceWork(NamedTuple):
 class SeenCycle(NamedTuple):
     """One cycle. Times are seconds of the epoch; ``planned`` counts offsets.
 
-    ``done`` counts the slices of this cycle's plan that were read whole or in part, ``undone`` those that were only
-    over their budget, or failed; ``work`` are all of them, while it is under way, as are ``files_of``, the files for
-    each table. ``redundant`` counts reports on slices that had been reported. ``rows`` are those written for each
-    table. ``published`` are its tables with the time of their commit, ``dead_letters`` the rejected records
-    in these snapshots, whichever cycle read them. A cycle of a connector has no plan
-    that is known; its ``files`` are those that were announced for it, ``recorded`` their records.
+    ``done`` counts the slices of this cycle's plan that were read completely or in part, ``undone`` those that were
+    only over their budget, or failed; ``work`` are all of them, while it is open, as are ``files_of``, the files for
+    each table. ``redundant`` counts repeated reports on slices. ``rows`` are those written for each table.
+    ``published`` are its tables with the time of their commit, ``dead_letters`` the rejected records in these
+    snapshots, whichever cycle read them. The plan of a connector's cycle is unknown; its ``files`` are the announced
+    ones, ``recorded`` their records.
     """
 
     commit_id: str
@@ -125,12 +125,12 @@ class SeenCycle(NamedTuple):
 
     @property
     def records(self) -> int:
-        """Records that were landed; of a connector, those in the files that it announced."""
+        """Return the number of landed records; for a connector, those in its announced files."""
         return self.recorded if self.connector else self.counts.landed
 
     @property
     def outcome(self) -> CycleOutcome:
-        """The first that applies, by what is known of this cycle alone."""
+        """Return the first outcome that applies, by this cycle alone."""
         short = self.end_asked or self.undone or self.refused or self.done < self.slices
         rows = (
             (CycleOutcome.FAILED, self.ended is None and self.failed),
@@ -144,7 +144,7 @@ class SeenCycle(NamedTuple):
 
 
 def outcomes(cycles: tuple[SeenCycle, ...]) -> tuple[CycleOutcome, ...]:
-    """How each of these ended, the oldest first."""
+    """Return how each of these ended, oldest first."""
     later = list(accumulate((c.ended is not None for c in reversed(cycles)), lambda a, b: a or b, initial=False))[::-1]
     alone = (c.outcome for c in cycles)
     return tuple(
@@ -154,7 +154,7 @@ def outcomes(cycles: tuple[SeenCycle, ...]) -> tuple[CycleOutcome, ...]:
 
 
 def with_report(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
-    """The cycle after a report on one of its slices; the same one, if that is not counted."""
+    """Return the cycle after a report on one of its slices; unchanged, if the report does not count."""
     report = entry.report
     of = report.whole or report.slice_id
     before = cycle.work.get(of, SliceWork(of, NO_GROUP))
@@ -200,7 +200,7 @@ def with_report(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
 
 
 def _sum(first: Counts, more: Iterable[Counts]) -> Counts:
-    """As their addition, in one step: there are several for each event of a stream."""
+    """Return their sum in one step: there are several for each event of a stream."""
     landed, rejected, filtered, gaps, skipped = first.landed, first.rejected, first.filtered, first.gaps, first.skipped
     for c in more:
         landed += c.landed

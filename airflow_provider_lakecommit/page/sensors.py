@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The StalledCommitSensors that hold a run, or have skipped or failed it, by Airflow's own database.
+"""The StalledCommitSensors that hold a run, or have skipped or failed it, from Airflow's own database.
 
-Contract: reads only, and at most :data:`MOST` of them, the newest first: those that wait, and those that ended so
-within :data:`PAST`. Which group one guards is what its task said when it looked (the XCom of
-:class:`~airflow_provider_lakecommit.sensors.stalled_commits.StalledCommitSensor`); one that never looked holds nothing.
+Contract: reads only, and at most :data:`MOST` of them, newest first: those that wait, and those that ended so within
+:data:`PAST`. The guarded group is in the XCom of the sensor's check
+(:class:`~airflow_provider_lakecommit.sensors.stalled_commits.StalledCommitSensor`); one without a check holds nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ENDED = (TaskInstanceState.SKIPPED, TaskInstanceState.FAILED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSensor:
-    """One task instance, and what it said of the group that it guards. ``since`` is when it began."""
+    """One task instance, and its report on the guarded group. ``since`` is when it started."""
 
     dag: str
     run: str
@@ -52,7 +52,7 @@ class HeldSensor:
 
 
 def held_sensors(session: Session) -> tuple[HeldSensor, ...]:
-    """Those that hold now."""
+    """Return the sensors that hold now."""
     ti, said = TaskInstance, XComModel
     recently = and_(ti.state.in_(ENDED), ti.end_date >= datetime.now(UTC) - PAST)
     same = [getattr(said, name) == getattr(ti, name) for name in ("dag_id", "run_id", "task_id", "map_index")]
@@ -70,7 +70,7 @@ def held_sensors(session: Session) -> tuple[HeldSensor, ...]:
 def _sensor(
     dag: str, run: str, task: str, map_index: int, state: str, since: datetime | None, value: Any
 ) -> HeldSensor | None:
-    """``None`` for one whose word is not that of a sensor that holds."""
+    """Return the sensor; ``None`` if its value is not that of a holding sensor."""
     if not isinstance(value, Mapping) or value.get("answer") == "go":
         return None
     texts = {name: str(value.get(name) or "") for name in ("group", "control_topic", "reason")}

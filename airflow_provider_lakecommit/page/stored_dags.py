@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Airflow's own store of parsed DAGs, each read once as long as it is the same.
+"""Airflow's own store of parsed DAGs, each read once per version.
 
-Contract: reads only, and what is made of a DAG is made once for each version of it. :func:`tasks_in` gives the tasks of
-a stored DAG as it holds them.
+Contract: reads only, and derives a value from each version of a DAG once. :func:`tasks_in` gives the tasks of a stored
+DAG as stored.
 
-Failure story: a DAG that is stored in another form than this reads raises one of :data:`OTHER_FORM`; who makes
-something of it decides what that means.
+Failure story: a DAG that is stored in an unknown form raises one of :data:`OTHER_FORM`; the caller decides what that
+means.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Made = TypeVar("Made")
 
 
 def tasks_in(stored: Any) -> Iterator[Mapping[str, Any]]:
-    """The tasks of Airflow's JSON of a DAG."""
+    """Yield the tasks of Airflow's JSON of a DAG."""
     for each in stored["dag"]["tasks"]:
         task = each["__var"]
         if not isinstance(task, Mapping):
@@ -38,9 +38,9 @@ def tasks_in(stored: Any) -> Iterator[Mapping[str, Any]]:
 
 
 class StoredDags(Generic[Made]):
-    """What is made of parsed DAGs, for one thread at a time.
+    """Values derived from parsed DAGs, for one thread at a time.
 
-    :param make: makes something of a DAG's id and Airflow's JSON of it
+    :param make: derives a value from a DAG's id and Airflow's JSON of it
     """
 
     def __init__(self, make: Callable[[str, Any], Made]) -> None:
@@ -50,10 +50,10 @@ class StoredDags(Generic[Made]):
     def __call__(
         self, session: Session, dags: Collection[str] | None = None, most_new: int | None = None
     ) -> dict[str, Made]:
-        """As they are now, by their ids.
+        """Return the current values by DAG id.
 
-        :param dags: those that are wanted; ``None``: all, at most :data:`MOST`
-        :param most_new: so many that have changed are read now, the others as long as it is called again
+        :param dags: the requested ones; ``None``: all, at most :data:`MOST`
+        :param most_new: read at most this many changed ones now, the others in later calls
         """
         stored = SerializedDagModel
         newest = (

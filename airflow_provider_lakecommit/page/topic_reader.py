@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One control topic read for the page: its newest records folded to rows.
 
-Contract: for one thread at a time, by the same :class:`CommitWatch` that serves the triggers. It begins
+Contract: for one thread at a time, by the same :class:`CommitWatch` that serves the triggers. It starts
 :data:`MOST_OFFSETS` before the end of the topic, so the first read takes bounded time, however long the topic is.
 
-Failure story: brokers that do not answer raise, and who calls begins anew.
+Failure story: brokers that do not answer raise, and the caller starts over.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from airflow_provider_lakecommit.stall import Commits, CommitWatch, StallRules, 
 __all__ = ["Settings", "TopicReader"]
 
 ENDS_SECONDS = 10.0
-"""Between two looks at the ends of the source topics; longer where there are more than :data:`ENDS_AT_ONCE` partitions,
-each of which costs some 80 microseconds.
+"""Time between two reads of the ends of the source topics; longer for more than :data:`ENDS_AT_ONCE` partitions, each
+of which costs some 80 microseconds.
 """
 ENDS_AT_ONCE = 1000
 ANSWER_SECONDS = 2.0
 COMPLETION_SECONDS = 3600.0
 """Seconds after which an open cycle of a landing has failed: the default of landings, whose own is not in the log."""
 MOST_OFFSETS = 1_000_000
-"""Offsets of the topic that are read first, markers of transactions among them: some 100,000 cycles."""
+"""Offsets of the topic that are read first, including transaction markers: some 100,000 cycles."""
 
 Settings = Callable[[str], Mapping[str, Any]]
 
@@ -42,7 +42,7 @@ class TopicReader:
     """One control topic, for one thread at a time.
 
     :param settings: librdkafka settings of a connection
-    :param deployment: of this Airflow: DAGs of others are not its own
+    :param deployment: of this Airflow: DAGs of others are foreign
     """
 
     def __init__(self, place: PageTopic, settings: Settings, deployment: str) -> None:
@@ -58,7 +58,7 @@ class TopicReader:
     def look(self) -> bool:
         """Read on for about a second; return True if anything has changed.
 
-        :raises LakecommitError: what trying again at once cannot mend
+        :raises LakecommitError: an error that an immediate retry cannot fix
         """
         commits = self._watch.look()
         if commits is None:
@@ -76,12 +76,12 @@ class TopicReader:
         return True
 
     def close(self) -> None:
-        """Let go of the clients."""
+        """Close the clients."""
         self._watch.close()
         self._ends.close()
 
     def _row(self, group: str, state: State, now: float, ends: Ends) -> LandingRow:
-        """The row that is known, as long as nothing in it has changed."""
+        """Return the known row while nothing in it has changed, otherwise a new one."""
         known, cycles = self._known.get(group), self.memory.cycles.get(group) or LandingCycles()
         same = known is not None and known.state is state and known.ends is ends and known.row.cycles is cycles
         if known is not None and same and state.landing:
@@ -92,7 +92,7 @@ class TopicReader:
             group=group,
             key=known.row.key if known else key_of(self._place, group),
             state=state,
-            # Of a connector also that nothing is heard of it.
+            # For a connector, silence is also a change.
             found=judge(state, now, StallRules(landing=state.landing)),
             cycles=cycles,
             dags=tuple(dag for deployment, dag in cycles.dags if deployment == self._deployment),
@@ -108,7 +108,7 @@ class TopicReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A row, and what it was made of."""
+    """A row, and its inputs."""
 
     state: State
     ends: Ends
@@ -116,7 +116,7 @@ class _Known:
 
 
 class SourceEnds:
-    """Ends of source topics, looked at now and then. What is not answered in time stays as it was."""
+    """Ends of source topics, read periodically. Unanswered ones stay unchanged."""
 
     def __init__(self, settings: Callable[[], Mapping[str, Any]]) -> None:
         self._settings = settings
@@ -125,7 +125,7 @@ class SourceEnds:
         self.known: dict[tuple[str, int], int] = {}
 
     def look(self, places: Any) -> Ends:
-        """The last stable offsets that are known of these partitions."""
+        """Return the last known stable offsets of these partitions."""
         if time.monotonic() >= self._next:
             asked = tuple(places)
             self._next = time.monotonic() + ENDS_SECONDS * max(1.0, len(asked) / ENDS_AT_ONCE)
@@ -134,7 +134,7 @@ class SourceEnds:
         return self.known
 
     def close(self) -> None:
-        """Let go of the client."""
+        """Close the client."""
         if self._admin is not None:
             self._admin.close()
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a landing did over hours and days: by minute for two hours, by quarter of an hour for two days.
+"""The activity of a landing over hours and days: by minute for two hours, by quarter of an hour for two days.
 
 Contract: of bounded size, however much happens: :data:`STEPS` rings of buckets for each landing, each measure four
-bytes a bucket, and none where nothing of that measure was ever told. Amounts are summed; lags and seconds of a commit
-are the most that was seen in a bucket. Written by one thread and read by others, under a lock.
+bytes a bucket, and none for a measure without values. Amounts are summed; lags and seconds of a commit are the maximum
+of a bucket. Written by one thread and read by others, under a lock.
 
-Failure story: what is told for a time before the oldest bucket is left out. Times come from records, and whoever wrote
-one may have said anything: what is said to be later than now is taken for now.
+Failure story: values for a time before the oldest bucket are dropped. Times come from records, and any writer may have
+set them: a time in the future counts as now.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from math import isnan, nan
 __all__ = ["MEASURES", "PEAKS", "STEPS", "Steps", "Trend"]
 
 STEPS = ((60, 120), (900, 192))
-"""Seconds of a bucket, and how many there are."""
+"""Seconds of a bucket, and the number of buckets."""
 AMOUNTS = ("read", "committed")
 PEAKS = ("read_lag", "commit_lag", "read_lag_seconds", "table_lag_seconds", "commit_seconds")
 MEASURES = AMOUNTS + PEAKS
@@ -29,8 +29,8 @@ EMPTY = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """One ring as it is at a time: buckets of ``step`` seconds, the first of which begins at ``begin``, up to that
-    time. An amount is 0 where nothing was told after the first bucket, a peak ``None``.
+    """One ring at a time: buckets of ``step`` seconds up to that time, the first of which starts at ``begin``. An
+    amount without values is 0 after the first bucket, a peak ``None``.
     """
 
     step: int
@@ -39,7 +39,7 @@ class Steps:
 
 
 class _Ring:
-    """Buckets of one size; each knows which one it is, as the place of one that has passed is used again."""
+    """Buckets of one size; each knows its number, because the slot of a past one is reused."""
 
     def __init__(self, step: int, size: int) -> None:
         self.step, self.size = step, size
@@ -65,7 +65,7 @@ class _Ring:
             values[place] = max(before, value) if name in PEAKS else before + value
 
     def buckets(self, now: float) -> range:
-        """The numbers of those that are shown: from the oldest that holds something to that of now."""
+        """Return the numbers of the displayed buckets: from the oldest with a value to the current one."""
         last = int(now // self.step)
         held = [n for n in self.numbers if last - self.size < n <= last]
         return range(min(held), last + 1) if held else range(0)
@@ -91,7 +91,7 @@ class Trend:
         self._rings = tuple(_Ring(step, size) for step, size in STEPS)
 
     def add(self, at: float, now: float, amounts: Mapping[str, float | None]) -> None:
-        """Tell what happened, in seconds of the epoch; what is not known is not told."""
+        """Add amounts, at a time in seconds of the epoch; unknown ones are ignored."""
         told = [(name, value) for name, value in amounts.items() if value is not None]
         with self._lock:
             for ring in self._rings:
@@ -99,6 +99,6 @@ class Trend:
                     ring.add(min(at, now), name, value)
 
     def shown(self, now: float) -> tuple[Steps, ...]:
-        """All rings, the finest first."""
+        """Return all rings, the finest first."""
         with self._lock:
             return tuple(ring.shown(now) for ring in self._rings)

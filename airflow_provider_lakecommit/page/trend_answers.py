@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the status API answers of the trend of a landing.
+"""The answer of the status API about the trend of a landing.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`.
 """
@@ -18,9 +18,9 @@ __all__ = ["TrendAnswer", "trend_of"]
 
 
 class StepsAnswer(BaseModel):
-    """Buckets of ``step_seconds``, the first of which begins at ``begin``. Offsets that were read and committed
-    are summed in each; lags, in records and in seconds, and seconds of commits are the most of each. The lag
-    of the table is that of all that it lacks, read or not.
+    """Buckets of ``step_seconds``, the first of which starts at ``begin``. Read and committed offsets are summed in
+    each; lags, in records and in seconds, and seconds of commits are the maximum of each. The lag of the table is that
+    of all that it lacks, read or not.
     """
 
     step_seconds: int
@@ -35,13 +35,13 @@ class StepsAnswer(BaseModel):
 
 
 class TrendAnswer(BaseModel):
-    """What a landing did, the finest buckets first; nothing of one whose trend is not kept."""
+    """The activity of a landing, the finest buckets first; empty without a trend."""
 
     steps: list[StepsAnswer]
 
 
 def trend_of(row: LandingRow, now: float) -> TrendAnswer:
-    """What it did, up to now."""
+    """Return its activity up to now."""
     rings = row.trend.shown(now) if row.trend is not None else ()
     return TrendAnswer(steps=[_steps(ring) for ring in rings])
 

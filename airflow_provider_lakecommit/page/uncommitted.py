@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rejected records of reports that no snapshot of their table holds yet.
+"""Rejected records of reports that no snapshot of their table has yet.
 
 Contract: pure and frozen. A report is kept until a commit of its dead-letter table covers it, which counts its rejects,
 or until another report covers some of its offsets again, which replaces it.

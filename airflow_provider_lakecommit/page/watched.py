@@ -16,7 +16,7 @@ DEFAULT_CONNECTION = "kafka_default"
 
 
 def page_topics(stated: str, control_topic: str) -> tuple[PageTopic, ...]:
-    """The topics, each once, in the order in which they are stated.
+    """Return the topics, each once, in the stated order.
 
     :param control_topic: of the deployment
     :raises SpecError: a connection or a topic has no name
@@ -26,7 +26,7 @@ def page_topics(stated: str, control_topic: str) -> tuple[PageTopic, ...]:
         connection, slash, topic = each.partition("/")
         if each and not (connection.strip() and (topic.strip() or not slash)):
             raise SpecError(
-                "LC8701", f"[lakecommit] page_topics: {each!r} is not CONNECTION/TOPIC, as in kafka_default/control"
+                "LC8701", f"[lakecommit] page_topics: {each!r} is not CONNECTION/TOPIC, e.g. kafka_default/control"
             )
         if each:
             found[PageTopic(connection.strip(), topic.strip() or control_topic)] = None

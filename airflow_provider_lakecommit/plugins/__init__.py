@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Airflow loads of this provider in each of its processes, by the entry point `airflow.plugins`.
+"""The parts of this provider that Airflow loads in each of its processes, by the entry point `airflow.plugins`.
 
-Contract: the class names what there is and does nothing; every Airflow process pays for what is imported here, so it is
-next to nothing.
+Contract: the class lists the parts and does nothing; every Airflow process pays for imports here, so there are almost
+none.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["LakecommitPlugin"]
 
 PREFIX = "/lakecommit"
 PAGE = f"{PREFIX[1:]}/"
-"""Relative, so that it stays behind the path of `[api] base_url`."""
+"""Relative, so that it stays below the path of `[api] base_url`."""
 
 
 class LakecommitPlugin(AirflowPlugin):
-    """A listener that has a scheduler load libraries before it forks tasks, and the page "Lake commits"."""
+    """A listener that loads libraries in a scheduler before it forks tasks, and the page "Lake commits"."""
 
     name = "lakecommit"
-    listeners: list[Any] = [before_forks]  # noqa: RUF012 - Airflow declares it so
+    listeners: list[Any] = [before_forks]  # noqa: RUF012 - declared so by Airflow
     fastapi_apps: list[Any] = [{"app": PageApp(), "url_prefix": PREFIX, "name": "Lake commits"}]  # noqa: RUF012
     external_views: list[Any] = [  # noqa: RUF012
         {"name": "Lake commits", "href": PAGE, "destination": "nav", "category": "browse", "url_route": "lakecommits"},

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page's app as Airflow mounts it: made when it is first asked for.
+"""The page's app as Airflow mounts it: created at the first request.
 
-Contract: every Airflow process loads plugins, and only API servers answer requests, so nothing of the page is imported
+Contract: every Airflow process loads plugins, but only API servers answer requests, so nothing of the page is imported
 before the first one.
 
-Failure story: closed. If the app cannot be made, for what reason ever, this is logged and every request is answered
-503: a page whose guards could not be imported answers nobody.
+Failure story: closed. If the app cannot be created for any reason, this is logged and every request gets a 503: a page
+without its guards must serve nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PageApp:
         send: Callable[[Message], Awaitable[None]],
     ) -> None:
         if scope["type"] == "lifespan":
-            # Airflow enters the lifespan of FastAPI apps alone; there is nothing to begin here.
+            # Airflow runs the lifespan of FastAPI apps only; there is nothing to start here.
             return
         self._lock = self._lock or asyncio.Lock()
         async with self._lock:
@@ -51,7 +51,7 @@ class PageApp:
         try:
             return self._make()
         except Exception:
-            _LOG.exception("the page Lake commits cannot be made; it answers nobody")
+            _LOG.exception("the page Lake commits cannot be created; every request gets a 503")
             return _closed
 
 
@@ -74,6 +74,6 @@ def _page() -> App:
     settings = Settings.read()
     places = page_topics(conf.get("lakecommit", "page_topics"), settings.control_topic)
     reader = PageReader(lambda: places, kafka_settings, settings.deployment_id)
-    # Its threads hold clients of Kafka, which must be closed while Python still runs.
+    # Its threads hold Kafka clients, which must be closed while Python still runs.
     atexit.register(reader.close)
     return create_app(reader, with_actions=conf.getboolean("lakecommit", "page_actions"))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors that look at how commits stand. They need brokers only: neither a catalog nor Spark nor Java."""
+"""Sensors that check whether commits get through. They need brokers only: no catalog, Spark or Java."""

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guard before work that adds to a stall, or that needs what the stall keeps back.
+"""A guard before work that adds to a stall, or that needs the data that a stall holds back.
 
-Contract: succeeds while commits come through. The first look is made in the worker and decides `skip` and `fail`; only
-`wait` defers, and is ended by the triggerer as soon as commits come through. The verdict is that of
-:mod:`airflow_provider_lakecommit.stall.verdict`, from the control topic alone: neither a catalog nor Spark nor Java is
-needed, and a connector needs no change.
+Contract: succeeds while commits get through. The first check runs in the worker and decides `skip` and `fail`; only
+`wait` defers, and the triggerer ends it as soon as commits get through. The verdict is that of
+:mod:`airflow_provider_lakecommit.stall.verdict`, from the control topic alone: no catalog, Spark or Java is needed, and
+a connector needs no change.
 
-What was seen is given to the task's callbacks as ``reason`` in their context.
+The task's callbacks get the observation as ``reason`` in their context.
 
-Failure story: brokers that cannot be reached are an error of the task, not a stall; retries apply. When nothing can be
-said, because too little was seen, `on_unknown` decides.
+Failure story: unreachable brokers are an error of the task, not a stall; retries apply. If too little was observed for
+a verdict, `on_unknown` decides.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 __all__ = ["RULING", "StalledCommitSensor"]
 
 RULING = "commits"
-"""XCom key: what the first look found."""
+"""XCom key: the result of the first check."""
 COMPLETION = timedelta(hours=1)
 BACKSTOP = timedelta(minutes=2)
-"""How long after its deadline the scheduler ends a wait, should no triggerer be there to do so."""
+"""How long after its deadline the scheduler ends a wait, if no triggerer does."""
 ON_STALL = ("skip", "wait", "fail")
 SPECS = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """Which group is watched, where, by which guard."""
+    """The watched group, its location, and the guard."""
 
     place: WatchedTopic
     group: str
@@ -60,23 +60,23 @@ class _Target:
 
 
 class StalledCommitSensor(BaseSensorOperator):
-    """Succeed while commits come through; otherwise skip, wait or fail.
+    """Succeed while commits get through; otherwise skip, wait or fail.
 
-    Say what is guarded in one of three ways: ``landing``, ``connector``, or ``control_topic`` with
+    Name the guarded group in one of three ways: ``landing``, ``connector``, or ``control_topic`` with
     ``control_group_id``.
 
     :param landing: a landing, the name of one, or the path of a YAML spec, which ends in `.yaml` or `.yml`
-    :param connector: name of an Iceberg sink in Kafka Connect; its control topic and commit interval are asked for
+    :param connector: name of an Iceberg sink in Kafka Connect, which reports its control topic and commit interval
     :param control_topic: topic of the commit protocol; for a landing by name the one of `[lakecommit]` by default
         (templated)
     :param control_group_id: group of the events, `connect-<name>` for a connector (templated)
     :param kafka_config_id: connection of type `kafka`; that of the landing, or `kafka_default`
     :param kafka_connect_conn_id: connection of type `http` of a Kafka Connect worker
-    :param on_stall: what is done while commits stall: ``skip``, ``wait`` or ``fail`` (for good, without retries)
+    :param on_stall: what to do while commits stall: ``skip``, ``wait`` or ``fail`` (for good, without retries)
     :param policy: what counts as a stall, and what ends a wait; see
         :class:`~airflow_provider_lakecommit.stall.policy.StallPolicy`
-    :param deferrable: wait in the triggerer; else in the worker, by ``mode`` and ``poke_interval``
-    :param timeout: how long ``wait`` waits; then the task fails, or is skipped with ``soft_fail``
+    :param deferrable: wait in the triggerer; otherwise in the worker, by ``mode`` and ``poke_interval``
+    :param timeout: limit of a ``wait``; then the task fails, or is skipped with ``soft_fail``
 
     .. seealso:: :ref:`howto/operator:StalledCommitSensor`
     """
@@ -119,7 +119,7 @@ class StalledCommitSensor(BaseSensorOperator):
             raise ValueError(f"StalledCommitSensor {self.task_id!r}: {'; '.join(wrong)}")
 
     def execute(self, context: Context) -> None:
-        """Look once, and go, skip, fail or wait."""
+        """Check once, then pass, skip, fail or wait."""
         if self.on_stall == "wait" and not self.deferrable:
             super().execute(context)
             return
@@ -134,51 +134,51 @@ class StalledCommitSensor(BaseSensorOperator):
             raise AirflowFailException(f"{target.group}: {ruling}")
         if self.on_stall == "skip":
             raise AirflowSkipException(f"{target.group}: {ruling}")
-        self._tell_wait(context, f"{target.group} waits until commits come through: {ruling}")
+        self._report_wait(context, f"{target.group} waits until commits get through: {ruling}")
         self._defer(target)
 
     def poke(self, context: Context) -> bool:
-        """One look, for a wait in the worker."""
+        """Check once, for a wait in the worker."""
         began = self._began(context)
         self._waits_since = began or time.time()
         ruling, target = self._look()
         if self._goes(context, ruling, target):
             return True
         if began is None:
-            self._tell_wait(context, f"{target.group} waits until commits come through: {ruling}")
+            self._report_wait(context, f"{target.group} waits until commits get through: {ruling}")
         return False
 
     def execute_complete(self, context: Context, event: Any) -> None:
-        """After a wait that did not end in the triggerer: it failed, callbacks follow, or `dag.test()` ran it."""
+        """Finish a wait that did not end in the triggerer: it failed, has callbacks, or was run by `dag.test()`."""
         from airflow_provider_lakecommit.triggers import TIMED_OUT
 
         if event == "success":
-            _log(context, "commits come through")
+            _log(context, "commits get through")
             return
         if event == "skipped":
-            raise AirflowSkipException(_log(context, "commits did not come through in time"))
+            raise AirflowSkipException(_log(context, "commits did not get through in time"))
         if event["how"] == TIMED_OUT:
-            late = f"commits did not come through within {timedelta(seconds=self.timeout)}: {event['reason']}"
+            late = f"commits did not get through within {timedelta(seconds=self.timeout)}: {event['reason']}"
             raise AirflowSensorTimeout(_log(context, late))
         raise AirflowFailException(_log(context, event["reason"]))
 
     def _goes(self, context: Context, ruling: Ruling, target: _Target) -> bool:
-        """Return True if nothing must be held.
+        """Return True if the task passes.
 
-        :raises AirflowFailException: it is time to fail, whatever ``on_stall`` says
+        :raises AirflowFailException: it must fail, whatever ``on_stall`` is
         """
         text = _log(context, f"{target.group}: {ruling}")
         send([Sample(STALLED, int(ruling.answer is not GuardAnswer.GO), (target.group,))])
         if ruling.answer is GuardAnswer.FAIL:
             raise AirflowFailException(text)
         if ruling.answer is GuardAnswer.GO:
-            # What does not hold may need a person all the same, and so may a name of which nothing was ever seen.
+            # A verdict that does not hold may still need attention, and so may a name without any event.
             calm = ruling.verdict in CALM and ruling.verdict != Verdict.UNKNOWN
             self.log.log(logging.INFO if calm else logging.WARNING, "%s", text)
         return ruling.answer is GuardAnswer.GO
 
     def _began(self, context: Context) -> float | None:
-        """When a wait that goes on began."""
+        """Return the start of a wait that continues."""
         if self._waits_since is None and self.reschedule:
             first = context["ti"].get_first_reschedule_date(context)
             return first.timestamp() if first else None
@@ -191,12 +191,12 @@ class StalledCommitSensor(BaseSensorOperator):
         with no_retry_in_vain():
             target = self._target()
             kafka = kafka_settings(target.kafka_config_id)
-            # The first run of a landing makes its control topic; a connector's is there, or its name is wrong.
+            # The first run of a landing creates its control topic; a connector's exists, or its name is wrong.
             commits = commits_of(kafka, target.place, target.group, missing_ok=self.landing is not None)
         return commits.ruling(target.group, target.guard), target
 
     def _target(self) -> _Target:
-        """:raises LakecommitError: the connector cannot be asked"""
+        """:raises LakecommitError: the connector does not answer"""
         from airflow_provider_lakecommit.stall import WatchedTopic
 
         topic, group, kafka, interval, completion = self.control_topic, self.control_group_id, None, None, COMPLETION
@@ -223,12 +223,12 @@ class StalledCommitSensor(BaseSensorOperator):
 
     @property
     def _has_more_to_do(self) -> bool:
-        """Return True if more follows the end of a wait that Airflow leaves out when the triggerer ends it."""
+        """Return True if the end of the wait has further steps that Airflow skips when the triggerer ends it."""
         skips = self.soft_fail and self.on_skipped_callback
         return bool(self.on_success_callback or skips or self.outlets)
 
-    def _tell_wait(self, context: Context, text: str) -> None:
-        """Nothing that a callback does keeps the wait from beginning."""
+    def _report_wait(self, context: Context, text: str) -> None:
+        """Call the callbacks; an error of a callback must not prevent the wait."""
         self.log.warning("%s", text)
         for callback in self.policy.callbacks:
             try:
@@ -255,13 +255,13 @@ class StalledCommitSensor(BaseSensorOperator):
 
 
 def _log(context: Context, text: str) -> str:
-    """For callbacks: Airflow gives them no exception of a skip, and none is there when a wait begins or ends well."""
+    """Log the text and leave it to callbacks: Airflow gives them no exception for a skip, wait or success."""
     cast("dict[str, Any]", context)["reason"] = text
     return text
 
 
 def _landing_or_name(landing: Landing | str | Path | None) -> Landing | str | None:
-    """As the operators take it, and by its name alone, since only the control topic is read.
+    """Return the landing as the operators take it, or just its name, because only the control topic is read.
 
     :raises SpecError: the spec cannot be read
     """
@@ -271,16 +271,16 @@ def _landing_or_name(landing: Landing | str | Path | None) -> Landing | str | No
 
 
 def _wrong_target(sensor: StalledCommitSensor) -> Iterator[str]:
-    """One text for each mistake."""
+    """Yield one text per mistake."""
     given = [name for name in ("landing", "connector", "control_group_id") if getattr(sensor, name) is not None]
     if len(given) != 1:
-        yield f"one of landing, connector and control_group_id is needed, not {' and '.join(given) or 'none'}"
+        yield f"give one of landing, connector and control_group_id, not {' and '.join(given) or 'none'}"
     if not isinstance(sensor.landing, Landing | None) and (wrong := CHECKS["name"](sensor.landing)):
         yield f"landing={wrong}"
     if sensor.control_group_id is not None and sensor.control_topic is None:
         yield "control_group_id needs its control_topic"
     if sensor.control_topic is not None and (sensor.connector is not None or isinstance(sensor.landing, Landing)):
-        yield "control_topic is known from the landing or the connector: leave it out"
+        yield "the landing or the connector determines control_topic: leave it out"
 
 
 def _wrong_values(sensor: StalledCommitSensor) -> Iterator[str]:
@@ -289,4 +289,4 @@ def _wrong_values(sensor: StalledCommitSensor) -> Iterator[str]:
     if not isinstance(sensor.policy, StallPolicy):
         yield f"policy={sensor.policy!r} is not a StallPolicy"
     elif sensor.policy.fail_after is not None and sensor.soft_fail:
-        yield "fail_after fails, soft_fail skips instead: one of them"
+        yield "fail_after fails, soft_fail skips instead: give one of them"

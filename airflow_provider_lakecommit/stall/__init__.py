@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether commits get through. Events to state, state to verdict, and what a guard makes of it."""
+"""Whether commits get through: events to state, state to verdict, verdict to the answer of a guard."""
 
 from airflow_provider_lakecommit.core.lazy import lazy_names
 

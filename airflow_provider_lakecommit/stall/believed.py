@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which control records an observer of commits believes.
+"""Which control records an observer of commits accepts.
 
-Contract: a record that is not signed where it must be was not seen, and neither is the same one seen again: each event
-of a landing has an id of its own, so a copy is one of somebody who wants to be taken for it. Once a group is known for
-a landing, what bears no header of ours is not its word. Groups of Kafka Connect sign nothing and are believed.
+Contract: a record without a required signature is ignored, and so is a repeated one: each event of a landing has its
+own id, so a copy is a forgery. Once a group is known as a landing, records without our header are not its own. Groups
+of Kafka Connect sign nothing and are accepted.
 
-Failure story: of each group the newest :data:`REMEMBERED` records that begin or end a cycle are known again; a copy of
-an older one counts until the next cycle of the landing says otherwise.
+Failure story: of each group the newest :data:`REMEMBERED` records that start or end a cycle are recognised when
+repeated; a copy of an older one counts until the landing's next cycle.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from airflow_provider_lakecommit.stall.verdict import EventKind
 __all__ = ["TELLING", "Believed", "is_ours"]
 
 TELLING = frozenset({EventKind.START, EventKind.COMPLETED})
-"""Events after which there is a state at once. There are many of the others, and they change no cycle."""
+"""Events that cause a new state at once. The others are many, and change no cycle."""
 REMEMBERED = 256
 
 
 class Record(Protocol):
-    """What is looked at of a record of the control topic."""
+    """The fields of a control record that are read."""
 
     @property
     def value(self) -> bytes | None: ...
@@ -40,7 +40,7 @@ def is_ours(record: Record) -> bool:
 
 
 class Believed:
-    """What was believed of each group of one topic."""
+    """The accepted records of each group of one topic."""
 
     def __init__(self) -> None:
         self._told: dict[str, dict[int, None]] = {}
@@ -48,7 +48,7 @@ class Believed:
     def __call__(self, record: Record, group: str, kind: EventKind, *, landing: bool) -> bool:
         """Return True if it is verified.
 
-        :param landing: is the group known for a landing?
+        :param landing: whether the group is known as a landing
         """
         if record.doubt is not None:
             return False

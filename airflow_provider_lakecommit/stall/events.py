@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control records as an observer of commits sees them: of our landings and of the connector, by the same five events.
+"""Control records as an observer of commits sees them: the same five events for landings and for the connector.
 
-Contract: :func:`seen_of` reads the head of an event, and of the body what was asked for. Our own headers add what the
-connector has no word for: a commit attempt that failed, a range that waits for a person. What is no control event, or
-cannot be read, is nothing that an observer may stumble over: it is ``None``, and so are the records of lanes beside a
-landing's live one.
+Contract: :func:`seen_of` reads the head of an event, and of the body what was requested. Our own headers add what the
+connector cannot express: a failed commit attempt, a range that needs a decision. A record that is no control event, or
+cannot be read, must not stop an observer: it is ``None``, and so are the records of backfills.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
 __all__ = ["SeenRecord", "group_of", "seen_of", "told_of"]
 
 GROUP_LENGTH = 1000
-"""A group with a longer name is nobody's; what is remembered of each group is bounded."""
+"""A group with a longer name is ignored: the state of each group is bounded."""
 SHOWN_LENGTH = 200
-"""A group with a longer name is shown to nobody."""
+"""A group with a longer name is not displayed."""
 KEY_LENGTH = 200
 LATEST_MICROS = int(datetime(YEARS[-1], 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 
@@ -54,7 +53,7 @@ _KINDS = {
 
 
 class SeenRecord(NamedTuple):
-    """What a control record tells: of which group, what is seen of it, and our header, if it bears one."""
+    """A control record: its group, the observed event, and our header, if it has one."""
 
     group: str
     seen: Seen
@@ -68,7 +67,7 @@ def seen_of(
     headers: Sequence[tuple[str, bytes]],
     **how: Any,
 ) -> tuple[str, Seen] | None:
-    """The first two of :func:`told_of`, which has the same parameters."""
+    """Return the first two fields of :func:`told_of`, which has the same parameters."""
     told = told_of(value, key=key, headers=headers, **how)
     return None if told is None else told[:2]
 
@@ -83,11 +82,11 @@ def told_of(
     bodies: bool = True,
     completion_timeout: float | None = None,
 ) -> SeenRecord | None:
-    """What a control record tells.
+    """Return the content of a control record.
 
-    :param group: pass over records of other groups
-    :param at: seconds of the epoch at which it counts as seen; by default the time that its sender gave it
-    :param bodies: read also what only the body tells: tables, partitions, valid-through
+    :param group: skip records of other groups
+    :param at: seconds of the epoch at which it counts as seen; by default the time given by its sender
+    :param bodies: also read what only the body has: tables, partitions, valid-through
     :param completion_timeout: seconds after which an open cycle of a landing has failed
     """
     if value is None:
@@ -104,7 +103,7 @@ def told_of(
         seen = Seen(kind, micros / 1e6 if at is None else at, commit, sender)
         header = h.find(headers) if headers else None
         if header is not None and header.get("lane", LIVE) != LIVE:
-            # Whether the live stream's commits come through is not told by a range beside it.
+            # A backfill does not show whether the live stream's commits get through.
             return None
         if header is not None:
             seen = _ours(seen, header, completion_timeout)
@@ -116,7 +115,7 @@ def told_of(
 
 
 def group_of(value: bytes | None) -> str | None:
-    """The group of a control record, if its name can be shown to a person."""
+    """Return the group of a control record, if its name can be displayed."""
     if value is None:
         return None
     try:
@@ -155,7 +154,7 @@ def _id(table: TableReference) -> bytes | None:
 
 
 def _ours(seen: Seen, header: dict[str, Any], completion_timeout: float | None) -> Seen:
-    """A landing's event: its header says all that matters."""
+    """Return a landing's event: its header has everything that matters."""
     match header.get("kind"):
         case "open":
             deadline = None if completion_timeout is None else seen.at + completion_timeout
@@ -167,7 +166,7 @@ def _ours(seen: Seen, header: dict[str, Any], completion_timeout: float | None) 
         case "report":
             return _reported(seen, header["report"])
         case "published":
-            # Also what a person gave up is published.
+            # Ranges that a user gave up are published too.
             return seen._replace(table=str(header["table"]), covers=coverage_from_json(header["ranges"]))
         case "closed":
             through = header["valid_through"]
@@ -177,7 +176,7 @@ def _ours(seen: Seen, header: dict[str, Any], completion_timeout: float | None) 
 
 
 def _reported(seen: Seen, report: dict[str, Any]) -> Seen:
-    """A range that is over its budget waits for a person; several are tried again one by one before."""
+    """Return a range over its budget, which needs a decision; several are first retried one by one."""
     if report["blocked"] is None:
         return seen
     spans = spans_from_json(report["spans"])
@@ -187,12 +186,12 @@ def _reported(seen: Seen, report: dict[str, Any]) -> Seen:
 
 
 def _beside(header: dict[str, Any]) -> tuple[str, ...]:
-    """The tables that failed, if the data table came through."""
+    """Return the tables that failed, if the data table was committed."""
     tables = tuple(map(str, header.get("tables", ())))
     return () if header.get("main") in (None, *tables) else tables
 
 
 def _raised(header: dict[str, Any]) -> Coverage | None:
-    """What a person wants to be read again."""
+    """Return the ranges that a user wants to be read again."""
     ranges = [item for coverage, _ in header.get("raised", ()) for item in coverage_from_json(coverage).items()]
     return Coverage.of(ranges) if ranges else None

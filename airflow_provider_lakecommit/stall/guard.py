@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guard makes of a verdict: the work behind it continues, is held, or fails.
+"""The answer of a guard to a verdict: downstream work continues, is held, or fails.
 
-Contract: pure. A guard lets go while commits come through, and what it cannot judge as it is configured. It says why,
-and what would end the hold. Where an age is asked for, one that is not known holds, whatever else is configured: a
-landing that never ran, or whose name is misspelt, is not fresh. *Stalled* and *dead* hold. The others do not unless
-they are named: commits do come through while a range is *blocked* or files are *lost*, holding would mend neither, and
-a paused connector may look like one that loses.
+Contract: pure. A guard passes while commits get through; for an unknown verdict its configuration decides. It reports
+the reason, and what would end the hold. If a maximum age is configured, an unknown age holds in any case: a landing
+that never ran, or whose name is misspelt, is not fresh. *Stalled* and *dead* hold. The others hold only if they are
+named: commits do get through while a range is *blocked* or files are *lost*, holding would fix neither, and a paused
+connector may look like one that loses.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["CALM", "HELD", "MOST_CYCLES", "STALE", "Guard", "GuardAnswer", "Ruli
 HELD = frozenset({Verdict.DEAD, Verdict.STALLED})
 """Verdicts that hold, unless others are named."""
 CALM = frozenset({Verdict.UNKNOWN, Verdict.HEALTHY, Verdict.SLOWING})
-"""Verdicts that need nobody's eye."""
+"""Verdicts that need no attention."""
 MOST_CYCLES = 48
 """Largest ``stalled_cycles`` of a guard."""
 STALE = "stale"
-"""What is reported in place of a verdict when the table is too old, though commits come through."""
+"""Reported instead of a verdict if the table is too old although commits get through."""
 
 
 class GuardAnswer(StrEnum):
-    """What is to be done."""
+    """What the guard decides."""
 
     GO = "go"
     HOLD = "hold"
@@ -42,15 +42,15 @@ class GuardAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """How a guard decides. Times are in seconds.
+    """The configuration of a guard. Times are in seconds.
 
     :param rules: of the verdict
     :param hold: verdicts that hold
-    :param unknown_holds: hold while too little was seen
-    :param max_age: hold while the valid-through time is older, or was never told
+    :param unknown_holds: hold if too little was observed
+    :param max_age: hold while the valid-through time is older or unknown
     :param fail_after: fail when a hold has lasted longer
-    :param waits_since: when the wait began, in seconds of the epoch; ``None``: nobody waits. A hold of which nothing
-        tells since when it is so is as old as the wait; where nobody waits, it is older than any ``fail_after``
+    :param waits_since: start of the wait, in seconds of the epoch; ``None`` without a wait. A hold with an unknown
+        start is as old as the wait; without a wait, it is older than any ``fail_after``
     """
 
     rules: StallRules = field(default_factory=StallRules)
@@ -63,8 +63,8 @@ class Guard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """An answer and what it rests on. ``verdict`` is that of the commits, or :data:`STALE`; ``since`` is in seconds of
-    the epoch.
+    """An answer and its reason. ``verdict`` is that of the commits, or :data:`STALE`; ``since`` is in seconds of the
+    epoch.
     """
 
     answer: GuardAnswer
@@ -79,15 +79,15 @@ class Ruling:
         return f"{self.verdict.upper()}: {self.reason}{clears}"
 
     def to_dict(self) -> dict[str, Any]:
-        """For an XCom or an event."""
+        """Return a value for an XCom or an event."""
         since = None if self.since is None else _iso(self.since)
         return {"answer": self.answer.value, "verdict": self.verdict, "reason": self.reason, "since": since}
 
 
 def rule(state: State, now: float, guard: Guard, whose: str = "") -> Ruling:
-    """What a guard does at ``now``, in seconds of the epoch.
+    """Return the answer of a guard at ``now``, in seconds of the epoch.
 
-    :param whose: put behind the reason of the verdict
+    :param whose: suffix of the verdict's reason
     """
     found = judge(state, now, guard.rules)
     found = replace(found, reason=found.reason + whose)
@@ -100,8 +100,8 @@ def rule(state: State, now: float, guard: Guard, whose: str = "") -> Ruling:
     since = guard.waits_since if ruling.since is None else ruling.since
     if since is not None and now - since <= guard.fail_after:
         return ruling
-    lasted = "since when is not known" if since is None else f"for {_span(now - since)}"
-    reason = f"{ruling.reason}; {lasted}, which is more than the {_span(guard.fail_after)} it may last"
+    lasted = "for an unknown time" if since is None else f"for {_span(now - since)}"
+    reason = f"{ruling.reason}; {lasted}, longer than the allowed {_span(guard.fail_after)}"
     return replace(ruling, answer=GuardAnswer.FAIL, reason=reason)
 
 
@@ -117,7 +117,7 @@ def _ruling_of(found: Diagnosis, since: float | None, answer: GuardAnswer) -> Ru
 
 
 def _since(found: Diagnosis, state: State, rules: StallRules) -> float | None:
-    """Since when it is so. Of a long stall the state has forgotten the first cycles, but not the last complete one."""
+    """Return the start of the problem. In a long stall the state drops the first cycles, not the last complete one."""
     if found.verdict is Verdict.STALLED and len(state.begun) >= remembered(rules):
         return state.completed_at or found.since
     return found.since
@@ -130,16 +130,16 @@ def _aged(ruling: Ruling, state: State, now: float, guard: Guard, max_age: float
         return Ruling(
             answer=GuardAnswer.HOLD,
             verdict=STALE,
-            reason=f"through when the table is valid is not known, and it may be {_span(max_age)} old; {ruling.reason}",
+            reason=f"the table's valid-through time is unknown, and it may be {_span(max_age)} old; {ruling.reason}",
             clears="a COMMIT_COMPLETE with a valid-through time",
-            # As long as none has completed, it is so from the first cycle on.
+            # While no cycle has completed, this holds since the first cycle.
             since=min((c.at for c in state.begun), default=None) if state.completed_at is None else None,
         )
     age = now - through
     if age < -CLOCKS_APART.total_seconds():
-        reason = f"the table is valid through {_iso(through)}, which is yet to come: a clock is wrong, where it was "
-        reason += f"planned or here; {ruling.reason}"
-        clears, since = "a COMMIT_COMPLETE with a valid-through time of a right clock", None
+        reason = f"the table is valid through {_iso(through)}, which is in the future: the clock here or of the "
+        reason += f"planner is wrong; {ruling.reason}"
+        clears, since = "a COMMIT_COMPLETE with a correct valid-through time", None
     elif age <= max_age:
         return ruling
     else:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each event of a control topic changes in what an observer remembers: the fold of :mod:`.stall`.
+"""How each event of a control topic changes the state of an observer: the fold of :mod:`.stall`.
 
-Contract: :func:`observe` is pure, and cheap: the events of which a cycle has many, announcements and answers, are only
-noted, and worked in when a cycle begins or completes.
+Contract: :func:`observe` is pure, and cheap: frequent events, announcements and answers, are only noted, and folded in
+when a cycle starts or completes.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from airflow_provider_lakecommit.stall.state import (
 __all__ = ["observe"]
 
 LEARNED = 9
-"""Intervals that are remembered."""
+"""Number of remembered intervals."""
 SENDERS = 4
-"""START_COMMITs whose senders are compared."""
+"""Number of START_COMMITs whose senders are compared."""
 
 
 def observe(state: State, seen: Seen, rules: StallRules) -> State:
-    """The state after one more event."""
+    """Return the state after one more event."""
     return _OBSERVE[seen.kind](state, seen, rules)
 
 
 def _start(state: State, seen: Seen, rules: StallRules) -> State:
     known = next((b for b in state.begun if b.commit == seen.commit), None)
     if known is not None:
-        # Said again: a commit attempt of it failed, or its run was started anew.
+        # Repeated: a commit attempt failed, or its run was restarted.
         again = replace(known, deadline=seen.deadline or known.deadline)
         if seen.failed:
             again = replace(again, failed=seen.failed, beside=seen.beside)
@@ -65,7 +65,7 @@ def _start(state: State, seen: Seen, rules: StallRules) -> State:
         full=seen.full,
     )
     changed = bool(state.senders) and (seen.sender or b"") != state.senders[-1]
-    # From one coordinator to the next is as long as somebody took to notice.
+    # The time between two coordinators depends on when the loss was noticed.
     gap = () if state.last_start is None or changed else (max(0.0, seen.at - state.last_start),)
     return state._replace(
         begun=_kept((*_passed_by(state, seen, rules), one), rules),
@@ -76,7 +76,7 @@ def _start(state: State, seen: Seen, rules: StallRules) -> State:
         senders=(*state.senders, seen.sender or b"")[-SENDERS:],
         fresh=state.fresh or changed,
         heard=frozenset() if changed else state.heard,
-        # A cycle that does not complete leaves its answers and announcements: they are kept once, not once a cycle.
+        # An incomplete cycle leaves its answers and announcements: they are kept once, not once per cycle.
         answers=merged(state.answers) if state.begun else state.answers,
         journal=None,
         noted=0,
@@ -91,7 +91,7 @@ def _written(state: State, seen: Seen, _rules: StallRules) -> State:
     table = (seen.table, seen.table_id)
     done = state.done
     if done is not None and done.commit == seen.commit and table in done.tables and (done.full or seen.at < done.at):
-        # Of another control partition, and read after the snapshot that has it; its sender's clock may be ahead.
+        # From another control partition, and read after its snapshot; its sender's clock may be ahead.
         return state
     one = PendingFiles(table=table, commit=seen.commit, files=seen.files, at=seen.at, starts=state.starts)
     return state._replace(journal=(one, state.journal), noted=state.noted + one.files)
@@ -132,9 +132,9 @@ def _completed(state: State, seen: Seen, rules: StallRules) -> State:
 
 
 def _worked_in(state: State, seen: Seen, rules: StallRules, cycle: OpenCycle | None) -> State:
-    """What a connector's complete cycle says of answers and files."""
+    """Return the state after the answers and files of a connector's complete cycle."""
     answers = tuple(items(state.answers))
-    # Only a cycle that waited for all tells a time, if each partition has one to tell.
+    # Only a cycle that waited for all has a time, if each partition has one.
     everybody = seen.valid_through is not None
     answered = frozenset[Partition]().union(*(a.partitions for a in answers))
     missing, fresh = _missing(state, answered, everybody)
@@ -144,7 +144,7 @@ def _worked_in(state: State, seen: Seen, rules: StallRules, cycle: OpenCycle | N
     def was_read(a: PendingFiles) -> bool:
         return (cycle is not None and a.starts < cycle.number) or (everybody and a.commit == seen.commit)
 
-    # Where the log begins in the midst of a cycle nobody knows what became of that cycle's files.
+    # If the log begins in the middle of a cycle, the result of that cycle's files is unknown.
     read = [a for a in announced if was_read(a) and (a.starts or a.commit == seen.commit)]
     published = frozenset(item for item in items(state.journal) if not isinstance(item, PendingFiles))
     return state._replace(
@@ -180,12 +180,12 @@ _OBSERVE = {
 
 
 def _later(known: float | None, at: float) -> float:
-    """Clocks of several senders are not one clock."""
+    """Return the later time: several senders have several clocks."""
     return at if known is None or at > known else known
 
 
 def _kept(begun: tuple[OpenCycle, ...], rules: StallRules) -> tuple[OpenCycle, ...]:
-    """Not more than tell how many have failed; those that have not, and are oldest, go first."""
+    """Return only as many cycles as the count of failures needs; the oldest that have not failed are dropped first."""
     spare = len(begun) - remembered(rules)
     if spare <= 0:
         return begun
@@ -194,7 +194,7 @@ def _kept(begun: tuple[OpenCycle, ...], rules: StallRules) -> tuple[OpenCycle, .
 
 
 def _passed_by(state: State, seen: Seen, rules: StallRules) -> tuple[OpenCycle, ...]:
-    """The open cycles, as the next one begins."""
+    """Return the open cycles when the next one starts."""
     if rules.landing:
         return tuple(
             replace(b, overtaken=b.overtaken + 1) if b.deadline is not None and seen.at > b.deadline else b
@@ -202,10 +202,10 @@ def _passed_by(state: State, seen: Seen, rules: StallRules) -> tuple[OpenCycle, 
         )
     if not state.begun or state.begun[-1].sender == seen.sender or state.only_heads:
         return state.begun
-    # After a rebalance. With all answers in hand the old coordinator must have tried to commit, and failed.
+    # After a rebalance. With all answers present the old coordinator must have tried to commit, and failed.
     last = state.begun[-1]
     answered, heard = _answered_in(state, last.commit), (a.partitions for a in items(state.answers))
-    # Also of those that were late in the cycle before, and were heard of then for the first time.
+    # Including those that were late in the cycle before, and were observed then for the first time.
     expected = frozenset(state.missing).union(*heard)
     return (*state.begun[:-1], replace(last, cut=not answered or not answered >= expected))
 
@@ -215,7 +215,7 @@ def _answered_in(state: State, commit: bytes) -> frozenset[Partition]:
 
 
 def _still_open(begun: tuple[OpenCycle, ...], completed: OpenCycle | None) -> tuple[OpenCycle, ...]:
-    """Cycles that are under way, of other runs. An older one's deadline tells nothing any more: commits pass."""
+    """Return the running cycles of other runs. An older one's deadline is irrelevant now: commits get through."""
     return tuple(
         b if completed is not None and b.number > completed.number else replace(b, deadline=None)
         for b in begun
@@ -234,9 +234,9 @@ def _same(one: Table, other: Table) -> bool:
 
 
 def _missing(state: State, answered: frozenset[Partition], everybody: bool) -> tuple[dict[Partition, int], bool]:
-    """Cycles without an answer per partition. What is not there any more is not missed: a partition without answer in a
-    cycle that waited for all, and a topic that nobody answers for since the coordinator changed, while others are
-    answered for.
+    """Return the number of cycles without an answer per partition. Removed partitions are not counted: a partition
+    without answer in a cycle that waited for all, and a topic without any answer since the coordinator changed, while
+    others are answered.
     """
     missing = {} if everybody else {p: n + 1 for p, n in state.missing.items()}
     missing.update(dict.fromkeys(answered, 0))
@@ -263,11 +263,10 @@ def _partial(
     answers: tuple[WorkerAnswer, ...],
     missing: Mapping[Partition, int],
 ) -> int:
-    """How many complete cycles in a row waited for somebody of whom nothing was ever heard.
+    """Return how many complete cycles in a row waited for a partition that has never answered.
 
-    A complete cycle tells no valid-through time where a partition had nothing to tell, or where the coordinator did not
-    wait for all. Where each that answered gave a time it is the second; the wait was for one of those that answered, if
-    they were late.
+    A complete cycle has no valid-through time if a partition had nothing to report, or if the coordinator did not wait
+    for all. If each answer gave a time it is the latter; if answers were late, the wait was for one of these.
     """
     in_vain = seen.valid_through is None and bool(answers) and all(a.timed for a in answers)
     half = None if cycle is None else (cycle.at + seen.at) / 2
@@ -275,7 +274,7 @@ def _partial(
     silent_before = {p for p, n in state.missing.items() if n} if state.missing else set()
     news = any(p not in state.missing or p in silent_before for a in answers for p in a.partitions)
     if any(a.commit != seen.commit for a in answers) or any(missing.values()):
-        # Somebody who was heard before is late or missing.
+        # A partition that was heard before is late or missing.
         return 0
     held = 0 if news or state.fresh or seen.valid_through is not None else state.partial
     return held + (in_vain and early)
@@ -284,9 +283,9 @@ def _partial(
 def _passed_over(
     state: State, seen: Seen, read: list[PendingFiles], published: set[str], written: set[Table], rules: StallRules
 ) -> dict[Table, PassedOver]:
-    """Tables with files that were passed over. Those of a table that nobody writes to since there is another
-    coordinator go: it was taken out of the connector. So do those of a table whose name has another one now, with
-    snapshots, once nobody writes for the old one.
+    """Return the tables with skipped files. Tables without writers since another coordinator took over are dropped:
+    they were removed from the connector. So are tables whose name has a new table with snapshots, once nothing is
+    written for the old one.
     """
     over: dict[Table, PassedOver] = {}
     for table, held in state.over.items():

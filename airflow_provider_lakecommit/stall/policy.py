@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a sensor judges commits, and for how long it holds: the settings that several sensors share.
+"""How a sensor evaluates commits, and how long it holds: the settings that several sensors share.
 
-Contract: a value, checked when it is made. It touches no network.
+Contract: a value, checked when it is created. It uses no network.
 
-Failure story: all that is wrong is one :class:`ValueError`.
+Failure story: one :class:`ValueError` has all mistakes.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ SPANS = ("max_valid_through_age", "fail_after", "look_back")
 
 @dataclass(frozen=True, kw_only=True)
 class StallPolicy:
-    """What counts as a stall, and what ends a hold. Times are timedeltas, seconds, or texts as ``1h30m``.
+    """What counts as a stall, and what ends a hold. Times are timedeltas, seconds, or texts such as ``1h30m``.
 
-    :param on_unknown: what to do when too little was seen for a verdict: ``pass``, or the same as in a ``stall``
-    :param stalled_cycles: cycles in a row that do not complete, or fail, make a stall
-    :param only_cycles: judge by that alone
+    :param on_unknown: what to do if too little was observed for a verdict: ``pass``, or the same as in a ``stall``
+    :param stalled_cycles: number of consecutive incomplete or failed cycles that make a stall
+    :param only_cycles: use that rule alone
     :param hold_on: verdicts that count as a stall: by default dead and stalled
-    :param max_valid_through_age: a table that is valid through an older time counts as stalled too, and so does an
+    :param max_valid_through_age: a table with an older valid-through time also counts as stalled, and so does an
         unknown time: a landing that never ran, or whose name is misspelt
-    :param fail_after: a stall that has lasted longer fails the task, whatever ``on_stall`` is. A stall whose begin is
-        unknown (nothing was ever seen of the landing) is as old as the wait; without a wait it fails
-    :param look_back: read only so much of the control topic; all of it by default
-    :param release_jitter: spread the tasks that wait over this time when commits come through again
-    :param on_wait_callback: called with the context when a wait begins
-    :raises ValueError: naming all that is wrong
+    :param fail_after: a stall that has lasted longer fails the task, whatever ``on_stall`` is. A stall with an unknown
+        start (nothing was ever observed of the landing) is as old as the wait; without a wait it fails
+    :param look_back: read only this much of the control topic; all of it by default
+    :param release_jitter: spread waiting tasks over this time when commits get through again
+    :param on_wait_callback: called with the context when a wait starts
+    :raises ValueError: naming all mistakes
     """
 
     on_unknown: Literal["pass", "stall"] = "pass"
@@ -76,9 +76,9 @@ class StallPolicy:
     def guard(self, *, landing: bool, interval: float | None, waits_since: float | None) -> Guard:
         """Return the guard of a group.
 
-        :param landing: is it a landing, and not a connector?
+        :param landing: whether it is a landing, not a connector
         :param interval: commit interval of a connector
-        :param waits_since: when the wait began, in seconds of the epoch
+        :param waits_since: start of the wait, in seconds of the epoch
         """
         return Guard(
             rules=StallRules(
@@ -104,12 +104,12 @@ def _wrong(policy: StallPolicy) -> Iterator[str]:
     if policy.on_unknown not in ON_UNKNOWN:
         yield f"on_unknown={policy.on_unknown!r} is not one of {', '.join(ON_UNKNOWN)}"
     if not 1 <= policy.stalled_cycles <= MOST_CYCLES:
-        yield f"stalled_cycles={policy.stalled_cycles!r}: a number from 1 to {MOST_CYCLES}"
+        yield f"stalled_cycles={policy.stalled_cycles!r}: use a number from 1 to {MOST_CYCLES}"
     if unknown := sorted(set(policy.hold_on or ()) - {v.value for v in Verdict if v is not Verdict.HEALTHY}):
-        yield f"hold_on: {', '.join(unknown)} is no verdict that could hold"
+        yield f"hold_on: {', '.join(unknown)} is no verdict that can hold"
     for name in SPANS:
         span = getattr(policy, name)
         if span is not None and not (isinstance(span, timedelta) and span > timedelta(0)):
-            yield f"{name}={span}: a positive duration ({EXAMPLES}, seconds, or a timedelta)"
+            yield f"{name}={span}: use a positive duration ({EXAMPLES}, seconds, or a timedelta)"
     if not isinstance(policy.release_jitter, timedelta) or policy.release_jitter < timedelta(0):
-        yield f"release_jitter={policy.release_jitter}: a duration ({EXAMPLES}, seconds, or a timedelta)"
+        yield f"release_jitter={policy.release_jitter}: use a duration ({EXAMPLES}, seconds, or a timedelta)"

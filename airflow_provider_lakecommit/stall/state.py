@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an observer of commits remembers of one group, and what it observes: the words of :mod:`.stall`.
+"""The state of an observer for one group, and its observations: the vocabulary of :mod:`.stall`.
 
-Contract: everything is immutable. The state grows with what is open or expected (tables, partitions, the answers of one
+Contract: everything is immutable. The state grows with open and expected items (tables, partitions, the answers of one
 cycle), never with the length of the log or of an outage.
 """
 
@@ -40,14 +40,14 @@ __all__ = [
 
 Partition = tuple[str, int]
 Table = tuple[str, bytes | None]
-"""A table's name, and the id that the events give it: none in those of connectors before 1.11."""
+"""A table's name and id from the events; connectors before 1.11 send no id."""
 
 STARTING = 2
-"""How many times as long nobody answers, or one coordinator follows another, while tasks start."""
+"""Factor on the tolerated silence, and on the time between two coordinators, while tasks start."""
 HANDOVER = 6.0
-"""Seconds that a rebalance may take however short the interval is."""
+"""Seconds that a rebalance may take, even if the interval is short."""
 KEPT_CYCLES = 4
-"""How many times as many open cycles are remembered as make a stall."""
+"""Remembered open cycles, as a multiple of those that make a stall."""
 
 
 class EventKind(StrEnum):
@@ -61,13 +61,13 @@ class EventKind(StrEnum):
 
 
 class Seen(NamedTuple):
-    """One event of one group, as far as it was read. Cheap to make: there is one of it for each event.
+    """One event of one group, as far as it was read. Cheap to create: there is one per event.
 
-    ``at`` is in seconds of the epoch. What only a body tells is ``None`` where only the head was read; ``timed`` is
-    whether an answer tells a time for each of its partitions, ``records`` are those of the ``files``. For landings:
-    ``failed`` is the evidence of a commit attempt, ``beside`` the tables that failed where the data table is none of
-    them, ``full`` whether a budget of pending work kept the cycle from planning, ``deadline`` the end of the claim,
-    ``blocked`` what the range ``covers`` could not be done for; any other event that ``covers`` a range settles it.
+    ``at`` is in seconds of the epoch. Values from the body are ``None`` if only the head was read; ``timed`` is whether
+    an answer has a time for each of its partitions, ``records`` are those of the ``files``. For landings: ``failed`` is
+    the evidence of a commit attempt, ``beside`` the failed tables if the data table is not among them, ``full`` whether
+    a budget of pending work kept the cycle from planning, ``deadline`` the end of the claim, ``blocked`` why the range
+    ``covers`` failed; any other event that ``covers`` a range settles it.
     """
 
     kind: EventKind
@@ -91,15 +91,15 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StallRules:
-    """What is an alarm.
+    """The rules of an alarm.
 
-    :param landing: judge as a landing, not as a connector
+    :param landing: evaluate as a landing, not as a connector
     :param stalled_cycles: cycles in a row without COMMIT_COMPLETE
-    :param silent_intervals: intervals of silence; a connector's only
-    :param interval: seconds from one START_COMMIT to the next, where it is known; otherwise it is learned
-    :param learned: intervals that must have been seen before silence means anything
+    :param silent_intervals: intervals of silence; for a connector only
+    :param interval: seconds from one START_COMMIT to the next, if known; otherwise it is learned
+    :param learned: intervals that must be observed before silence counts
     :param unanswered_cycles: complete cycles in a row that a partition may miss
-    :param only_cycles: nothing but the rule of cycles in a row, as in the proposal
+    :param only_cycles: only the rule of cycles in a row, as in the proposal
     """
 
     landing: bool = False
@@ -113,9 +113,9 @@ class StallRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCycle:
-    """A cycle that has not completed. ``number`` counts the START_COMMITs up to its own; ``overtaken`` those that were
-    seen after its deadline. ``cut`` is whether another coordinator took over before its commit was due. ``beside`` are
-    the tables for which its newest commit attempt failed, where the data table is none of them.
+    """A cycle that has not completed. ``number`` counts the START_COMMITs up to its own; ``overtaken`` those after its
+    deadline. ``cut`` is whether another coordinator took over before its commit was due. ``beside`` are the tables for
+    which its newest commit attempt failed, if the data table is not among them.
     """
 
     commit: bytes
@@ -132,7 +132,7 @@ class OpenCycle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerAnswer:
-    """What one DATA_COMPLETE says."""
+    """The content of one DATA_COMPLETE."""
 
     commit: bytes
     at: float
@@ -142,7 +142,7 @@ class WorkerAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingFiles:
-    """Files of one table that wait for its snapshot. ``starts`` is how many START_COMMITs had been seen before them."""
+    """Files of one table that wait for its snapshot. ``starts`` counts the START_COMMITs before them."""
 
     table: Table
     commit: bytes
@@ -155,7 +155,7 @@ class PendingFiles:
 class PassedOver:
     """Files of one table that a complete cycle had read and did not publish.
 
-    ``sender`` is the coordinator that did so last; ``quiet`` counts the complete cycles of another one since then
+    ``sender`` is the last coordinator that did so; ``quiet`` counts the complete cycles of another one since then
     without new ones.
     """
 
@@ -167,7 +167,7 @@ class PassedOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The last complete cycle, for what comes after it and was sent before. ``full``: it had waited for all."""
+    """The last complete cycle, for late events that were sent before it. ``full``: it had waited for all."""
 
     commit: bytes
     at: float
@@ -176,19 +176,18 @@ class Done:
 
 
 Chain = tuple[Any, Any] | None
-"""Newest first: an item and the chain before it. Adding to it costs the same however long it is."""
+"""Newest first: an item and the chain before it. Adding an item has constant cost."""
 
 
 class State(NamedTuple):
-    """What is remembered of one group. Cheap to change: most events change it. ``landing``: one of its events had our
-    header.
+    """The state of one group. Cheap to change: most events change it. ``landing``: one of its events had our header.
 
-    ``missing`` counts, per partition that ever answered, the complete cycles since its last answer; ``unheard`` are
-    those for which that is too many. ``partial`` counts complete cycles that waited in vain for partitions that never
-    answered. ``fresh`` is whether the coordinator is another one since the last complete cycle with an answer;
-    ``heard`` are the partitions for which it was answered. ``answers`` are those since the last complete cycle,
-    ``only_heads`` whether one was not read. ``journal`` are the announcements and publications that are not worked into
-    ``waiting`` yet, ``noted`` their files.
+    ``missing`` counts, per partition that ever answered, the complete cycles since its last answer; ``unheard`` are the
+    partitions with too many. ``partial`` counts complete cycles that waited in vain for partitions that never answered.
+    ``fresh`` is whether the coordinator has changed since the last complete cycle with an answer; ``heard`` are the
+    partitions that answered it. ``answers`` are those since the last complete cycle, ``only_heads`` whether one was not
+    read. ``journal`` are the announcements and publications that are not folded into ``waiting`` yet, ``noted`` their
+    files.
     """
 
     begun: tuple[OpenCycle, ...] = ()
@@ -219,41 +218,41 @@ class State(NamedTuple):
 
     @property
     def interval(self) -> float | None:
-        """The usual time from one START_COMMIT to the next of the same coordinator, in seconds; the last one, if it was
-        longer: the connector may have been given another interval.
+        """Return the usual seconds from one START_COMMIT to the next of the same coordinator, or the last one if it is
+        longer: the connector may have a new interval.
         """
         return max(median(self.intervals), self.intervals[-1]) if self.intervals else None
 
     @property
     def waiting_files(self) -> int:
-        """Announced files that no snapshot has taken yet, those that were passed over left out. What a cycle publishes
-        is taken off when it completes.
+        """Return the number of announced files without a snapshot, except skipped ones. Published files are subtracted
+        when their cycle completes.
         """
         return self.noted + sum(a.files for a in self.waiting)
 
 
 def remembered(rules: StallRules) -> int:
-    """How many open cycles a state holds at most."""
+    """Return the largest number of open cycles in a state."""
     return max(rules.stalled_cycles, 1) * KEPT_CYCLES
 
 
 def silence_limit(state: State, rules: StallRules, *, starting: bool) -> int:
-    """How many complete cycles in a row may pass without an answer before that is an alarm; ``starting`` is of those
-    who have not answered the coordinator yet. More of them where they are quick: a handover takes as long as it takes.
+    """Return how many complete cycles in a row may pass without an answer before an alarm; ``starting`` is for
+    partitions that have not answered the coordinator yet. Short cycles get more: a handover has its own duration.
     """
     interval = rules.interval or state.interval
     return max(rules.unanswered_cycles, int(HANDOVER / interval) if interval else 0) * (STARTING if starting else 1)
 
 
 def items(chain: Chain) -> Iterator[Any]:
-    """Newest first."""
+    """Yield the items, newest first."""
     while chain is not None:
         yield chain[0]
         chain = chain[1]
 
 
 def merged(answers: Chain) -> Chain:
-    """The same answers, one for each cycle that is asked for: the newest, and those before it."""
+    """Return the same answers, one per requested cycle: the newest, and those before it."""
     if answers is None or answers[1] is None:
         return answers
     newest: bytes = answers[0].commit
@@ -268,7 +267,7 @@ def merged(answers: Chain) -> Chain:
 
 
 def waiting(state: State) -> tuple[PendingFiles, ...]:
-    """What waits, with the journal worked in: at most two entries a table, one of them of the newest cycle."""
+    """Return the waiting files with the journal folded in: at most two entries a table, one of the newest cycle."""
     if state.journal is None:
         return state.waiting
     tables: dict[Table, list[PendingFiles]] = {}
@@ -285,6 +284,6 @@ def waiting(state: State) -> tuple[PendingFiles, ...]:
         else:
             held.append(item)
         if len(held) > 2:
-            # The later of the two decides from when on they must have been read.
+            # The later of the two decides when they must have been read.
             held[:2] = [replace(held[1], files=held[0].files + held[1].files, at=held[0].at)]
     return tuple(a for held in tables.values() for a in held)

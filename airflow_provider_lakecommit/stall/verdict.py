@@ -1,37 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether commits get through. One judgement for landings and for the Iceberg sink of Kafka Connect, from the control
+"""Whether commits get through. One evaluation for landings and for the Iceberg sink of Kafka Connect, from the control
 topic alone.
 
-Contract: :func:`observe` and :func:`judge` are pure. The state grows with what is open or expected (tables, partitions,
-the answers of one cycle), never with the length of the log or of an outage. Time is a parameter: of the event while one
-is observed, of the caller while it is judged. Events of one group come in log order; those of several control
-partitions in order of time, as well as their senders' clocks allow.
+Contract: :func:`observe` and :func:`judge` are pure. The state grows with open and expected items (tables, partitions,
+the answers of one cycle), never with the length of the log or of an outage. Time is a parameter: of the event during
+observation, of the caller during evaluation. Events of one group come in log order; those of several control
+partitions in order of time, as far as their senders' clocks agree.
 
-What counts, in the order of its weight:
+Verdicts in the order of their weight:
 
 ========  =============================================================================  ===========================
 verdict   evidence                                                                       cleared by
 ========  =============================================================================  ===========================
-dead      the coordinator is silent for several times its interval                       its next word
+dead      the coordinator is silent for several times its interval                       its next event
 stalled   cycles in a row that began, or failed, and did not complete                    one COMMIT_COMPLETE
 split     START_COMMITs of two senders take turns                                        one of them alone
-losing    announced files that a complete cycle passed over; partitions without answer   a cycle that takes them
-blocked   ranges that wait for a person                                                  the person's word on them
+losing    announced files that a complete cycle skipped; partitions without answer       a cycle that takes them
+blocked   ranges that need a decision                                                    the decision of a user
 slowing   cycles that did not complete, fewer than for `stalled`                         one COMMIT_COMPLETE
-healthy   the last cycle completed, or is under way
-unknown   too little was seen
+healthy   the last cycle completed, or is open
+unknown   too little was observed
 ========  =============================================================================  ===========================
 
-A landing differs in what a failed cycle is. Its windows are pipelined and its DAG may be hourly or paused, so an open
-cycle is none, and silence says nothing: a cycle has failed when a commit attempt of it said so, or when its deadline
-passed and cycles went on being opened. Where the data table came through and only its dead-letter table failed, that is
-*slowing*, however often: who waits for the data need not wait. When what is pending for that table has filled its
-budget no data come any more, and it counts like any other failure.
+A landing differs in the meaning of a failed cycle. Its windows are pipelined and its DAG may be hourly or paused, so an
+open cycle is no failure, and silence means nothing: a cycle has failed when one of its commit attempts reported it, or
+when its deadline passed and further cycles were opened. If the data table was committed and only its dead-letter table
+failed, the verdict is *slowing*, however often: consumers of the data need not wait. Once the pending work of that
+table has filled its budget, no data arrive any more, and it counts like any other failure.
 
-A connector's cycle that a rebalance cut off, before all partitions had answered, is none that failed.
+A connector's cycle that a rebalance cut off, before all partitions had answered, has not failed.
 
-The rule of START_COMMITs in a row is that of the proposal in apache/iceberg issue 16389; the others close what it
-cannot see.
+The rule of START_COMMITs in a row is that of the proposal in apache/iceberg issue 16389; the others cover what it
+cannot detect.
 """
 
 from __future__ import annotations
@@ -70,17 +70,17 @@ __all__ = [
 ]
 
 ALL_CUT = 2
-"""How many times as many cycles that rebalances cut off make a stall all the same."""
+"""Cycles cut off by rebalances that still make a stall, as a multiple of ``stalled_cycles``."""
 SETTLED = 3
-"""Intervals that have been seen of a connector that does not start up any more."""
+"""Observed intervals after which a connector no longer counts as starting."""
 UNKNOWN_FACTOR = 10
-"""How many times as long a coordinator may be silent whose own interval nobody knows, and that owes nothing."""
+"""Factor on the tolerated silence of a coordinator with an unknown interval and no open work."""
 NAMED = 20
-"""Partitions that evidence names."""
+"""Partitions named in evidence."""
 
 
 class Verdict(StrEnum):
-    """How commits are doing."""
+    """Whether commits get through."""
 
     UNKNOWN = "unknown"
     HEALTHY = "healthy"
@@ -94,8 +94,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A verdict with what it rests on. ``since`` is in seconds of the epoch; ``clears`` is the event that ends it, or
-    what a person has to do.
+    """A verdict with its evidence. ``since`` is in seconds of the epoch; ``clears`` is the event that ends it, or
+    what a user must do.
     """
 
     verdict: Verdict
@@ -106,7 +106,7 @@ class Diagnosis:
 
 
 def judge(state: State, now: float, rules: StallRules) -> Diagnosis:
-    """How commits are doing at ``now``, in seconds of the epoch."""
+    """Return the verdict at ``now``, in seconds of the epoch."""
     cycles = _cycles(state, rules)
     stalled = cycles if cycles is not None and cycles.verdict is Verdict.STALLED else None
     if rules.only_cycles:
@@ -126,10 +126,10 @@ def _cycles(state: State, rules: StallRules) -> Diagnosis | None:
     else:
         counted, everything = tuple(b for b in state.begun if not b.cut), len(state.begun)
     if len(counted) < rules.stalled_cycles and everything >= ALL_CUT * rules.stalled_cycles:
-        # Coordinators that never come to a commit are no better than ones that cannot.
+        # Coordinators that never reach a commit are no better than ones that cannot commit.
         counted = state.begun
     count = len(counted)
-    # A connector that starts up changes its coordinator before it has completed anything.
+    # A connector that is starting changes its coordinator before it has completed anything.
     starting = not state.completed and len({b.sender for b in counted}) == count
     if count < rules.stalled_cycles and (count <= 1 or starting):
         return None
@@ -137,7 +137,7 @@ def _cycles(state: State, rules: StallRules) -> Diagnosis | None:
 
 
 def _failing(failed: tuple[OpenCycle, ...], state: State, rules: StallRules) -> Diagnosis | None:
-    """A landing's cycles that failed; the newest in a row of one kind: for the data table as well, or beside it."""
+    """Return the verdict on a landing's failed cycles: the newest of one kind, with or without the data table."""
     if not failed:
         return None
 
@@ -149,7 +149,7 @@ def _failing(failed: tuple[OpenCycle, ...], state: State, rules: StallRules) -> 
     if not beside:
         return _in_a_row(row, "failed", state, rules)
     tables = ", ".join(dict.fromkeys(name for b in row for name in b.beside))
-    found = _in_a_row(row, f"failed for {tables} alone, the data come through", state, rules)
+    found = _in_a_row(row, f"failed for {tables} only, the data table is committed", state, rules)
     return replace(found, verdict=Verdict.SLOWING)
 
 
@@ -168,8 +168,8 @@ def _in_a_row(row: tuple[OpenCycle, ...], what: str, state: State, rules: StallR
 
 
 def _failed(begun: tuple[OpenCycle, ...]) -> tuple[OpenCycle, ...]:
-    """A landing's: by their evidence, or overdue. Overdue ones that nobody is at work on any more, as of a paused DAG,
-    come due together, so not more of them count than were opened since then.
+    """Return a landing's failed cycles: by evidence, or overdue. Overdue cycles without a worker, as of a paused DAG,
+    come due together, so at most as many of them count as were opened since then.
     """
     overdue = [b for b in begun if b.overtaken and not b.failed]
     overdue = overdue[: max((b.overtaken for b in overdue), default=0)]
@@ -181,19 +181,19 @@ def _silence(state: State, now: float, rules: StallRules) -> Diagnosis | None:
     if state.last is None or interval is None:
         return None
     silent = now - state.last
-    # One that came anew may have come with another interval.
+    # A restarted connector may have another interval.
     unknown = rules.interval is None and not state.begun and len(set(state.senders[-2:])) > 1
     limit = rules.silent_intervals * interval * (UNKNOWN_FACTOR if unknown else 1)
-    # The first coordinators of a connector that starts follow each other, and each takes its time.
+    # The first coordinators of a starting connector follow each other, each with its own delay.
     handover = HANDOVER * (1 if len(state.intervals) >= SETTLED else STARTING)
     if silent <= (limit if rules.interval is not None else max(limit, handover)):
         return None
     count = len(state.begun)
     return Diagnosis(
         verdict=Verdict.DEAD,
-        reason=f"the coordinator is silent for {silent:.0f} s and begins a cycle every {interval:.0f} s; "
+        reason=f"the coordinator is silent for {silent:.0f} s, but starts a cycle every {interval:.0f} s; "
         f"{count or 'no'} {'cycle is' if count == 1 else 'cycles are'} open",
-        clears="its next word; without one, restart the connector's failed tasks",
+        clears="its next event; without one, restart the connector's failed tasks",
         since=state.last,
         evidence={"silent_s": silent, "interval_s": interval, "open_cycles": count},
     )
@@ -205,8 +205,8 @@ def _split(state: State) -> Diagnosis | None:
         return None
     return Diagnosis(
         verdict=Verdict.SPLIT,
-        reason=f"{len(set(s))} coordinators take turns in starting cycles",
-        clears="one of them alone: restart the connector",
+        reason=f"{len(set(s))} coordinators alternate in starting cycles",
+        clears="a single coordinator: restart the connector",
         since=state.last_start,
         evidence={"senders": [key.decode(errors="replace") for key in dict.fromkeys(s)]},
     )
@@ -218,9 +218,9 @@ def _losing(state: State, rules: StallRules) -> Diagnosis | None:
         files = sum(p.files for p in state.over.values())
         return Diagnosis(
             verdict=Verdict.LOSING,
-            reason=f"{files} files announced for {', '.join(tables)} were passed over by complete cycles",
-            clears="a snapshot of the table: is it there, and the one that the files were written for? If it is not "
-            "to be landed any more, restart the connector without it",
+            reason=f"{files} files announced for {', '.join(tables)} were skipped by complete cycles",
+            clears="a snapshot of the table: check that it exists and is the one that the files were written for. If "
+            "it is no longer landed, restart the connector without it",
             since=min(p.at for p in state.over.values()),
             evidence={"tables": tables, "files": files, "lost_files": state.lost_files},
         )
@@ -231,9 +231,8 @@ def _losing(state: State, rules: StallRules) -> Diagnosis | None:
         cycles = min(state.missing[p] for p in unheard)
         return Diagnosis(
             verdict=Verdict.LOSING,
-            reason=f"{len(unheard)} of {len(state.missing)} partitions were not answered for in {cycles} complete "
-            "cycles",
-            clears="an answer for them: restart the tasks that have them, or resume the connector if it is paused",
+            reason=f"{len(unheard)} of {len(state.missing)} partitions had no answer in {cycles} complete cycles",
+            clears="an answer for them: restart their tasks, or resume the connector if it is paused",
             since=state.completed_at,
             evidence={"cycles": cycles, "partitions": [f"{topic}[{n}]" for topic, n in sorted(unheard)[:NAMED]]},
         )
@@ -252,8 +251,8 @@ def _losing(state: State, rules: StallRules) -> Diagnosis | None:
     if 0 < state.partial >= silence_limit(state, rules, starting=False) and not _news(state):
         return Diagnosis(
             verdict=Verdict.LOSING,
-            reason=f"{state.partial} cycles completed without waiting for all: there are partitions that nobody ever "
-            "answered for",
+            reason=f"{state.partial} cycles completed without waiting for all: some partitions have never "
+            "been answered",
             clears="a cycle with a valid-through time, or an answer for them: restart the connector",
             since=state.completed_at,
             evidence={"cycles": state.partial},
@@ -262,7 +261,7 @@ def _losing(state: State, rules: StallRules) -> Diagnosis | None:
 
 
 def _news(state: State) -> bool:
-    """Whether somebody has answered for a partition that nobody had answered for before."""
+    """Return True if a partition was answered for the first time."""
     return any(p not in state.missing for a in items(state.answers) for p in a.partitions)
 
 
@@ -273,7 +272,7 @@ def _blocked(state: State) -> Diagnosis | None:
     need = "1 range needs" if len(ranges) == 1 else f"{len(ranges)} ranges need"
     return Diagnosis(
         verdict=Verdict.BLOCKED,
-        reason=f"{need} a hand: " + "; ".join(f"{coverage}: {reason}" for coverage, reason in state.blocked[:NAMED]),
+        reason=f"{need} action: " + "; ".join(f"{coverage}: {reason}" for coverage, reason in state.blocked[:NAMED]),
         clears=f"`{RESET_BLOCKED} --raise` or `--skip`",
         evidence={"blocked": ranges[:NAMED]},
     )
@@ -284,6 +283,6 @@ def _calm(state: State) -> Diagnosis:
     if state.completed:
         reason = f"cycles complete, {state.completed} so far"
         return Diagnosis(verdict=Verdict.HEALTHY, reason=reason, since=state.completed_at, evidence=evidence)
-    reason = "no event was seen" if state.last is None else "no COMMIT_COMPLETE was seen so far"
+    reason = "no event was observed" if state.last is None else "no COMMIT_COMPLETE was observed so far"
     clears = "a COMMIT_COMPLETE, or enough cycles without one"
     return Diagnosis(verdict=Verdict.UNKNOWN, reason=reason, clears=clears, evidence=evidence)

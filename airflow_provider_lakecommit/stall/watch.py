@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the commits of all groups of a control topic stand: the topic folded to its end, and what comes after it.
+"""The state of the commits of all groups of a control topic: the topic folded to its end, then new events.
 
-Contract: one consumer for all groups, without a consumer group. What is handed out is the state of every group, not the
-events, so that who looks later sees the same. A state is given only when everything is read that was there at the
-first look. A group is judged as a landing when its events bear our header. Of a topic with more than
-:data:`MOST_GROUPS` groups the first ones are known; a guard of another one is held, with that as its reason. Of a group
-of which nothing was seen, the nearest names that were seen are told: its name may be misspelt.
+Contract: one consumer for all groups, without a consumer group. It hands out the state of every group, not the events,
+so a late reader sees the same. A state is available only when everything present at the first read has been read. A
+group is evaluated as a landing if its events have our header. Of a topic with more than :data:`MOST_GROUPS` groups only
+the first ones are known; a guard of another one is held, with that as its reason. For a group without events, the
+nearest observed names are reported: its name may be misspelt.
 
-Failure story: :func:`commits_of` is one look, and brokers that do not answer are an error of it. :class:`CommitWatch`
-goes on: a topic that is not there yet and brokers that went away are reported as ``trouble``, the last states are kept,
-and it tries again.
+Failure story: :func:`commits_of` reads once, and brokers that do not answer are an error. :class:`CommitWatch`
+continues: it reports a missing topic and unreachable brokers as ``trouble``, keeps the last states, and tries again.
 """
 
 from __future__ import annotations
@@ -35,31 +34,31 @@ _LOG = logging.getLogger(__name__)
 
 AWAY_SECONDS = 30.0
 TICK_SECONDS = 5.0
-"""At the latest after which there is a state, changed or not: who came later waits for it, and so do deadlines."""
+"""Longest time between two states, changed or not: late subscribers and deadlines wait for it."""
 AT_ONCE = 0.5
 RETRY_SECONDS = 2.0
 MOST_GROUPS = 20_000
-"""Groups of one topic that are remembered; whoever makes up more of them is not listened to."""
+"""Remembered groups of one topic; further groups are ignored."""
 MOST_OTHERS = 1_000
-"""Names that are remembered to tell what may have been meant."""
+"""Remembered names of other groups, to suggest the right spelling."""
 SETTLE_SECONDS = 5.0
-"""After brokers were away: what was sent meanwhile comes first, so that nobody is taken for silent."""
+"""After brokers were unreachable: backlogged events come first, so that no group counts as silent."""
 
 Heard = Callable[[SeenRecord, ControlRecord, bool], None]
-"""Told what a record tells, that record, and whether its group is a landing."""
+"""Takes the content of a record, that record, and whether its group is a landing."""
 
-# One state serves guards with different rules, so it remembers enough for any.
+# One state serves guards with different rules, so it has enough for any of them.
 _CONNECTORS = StallRules(stalled_cycles=MOST_CYCLES)
 _LANDINGS = replace(_CONNECTORS, landing=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedTopic:
-    """What is watched, and how. Two equal ones can be watched together.
+    """A watched topic and how it is read. Equal ones can be watched together.
 
     :param completion_timeout: seconds after which an open cycle of a landing has failed
-    :param since: begin with records of that age, in seconds; by default with all that the topic has
-    :param newest: begin that many offsets before the end of the topic, instead
+    :param since: start with records of that age, in seconds; by default with the first record
+    :param newest: start that many offsets before the end of the topic, instead
     """
 
     topic: str
@@ -70,9 +69,9 @@ class WatchedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
-    """How all groups stand ``at`` a time. ``groups`` is ``None`` while the topic has not been read to its end;
-    ``trouble`` is what keeps the brokers from answering. ``overlooked`` records were of groups beyond those remembered,
-    ``others`` are names of further groups that were seen, and ``absent`` is the name of a topic that is not there.
+    """The states of all groups ``at`` a time. ``groups`` is ``None`` while the topic has not been read to its end;
+    ``trouble`` is the error of the brokers. ``overlooked`` records were of ignored groups, ``others`` are names of
+    further observed groups, and ``absent`` is the name of a missing topic.
     """
 
     groups: Mapping[str, State] | None
@@ -84,8 +83,8 @@ class Commits:
     _ruled: dict[tuple[str, Guard], Ruling] = field(default_factory=dict, compare=False, repr=False)
 
     def ruling(self, group: str, guard: Guard) -> Ruling:
-        """What a guard of that group does; nothing was seen of a group that is not there. Thousands of sensors that ask
-        the same are answered once.
+        """Return the answer of a guard of that group, also of an unknown group. Thousands of equal requests are
+        computed once.
         """
         known = self._ruled.get((group, guard))
         if known is None:
@@ -103,7 +102,7 @@ class Commits:
         return rule(seen, self.at, guard)
 
     def _meant(self, group: str) -> str:
-        """Whose events there are, for a group that has none; landings are told by their names."""
+        """Return names of observed groups, for a group without events; landings by their names."""
         if self.absent:
             return f" (there is no topic {self.absent} yet)"
         known = {name.removeprefix(group_id("")): name for name in {*(self.groups or ()), *self.others}}
@@ -112,7 +111,7 @@ class Commits:
 
 
 def _overlooked(records: int) -> Ruling:
-    """Of a group that may be there, nothing is known: that is no health."""
+    """Return the ruling on a group that may exist, unobserved: unknown is not healthy."""
     return Ruling(
         answer=GuardAnswer.HOLD,
         verdict=Verdict.UNKNOWN.value,
@@ -123,7 +122,7 @@ def _overlooked(records: int) -> Ruling:
 
 
 class _Fold:
-    """The groups of a topic, from record to record."""
+    """The groups of a topic, folded record by record."""
 
     def __init__(
         self,
@@ -156,8 +155,8 @@ class _Fold:
         if name not in self._groups and len(self._groups) >= MOST_GROUPS:
             if not self.overlooked:
                 _LOG.warning(
-                    "%s has more groups than the %d that are remembered; group %s, and all that come after it, are "
-                    "overlooked: see who makes them up, or divide them over several control topics",
+                    "%s has more than %d groups; group %s, and all later ones, are ignored: "
+                    "find their writers, or split them over several control topics",
                     self._place.topic,
                     MOST_GROUPS,
                     name,
@@ -175,7 +174,7 @@ class _Fold:
         return seen.kind in TELLING
 
     def _note_other(self, record: ControlRecord) -> None:
-        """Remember whose record it is, while nothing was seen of the only group that is looked for."""
+        """Keep the name of the record's group, while the only requested group has no events."""
         if self._only is None or self._only in self._groups or len(self._others) >= MOST_OTHERS:
             return
         if record.doubt is None and (name := group_of(record.value)) is not None:
@@ -196,10 +195,10 @@ def commits_of(
     missing_ok: bool = False,
     timeout: float = AWAY_SECONDS,
 ) -> Commits:
-    """One look at one group, for which the topic is read once to its end.
+    """Read the topic once to its end, and return the state of one group.
 
-    :param missing_ok: a topic that is not there is one in which nothing was said, as before a first landing
-    :param timeout: seconds after which brokers that do not answer are given up
+    :param missing_ok: treat a missing topic as empty, as before a first landing
+    :param timeout: seconds to wait for brokers that do not answer
     :raises ControlTopicError: the topic does not exist, or its brokers do not answer
     """
     if missing_ok:
@@ -222,11 +221,11 @@ def commits_of(
 
 
 class CommitWatch:
-    """Goes on looking at all groups, for one thread at a time.
+    """Continuously reads all groups, for one thread at a time.
 
-    :param settings: librdkafka settings, asked for at the first look
+    :param settings: librdkafka settings, requested at the first read
     :param interval: seconds in which changes are gathered
-    :param heard: told of each record that is believed, in its turn
+    :param heard: called with each accepted record, in order
     """
 
     def __init__(
@@ -246,9 +245,9 @@ class CommitWatch:
         self._caught_up = False
 
     def look(self) -> Commits | None:
-        """How the groups stand after the interval; ``None`` if no cycle began or ended since a moment ago.
+        """Return the states after the interval; ``None`` if no cycle started or ended since the last call.
 
-        :raises LakecommitError: what trying again cannot mend
+        :raises LakecommitError: an error that a retry cannot fix
         """
         begun = time.monotonic()
         try:
@@ -280,7 +279,7 @@ class CommitWatch:
         return Commits(groups=groups, trouble=trouble, overlooked=self._fold.overlooked)
 
     def close(self) -> None:
-        """Let go of the consumer."""
+        """Close the consumer."""
         if self._watch is not None:
             self._watch.close()
             self._watch = None

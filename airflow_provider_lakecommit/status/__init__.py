@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read-only answers about a landing: its state, its history, and a proof of its rows."""
+"""Read-only reports on a landing: its state, its history, and a proof of its rows."""
 
 from airflow_provider_lakecommit.core.lazy import lazy_names
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the history of a table says of each range: the accounting of the snapshot that landed it.
+"""The accounting of each range in the history of a table, by the snapshot that landed it.
 
-Contract: pure. :func:`pieces_of` follows the ledger of a landing through the snapshots of one table: a piece is what
-one snapshot added to a partition, with its counts. Nothing is known of what a person said (``reset offsets`` and
-``attest``), of what was landed before the oldest snapshot that is left, and of what is left of a piece that a ledger
-gave back. :func:`blocks_of` lays the pieces of two tables side by side: the smallest ranges at whose borders pieces of
-both begin or end.
+Contract: pure. :func:`pieces_of` follows the ledger of a landing through the snapshots of one table: a piece is the
+addition of one snapshot to a partition, with its counts. Unknown are ranges that a user set (``reset offsets`` and
+``reset assert``), ranges landed before the oldest remaining snapshot, and the rest of a piece that a ledger gave back.
+:func:`blocks_of` aligns the pieces of two tables: the smallest ranges at whose borders pieces of both start or end.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ __all__ = ["LedgerChange", "RangeAccount", "RangeAccounts", "RangeTotals", "bloc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerChange:
-    """One snapshot: what the landing had before and has after it, and what the snapshot accounts for."""
+    """One snapshot: the landing's coverage before and after it, and the ranges that the snapshot accounts for."""
 
     had: Coverage
     has: Coverage
@@ -31,7 +30,7 @@ class LedgerChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeAccount:
-    """A range that one snapshot landed; ``counts`` is ``None`` where nothing is known of it."""
+    """A range that one snapshot landed; ``counts`` is ``None`` if unknown."""
 
     range: OffsetRange
     counts: Counts | None
@@ -42,7 +41,7 @@ RangeAccounts = dict[SourcePartition, list[RangeAccount]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeTotals:
-    """A range as two tables have it; ``None``: not all of it, or nothing is known of a part."""
+    """A range as two tables have it; ``None``: it is incomplete, or part of it is unknown."""
 
     partition: SourcePartition
     range: OffsetRange
@@ -54,7 +53,7 @@ class RangeTotals:
 
 
 def pieces_of(steps: Iterable[LedgerChange]) -> RangeAccounts:
-    """Per partition in order of offsets, none overlapping another."""
+    """Return the pieces per partition in order of offsets, without overlaps."""
     out: RangeAccounts = {}
     for n, step in enumerate(steps):
         before = step.had if n else Coverage()
@@ -63,7 +62,7 @@ def pieces_of(steps: Iterable[LedgerChange]) -> RangeAccounts:
             new = step.has[p] - before[p]
             known = new & step.ranges[p]
             kept += [RangeAccount(range=r, counts=None) for r in new - known]
-            # The counts of a snapshot are of all its ranges together.
+            # The counts of a snapshot are totals of its ranges.
             counts = step.account.parts.get(p) if known == step.ranges[p] and len(known.ranges) == 1 else None
             kept += [RangeAccount(range=r, counts=counts) for r in known]
             out[p] = sorted(kept, key=lambda piece: piece.range)
@@ -71,7 +70,7 @@ def pieces_of(steps: Iterable[LedgerChange]) -> RangeAccounts:
 
 
 def _without(pieces: Iterable[RangeAccount], lost: RangeSet) -> list[RangeAccount]:
-    """What is left of a piece has no counts of its own."""
+    """Return the rest of the pieces; the rest of a split piece has no counts of its own."""
     out: list[RangeAccount] = []
     for piece in pieces:
         rest = RangeSet.of(piece.range) - lost
@@ -80,7 +79,7 @@ def _without(pieces: Iterable[RangeAccount], lost: RangeSet) -> list[RangeAccoun
 
 
 def blocks_of(ours: RangeAccounts, theirs: RangeAccounts) -> Iterator[RangeTotals]:
-    """The blocks of every partition of ours, in order."""
+    """Yield the blocks of every partition of ours, in order."""
     for p in sorted(ours):
         here, there = ours[p], theirs.get(p, [])
         both = _borders(here) & _borders(there) if there else set[int]()

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a landing that were rolled back and that somebody else put into the table again (`add_files`).
+"""Files of a landing that were rolled back and that another writer added to the table again (`add_files`).
 
-Contract: pure. The rows of such a file are counted by no ledger: the landing has read their offsets again, or will. A
-file is known for one of a landing by its name, and for one that was rolled back by a landing's snapshot that the
-metadata still have beside the branch. Where a person has said since what the table holds, it is a note; so it is where
-nothing tells any more which landing a file was of.
+Contract: pure. No ledger counts the rows of such a file: the landing has read their offsets again, or will. A file's
+name shows that it is of a landing; a landing's snapshot outside the branch shows that it was rolled back. The finding
+is a note if a user has stated since what the table holds, or if the file's landing is no longer known.
 
 Failure story: files that were copied under other names look like any other writer's.
 """
@@ -30,13 +29,13 @@ def brought_back(
     beside: Beside,
     told: int | None = None,
 ) -> Iterator[Finding]:
-    """What other writers put into the table of it.
+    """Yield the files that other writers restored to the table.
 
     :param line: the snapshots of the branch, newest first
     :param added: the files at the head, by the snapshot that added them
     :param landing: the landing snapshots of the branch, oldest first
-    :param beside: those that the metadata have, and the branch has not; asked only where there is such a file
-    :param told: one of these, of which is told already that its rows are back
+    :param beside: those in the metadata but not on the branch; requested only if there is such a file
+    :param told: one of these whose restored rows are reported already
     """
     counted, ours = {f.path for s in landing for f in s.files}, {s.record.snapshot_id for s in landing}
     found = {
@@ -69,9 +68,9 @@ def _finding(
     whose = ", ".join(sorted({f"landing {s.record.landing}" for s in sources.values()})) or "a landing"
     rows = sum(f.rows for f in files)
     text = (
-        f"another writer brought {len(files)} files of {whose} with {rows} rows into the table, and no ledger counts "
-        "them: they were rolled back, so their offsets are read again, and these rows are in the table twice then. "
-        f"Take them out; or, before they are read again, say with `{RESET_ASSERT}` that they are there"
+        f"another writer added {len(files)} files of {whose} with {rows} rows, and no ledger counts them: they were "
+        "rolled back, so their offsets are read again, and these rows are duplicated then. Remove the files, or assert "
+        f"with `{RESET_ASSERT}` that they are in the table before they are read again"
     )
     level = Severity.WRONG if wrong else Severity.NOTE
     return Finding(level=level, table=table, snapshot_id=snapshot_id, text=text)

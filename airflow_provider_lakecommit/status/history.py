@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's own story, for `verify`: its landing snapshots with the files that each really added.
+"""The history of a table, for `verify`: its landing snapshots with the files that each really added.
 
-Contract: reads metadata and manifests, on request also asks the storage for each file, and the file for how many rows
-are in it; writes nothing. What a snapshot added is taken from the entries of the manifests, not from what its summary
-claims. Files that others removed since are found in the manifests of the snapshot itself. What a landing added must lie
-where the table has its data.
+Contract: reads metadata and manifests, on request also requests each file from the storage, and its number of rows;
+writes nothing. The additions of a snapshot are taken from the entries of the manifests, not from the claims of its
+summary. Files that others removed since are found in the manifests of the snapshot itself. Files of a landing must be
+in the data location of the table.
 
-Failure story: a ledger that cannot be read, a tag that does not pin it, a manifest or a file that is gone become
-findings, so that one damaged place does not hide the rest. Only a catalog that is away raises.
+Failure story: an unreadable ledger, a tag that does not pin it, a missing manifest or file become findings, so that one
+corrupt place does not hide the rest. Only an unreachable catalog raises.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from airflow_provider_lakecommit.status.verify import AddedFile, Finding, Landin
 __all__ = ["read_history"]
 
 RESCUED_BY = "lakecommit.rescued-by"
-"""What `lakecommit connect rescue` says of itself in the summary of its snapshots."""
+"""Key that `lakecommit connect rescue` writes into the summary of its snapshots."""
 KEPT_FOR_EVER = (1 << 63) - 1
 MOST_NAMED = 3
 """Files in one finding."""
@@ -75,12 +75,12 @@ def read_history(
 ) -> TableHistory:
     """Read one table.
 
-    :param files: ask the storage for every file; None asks only where it is a local disk
-    :raises CatalogError: the catalog is away
+    :param files: request every file from the storage; ``None``: only on a local disk
+    :raises CatalogError: the catalog is unreachable
     """
     table = tables.find(name)
     if table is None:
-        absent = Finding(level=Severity.WRONG, table=name, text="there is no such table")
+        absent = Finding(level=Severity.WRONG, table=name, text="the table does not exist")
         return TableHistory(table=name, snapshots=(), whole=True, problems=(absent,), absent=True)
     reading, picked_id = _HistoryReading(name=name, table=table), None
     try:
@@ -108,13 +108,13 @@ def read_history(
             text = f"made by another writer ({operation}{rescued})" + (f": {change}" if str(change) else "")
             (reading.wrong if change.wrong else reading.note)(text, snapshot.snapshot_id)
     if files or (files is None and _is_local(table.location())):
-        progress(f"{name}: looking for {len(entries)} files")
+        progress(f"{name}: checking {len(entries)} files")
         _look_for_files(reading, table.io, entries)
     whole = not landing or _begins(landing[0])
     if not whole:
         reading.note(
-            f"the history begins at snapshot {landing[0].record.snapshot_id}: what the table has from before it, by "
-            "snapshots that were expired or by a person's word, is not in the sums"
+            f"the history starts at snapshot {landing[0].record.snapshot_id}: the sums do not include older ranges, "
+            "from expired snapshots or decisions of users",
         )
     return TableHistory(
         table=name,
@@ -130,12 +130,12 @@ def read_history(
 def _judge_ledger(reading: _HistoryReading, metadata: TableMetadata, state: LedgerState) -> None:
     match state.condition:
         case Condition.ABSENT:
-            reading.note("nothing was landed in this table yet")
+            reading.note("no landing has landed in this table yet")
         case Condition.PRESENT:
             tag = metadata.refs[tag_name(state.branch)]
             if tag.snapshot_id != state.snapshot_id:
                 reading.wrong(
-                    f"tag {tag_name(state.branch)} is on {tag.snapshot_id}, the ledger is on {state.snapshot_id}"
+                    f"tag {tag_name(state.branch)} is on {tag.snapshot_id}, but the ledger is on {state.snapshot_id}"
                 )
             if tag.max_ref_age_ms is not None and tag.max_ref_age_ms < KEPT_FOR_EVER:
                 reading.wrong(
@@ -144,9 +144,7 @@ def _judge_ledger(reading: _HistoryReading, metadata: TableMetadata, state: Ledg
             if tag.max_ref_age_ms is None:
                 reading.wrong(f"tag {tag_name(state.branch)} has no age of its own: it expires by the table's property")
         case Condition.ROLLED_BACK:
-            reading.note(
-                f"{state.reason}; the next cycle starts a new epoch and reads again what the source has of the rest"
-            )
+            reading.note(f"{state.reason}; the next cycle starts a new epoch and reads again what the source still has")
         case Condition.LOST | Condition.CUT | Condition.PICKED:
             reading.wrong(
                 f"the ledger is {state.condition}: {state.reason}; `{RESET_ASSERT}` or `{RESET_OFFSETS}` sets it again"
@@ -154,17 +152,17 @@ def _judge_ledger(reading: _HistoryReading, metadata: TableMetadata, state: Ledg
 
 
 def _look_for_sinks(reading: _HistoryReading, metadata: TableMetadata, state: LedgerState) -> None:
-    """Connectors that commit to a table which was taken over from them; also before the newest landing snapshot."""
+    """Report connectors that commit to a table taken over from them; also before the newest landing snapshot."""
     for sink in (s.sink for s in state.sections if s.sink is not None):
         if sink.lands:
-            reading.note(f"it is the turn of connector {sink.connector}, to which it was handed back")
+            reading.note(f"handed back to connector {sink.connector}, which lands it now")
         elif late := list(sink_commits(metadata, state.branch, sink)):
             reading.wrong(sink_commits_text(sink, late), late[-1].snapshot_id)
 
 
 def _begins(first: LandingSnapshot) -> bool:
-    """Return True if this is the first landing snapshot that the table ever had. A lane that was opened, and a person's
-    word, are of these kinds too, and come upon what is there.
+    """Return True if this is the first landing snapshot that the table ever had. An opened backfill, and a user's
+    decision, have these kinds too, but on a table with history.
     """
     began = first.record.kind in (SnapshotKind.ORIGIN, SnapshotKind.INIT)
     return began and first.sections.keys() == {first.key} and not any(s.covered for s in first.sections.values())
@@ -187,7 +185,7 @@ def _landing_snapshots(
             continue
         files = at_head.get(snapshot.snapshot_id, [])
         if sum(f.rows for f in files) != record.rows + copied_rows(record):
-            # Others rewrote or removed some of them since, or it is wrong: its own manifests tell.
+            # Others rewrote or removed some of them since, or it is wrong: its own manifests show which.
             files = [_added(e) for e in _entries(reading, snapshot) if e.snapshot_id == snapshot.snapshot_id]
         yield LandingSnapshot(
             record=record,
@@ -198,7 +196,7 @@ def _landing_snapshots(
 
 
 def _removed(reading: _HistoryReading, snapshot: Snapshot) -> Iterator[AddedFile]:
-    """The data files that a snapshot took out, by its own manifests; an append takes none."""
+    """Yield the data files that a snapshot removed, by its own manifests; an append removes none."""
     if snapshot.summary is None or snapshot.summary.operation is Operation.APPEND:
         return
     for entry in _entries(reading, snapshot, ManifestEntryStatus.DELETED):
@@ -212,8 +210,8 @@ def _look_for_lost_files(
     landing: Iterable[LandingSnapshot],
     entries: Iterable[ManifestEntry],
 ) -> None:
-    """Files of landings that are not in the table any more, though no snapshot has taken them out: a manifest was left
-    out of a commit. Whoever takes files out by a commit names them in a manifest of its own.
+    """Report files of landings that are no longer in the table, although no snapshot removed them: a commit left out a
+    manifest. A commit that removes files names them in a manifest of its own.
     """
     gone = {f.path: f for s in landing for f in s.files}
     for path in chain((e.data_file.file_path for e in entries), (f.path for s in landing for f in s.removed)):
@@ -224,27 +222,27 @@ def _look_for_lost_files(
     if gone:
         rows, some = sum(f.rows for f in gone.values()), ", ".join(sorted(gone)[:MOST_NAMED])
         reading.wrong(
-            f"{len(gone)} files of {rows} rows that were landed are not in it any more, and no snapshot says that it "
-            f"took them out: {some}{' …' if len(gone) > MOST_NAMED else ''}. Roll back to the snapshot before they went"
+            f"{len(gone)} landed files of {rows} rows are missing, and no snapshot reports their "
+            f"removal: {some}{' …' if len(gone) > MOST_NAMED else ''}. Roll back to the last snapshot that has them"
         )
 
 
 def _entries(
     reading: _HistoryReading, snapshot: Snapshot, only: ManifestEntryStatus | None = None
 ) -> Iterator[ManifestEntry]:
-    """The data files that a snapshot holds, or those that are ``only`` told of."""
+    """Yield the data files in a snapshot's manifests, or those with the status ``only``."""
     io = reading.table.io
     try:
         for manifest in snapshot.manifests(io):
             if only is not None and manifest.added_snapshot_id != snapshot.snapshot_id:
-                # What a snapshot says of itself is in the manifests that it wrote.
+                # The changes of a snapshot are in the manifests that it wrote.
                 continue
             for entry in manifest.fetch_manifest_entry(io, discard_deleted=only is None):
                 # Equal, not the same: manifests of format version 1 have the plain number.
                 data = entry.data_file.content == DataFileContent.DATA
                 if data and only in (None, entry.status):
                     yield entry
-    except Exception as e:  # whatever a reader may say about a damaged file
+    except Exception as e:  # a reader may raise anything for a corrupt file
         reading.wrong(f"its manifests cannot be read: {trouble_of(io, e)}", snapshot.snapshot_id)
 
 
@@ -262,7 +260,7 @@ def _look_at_places(reading: _HistoryReading, landing: Iterable[LandingSnapshot]
     for snapshot in landing:
         for file in snapshot.files:
             if problem := place_problem(file.path, roots):
-                reading.wrong(f"{problem}: it is another table's, or was brought there", snapshot.record.snapshot_id)
+                reading.wrong(f"{problem}: it is of another table, or was moved there", snapshot.record.snapshot_id)
 
 
 def _look_for_rolled_back(
@@ -272,7 +270,7 @@ def _look_for_rolled_back(
     landing: list[LandingSnapshot],
     picked_id: int | None,
 ) -> None:
-    """Files that are back without the ledger which counts them."""
+    """Report files that were restored without the ledger that counts them."""
     there, added = [s.snapshot_id for s in line], dict[int, list[AddedFile]]()
     for e in entries:
         added.setdefault(e.snapshot_id or 0, []).append(_added(e))
@@ -288,8 +286,8 @@ def _look_for_rolled_back(
 def _taken_out(
     metadata: TableMetadata, line: Iterable[Snapshot], landing: Iterable[LandingSnapshot], branch: str
 ) -> dict[str, int]:
-    """Rows of landings that snapshots beside the branch have, where nothing on it knows the landing: those go on by no
-    new epoch, as one that is known does, but by a person's word alone.
+    """Return the rows of landings in snapshots outside the branch, if no snapshot on it knows the landing: those
+    continue only by a user's decision, not by a new epoch.
     """
     there, known, out = {s.snapshot_id for s in line}, {name for s in landing for name, _ in s.sections}, Counter[str]()
     for s in metadata.snapshots:
@@ -306,14 +304,14 @@ def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[Mani
         try:
             size = len(io.new_input(file.file_path))
         except FileNotFoundError:
-            reading.wrong(f"file {file.file_path} of {file.record_count} rows is gone", entry.snapshot_id)
+            reading.wrong(f"file {file.file_path} of {file.record_count} rows is missing", entry.snapshot_id)
             continue
         except OSError as e:
-            reading.wrong(f"file {file.file_path} cannot be seen: {trouble_of(io, e)}", entry.snapshot_id)
+            reading.wrong(f"file {file.file_path} cannot be checked: {trouble_of(io, e)}", entry.snapshot_id)
             continue
         if size != file.file_size_in_bytes:
             reading.wrong(
-                f"file {file.file_path} has {size} bytes, {file.file_size_in_bytes} were announced", entry.snapshot_id
+                f"file {file.file_path}: {size} bytes, not the announced {file.file_size_in_bytes}", entry.snapshot_id
             )
         elif file.file_format is FileFormat.PARQUET:
             _look_into(reading, io, entry)
@@ -331,4 +329,4 @@ def _look_into(reading: _HistoryReading, io: FileIO, entry: ManifestEntry) -> No
         reading.wrong(f"file {path} cannot be read: {trouble_of(io, e)}", entry.snapshot_id)
         return
     if rows != announced:
-        reading.wrong(f"file {path} holds {rows} rows, {announced} were announced", entry.snapshot_id)
+        reading.wrong(f"file {path}: {rows} rows, not the announced {announced}", entry.snapshot_id)

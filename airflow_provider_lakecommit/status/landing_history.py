@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of a landing in a table, for `lakecommit history`: its windows, spec versions, epochs, columns, and what
-persons decided.
+"""The history of a landing in a table, for `lakecommit history`: its windows, spec versions, epochs, columns, and
+decisions of users.
 
-Contract: reads the metadata of the table alone; whoever has the control log may say which runs the cycles were of.
-What comes out are plain values, the newest first, of each kind at most :data:`MOST`, of the newest
-:data:`MOST_SNAPSHOTS` snapshots on the branch.
+Contract: reads the metadata of the table alone; a caller with the control topic may add the runs of the cycles. The
+results are plain values, newest first, of each kind at most :data:`MOST`, from the newest :data:`MOST_SNAPSHOTS`
+snapshots on the branch.
 
-Failure story: a snapshot that cannot be read is named, and the others are told. What was expired is not there; what
-persons decided outlives the snapshots that it was made with.
+Failure story: an unreadable snapshot is named, and the others are reported. Expired snapshots are missing; decisions of
+users outlive their snapshots.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ MOST = 50
 MOST_SNAPSHOTS = 1000
 WHY = {
     SnapshotKind.ORIGIN: "the landing joined the table",
-    SnapshotKind.EPOCH: "all that was pending was voided",
-    SnapshotKind.INIT: "a person set the ledger",
-    SnapshotKind.REPLACE: "ranges were taken out",
+    SnapshotKind.EPOCH: "all pending slices were voided",
+    SnapshotKind.INIT: "a user set the ledger",
+    SnapshotKind.REPLACE: "ranges were removed",
     SnapshotKind.COMPACT: "files were compacted",
 }
 
@@ -64,10 +64,10 @@ def table_history(
     runs: Mapping[UUID, Cycle],
     said: tuple[Decision, ...] = (),
 ) -> dict[str, Any]:
-    """One table's share of a landing's history.
+    """Return one table's part of a landing's history.
 
-    :param runs: cycles that are known, by their commit id
-    :param said: what persons decided by the control log, which the next snapshot will tell
+    :param runs: known cycles, by their commit id
+    :param said: decisions of users in the control topic that the next snapshot will record
     """
     unreadable: list[str] = []
     found = list(_snapshots(metadata, branch, unreadable))
@@ -128,7 +128,7 @@ def _replacements(found: Iterable[LandingSnapshot], landing: str) -> Iterator[di
 
 
 def _column_changes(found: Iterable[LandingSnapshot]) -> Iterator[dict[str, Any]]:
-    """What landings changed in the table's columns. What does not tell it is as if it were not there."""
+    """Yield the changes of landings to the table's columns. Unreadable ones are ignored."""
     for s in found:
         with suppress(ValueError, TypeError, RecursionError, KeyError):
             told = json.loads(s.record.extra[EVOLVED])
@@ -139,7 +139,7 @@ def _column_changes(found: Iterable[LandingSnapshot]) -> Iterator[dict[str, Any]
 def _changes(
     found: Sequence[LandingSnapshot], landing: str, what: str
 ) -> Iterator[tuple[LandingSnapshot, str, str | None, str]]:
-    """Where a value of the landing's sections is another one than in the snapshot before: there, the lane, and both."""
+    """Yield where a value of the landing's ledger entries changed: the snapshot, the stream, and both values."""
     lanes = sorted({key for s in found for key in s.sections if key[0] == landing})
     for s, older in zip(found, (*found[1:], None), strict=False):
         for key in lanes:
@@ -153,8 +153,8 @@ def _changes(
 def _epochs(found: Sequence[LandingSnapshot], landing: str) -> Iterator[dict[str, Any]]:
     for s, lane, before, after in _changes(found, landing, "epoch"):
         why = WHY.get(s.record.kind) if (landing, lane) == s.key else None
-        told = why or "older snapshots were expired"
-        yield {**_head(s), "lane": lane, "epoch": after, "before": before, "why": told}
+        reason = why or "older snapshots were expired"
+        yield {**_head(s), "lane": lane, "epoch": after, "before": before, "why": reason}
 
 
 def _spec_versions(found: Sequence[LandingSnapshot], landing: str) -> Iterator[dict[str, Any]]:
@@ -166,7 +166,7 @@ def _spec_versions(found: Sequence[LandingSnapshot], landing: str) -> Iterator[d
 
 
 def _fields_of(snapshots: Iterable[LandingSnapshot]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The fields of each spec version, as snapshots of it tell them."""
+    """Yield the fields of each spec version, from the snapshots that have it."""
     for s in snapshots:
         try:
             version, fields = json.loads(s.record.extra.get(SPEC, "null"))
@@ -177,5 +177,5 @@ def _fields_of(snapshots: Iterable[LandingSnapshot]) -> Iterator[tuple[str, Mapp
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Per field what it was and what it is; ``None`` is its default."""
+    """Return per field the old and the new value; ``None`` is the default."""
     return {k: [before.get(k), after.get(k)] for k in sorted({*before, *after}) if before.get(k) != after.get(k)}

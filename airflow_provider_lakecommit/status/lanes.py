@@ -16,19 +16,19 @@ Sections = Mapping[tuple[str, str], LedgerSection]
 
 
 def filled_of(closed: Iterable[tuple[str, str]], known: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Of the sections that are known those that have, or get, what closed lanes had."""
+    """Return the known ledger entries that have, or get, the ranges of closed backfills."""
     landings = {landing for landing, _ in closed}
     return {(landing, lane) for landing, lane in known if landing in landings and is_filled(lane)}
 
 
 def closed_wrongly(closed: set[tuple[str, str]], before: Sections, after: Sections, had: Coverage) -> Iterator[str]:
-    """What closed lanes had is what the landing's filled section has more, with what the table had passed.
+    """Yield closed backfills whose ranges differ from the growth of the landing's filled entry.
 
-    :param closed: landings and lanes that a snapshot says it closed
-    :param had: what it says that the table had passed
+    :param closed: landings and backfills that a snapshot claims to have closed
+    :param had: coverage of the table according to the snapshot
     """
     yield from (
-        f"lane {lane!r} of landing {landing!r} is said to be closed, and is in the ledger"
+        f"backfill {lane!r} of landing {landing!r} is reported as closed, but is still in the ledger"
         for landing, lane in sorted(closed)
         if (landing, lane) in after
     )
@@ -36,7 +36,7 @@ def closed_wrongly(closed: set[tuple[str, str]], before: Sections, after: Sectio
         theirs = Coverage.union(before[key].covered for key in closed if key[0] == landing and key in before)
         was, now = (_covered(sections, landing) for sections in (before, after))
         if now - was - had != theirs - was or was - now:
-            yield f"lanes of landing {landing!r} were closed with {theirs}, its filled ranges went from {was} to {now}"
+            yield f"landing {landing!r} closed backfills with {theirs}, but its filled ranges went from {was} to {now}"
 
 
 def _covered(sections: Sections, landing: str) -> Coverage:
@@ -44,5 +44,5 @@ def _covered(sections: Sections, landing: str) -> Coverage:
 
 
 def gone_over(before: LedgerSection, after: LedgerSection) -> Coverage:
-    """What a landing goes on behind, where it has not landed it."""
+    """Return the ranges that a landing continues after without having landed them."""
     return Coverage({p: RangeSet.of((min(before.end(p), o), o)) for p, o in after.starts.items() if p in before.starts})

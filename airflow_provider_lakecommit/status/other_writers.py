@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What other writers did to the rows of a table, for `verify`: a landing's sums add up whatever they do.
+"""What other writers did to the rows of a table, for `verify`: a landing's sums add up in any case.
 
-Contract: pure; by the sums that engines write into the summaries of their snapshots, since files that are gone from the
-metadata tell nothing. To take rows out is nobody's fault, so it is a note, with numbers. A compaction (``replace``) has
-the same rows before and after, unless it works delete files off: one that has fewer or more is wrong.
+Contract: pure; uses the sums that engines write into the summaries of their snapshots, because files missing from the
+metadata have no counts. Removing rows is legitimate, so it is a note, with numbers. A compaction (``replace``) has the
+same rows before and after, unless it applies delete files: one that has fewer or more is wrong.
 
 Failure story: a sum that is missing, or is no number, counts as none.
 """
@@ -20,8 +20,8 @@ __all__ = ["RowChange", "row_change"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChange:
-    """Of one snapshot. ``marked`` are rows that position deletes name, ``matched`` the number of equality deletes, each
-    of which may hide any number of rows; ``same`` tells that the rows should be what they were.
+    """The change of one snapshot. ``marked`` are rows in position deletes, ``matched`` the number of equality deletes,
+    each of which may hide any number of rows; ``same`` is True if the rows should be unchanged.
     """
 
     added: int = 0
@@ -32,27 +32,27 @@ class RowChange:
 
     @property
     def fewer(self) -> int:
-        """How many rows the table has less, as far as it is known."""
+        """Return the number of rows that the table lost, as far as known."""
         put_back = self.added if self.taken_out else 0
         return max(0, self.taken_out + self.marked - put_back)
 
     @property
     def wrong(self) -> bool:
-        """Return True if there are other rows than expected."""
+        """Return True if the rows differ from the expected ones."""
         return self.same and self.added != self.taken_out
 
     def __str__(self) -> str:
-        said = [f"it took out {self.taken_out} rows and added {self.added}"] if self.taken_out else []
+        said = [f"it removed {self.taken_out} rows and added {self.added}"] if self.taken_out else []
         said += [f"it added {self.added} rows"] if self.added and not self.taken_out else []
         said += [f"it marked {self.marked} rows as deleted"] if self.marked else []
-        said += [f"it added {self.matched} equality deletes, for as many rows as they match"] if self.matched else []
+        said += [f"it added {self.matched} equality deletes, for all rows that they match"] if self.matched else []
         if self.wrong:
-            return f"it replaced {self.taken_out} rows by {self.added}, and a compaction changes none"
+            return f"it replaced {self.taken_out} rows by {self.added}, but a compaction changes none"
         return "" if self.same else "; ".join(said)
 
 
 def row_change(snapshot: Snapshot) -> RowChange:
-    """By its own summary."""
+    """Return the change by a snapshot's own summary."""
     if snapshot.summary is None:
         return RowChange()
     sums = snapshot.summary.additional_properties

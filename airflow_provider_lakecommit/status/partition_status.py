@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a landing stands at one partition of its source.
+"""The state of a landing at one partition of its source.
 
-Contract: reads only. A transaction that is open is nothing by itself; one that is open for longer than :data:`OPEN_FOR`
-is nobody's any more, as brokers end what outlives its timeout (`transaction.max.timeout.ms`, 15 minutes by default),
-and keeps all behind it from being read, for ever. It is told by the timestamps of records: nothing up to its first one
-is younger than that. So a producer's clock that is late, or a broker that allows longer ones, makes one look older.
+Contract: reads only. An open transaction is normal; one that is open for longer than :data:`OPEN_FOR` has no owner any
+more, because brokers end those that outlive their timeout (`transaction.max.timeout.ms`, 15 minutes by default), and it
+blocks all later records forever. The timestamps of records reveal it: nothing up to its first one is younger. So a slow
+clock of a producer, or a broker that allows longer ones, makes one look older.
 
-Failure story: brokers that do not answer in time leave the question open, and nothing is said to be stale.
+Failure story: if brokers do not answer in time the question stays open, and nothing is reported as stale.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from airflow_provider_lakecommit.cycle import LandingSession
 __all__ = ["OPEN_FOR", "PartitionStatus", "partition_status", "stale_transactions"]
 
 OPEN_FOR = timedelta(minutes=20)
-"""Some minutes above the longest that brokers allow by default."""
+"""Some minutes above the longest default of brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """One source partition. ``lag`` is what the slowest table lacks of what can be read, ``kept`` how many landed
-    offsets the source still holds before it would remove one that is not landed. Up to ``safe`` all is landed or
-    reported; ``removed`` is how many offsets are neither, and gone. ``headroom`` is there if something is unread.
-    ``held_up`` are the offsets behind a transaction that is open, ``stale_transaction`` whether it is so for longer
+    """One source partition. ``lag`` is the number of readable offsets that the slowest table lacks, ``kept`` how many
+    landed offsets the source still holds before it would remove an unlanded one. Up to ``safe`` everything is landed or
+    reported; ``removed`` is the number of offsets that are neither, and removed. ``headroom`` is set if something is
+    unread. ``held_up`` are the offsets after an open transaction, ``stale_transaction`` whether it is open for longer
     than :data:`OPEN_FOR`.
     """
 
@@ -50,7 +50,7 @@ class PartitionStatus:
 
     @property
     def read_lag(self) -> int:
-        """What of the lag nobody has read, or reported."""
+        """Return the part of the lag that is neither read nor reported."""
         return min(self.lag, max(0, self.stable - max(self.start, self.safe or 0)))
 
     @property
@@ -67,7 +67,7 @@ def partition_status(
     headroom: Headroom | None,
     stale_transaction: bool,
 ) -> PartitionStatus:
-    """One partition, as its log, the tables and the control log have it."""
+    """Return the state of one partition by its log, the tables and the control topic."""
     landed = min((ends[p] for ends in reached), default=None)
     return PartitionStatus(
         partition=p,
@@ -86,9 +86,9 @@ def partition_status(
 def stale_transactions(
     session: LandingSession, partitions: Mapping[SourcePartition, Watermark], at: datetime, seconds: float
 ) -> frozenset[SourcePartition]:
-    """The partitions whose first record that cannot be read yet is older than :data:`OPEN_FOR`.
+    """Return the partitions whose first unreadable record is older than :data:`OPEN_FOR`.
 
-    :param seconds: for which the brokers are waited for
+    :param seconds: limit of the wait for the brokers
     """
     since = at - OPEN_FOR
     held = [(p, since) for p, mark in partitions.items() if mark.high > mark.stable]

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that each landed record is one row. By the rows themselves, whoever wrote them last: `verify --rows`.
+"""Check that each landed record is one row, by the rows themselves: `verify --rows`.
 
-Contract: every data file of the head is read once, of it the columns that say which record and reading a row is of,
-less the rows that position deletes name; nothing is written. Each reading of a topic is counted for itself, so that a
-topic made anew, a log that lost its end and a range read again are no finding. A row of a record that no ledger of the
-table has, and a record with more rows than one where it may have one only, are wrong. So are fewer records with a row
-than the table's history counts, unless it tells that other writers took some out. Tables of one landing that share its
-records (`route`) are counted together. What earlier snapshots counted that are expired, and what a person said, is
-compared with nothing.
+Contract: every data file of the head is read once, only the columns that identify the record and reading of a row, less
+the rows of position deletes; nothing is written. Each reading of a topic is counted separately, so a recreated topic, a
+truncated log and a range read again are no finding. Wrong are a row of a record that no ledger of the table has, and a
+record with several rows if only one is allowed. So are fewer records with a row than the table's history counts, unless
+it shows that other writers removed some. Tables of one landing that share its records (`route`) are counted together.
+Counts of expired snapshots, and ranges stated by users, are not compared.
 
-It takes two bytes of memory for each offset between the first and the last that a reading landed of a partition.
+It takes two bytes of memory for each offset between the first and the last landed offset of a partition and reading.
 
-Failure story: a file that cannot be read is a finding and hides no other; of a table whose rows do not say which record
-they are of that alone is told, as a note.
+Failure story: an unreadable file is a finding and hides no other; a table whose rows do not identify their record gets
+a single note.
 """
 
 from __future__ import annotations
@@ -53,22 +52,22 @@ __all__ = ["check_rows"]
 MOST_RANGES = 5
 """Ranges in one finding."""
 _NEEDED = 3
-"""Columns without which a row says nothing of its record: topic, partition, offset."""
+"""Columns without which a row does not identify its record: topic, partition, offset."""
 _UNKNOWN = -1
 Place = tuple[str, int, int | None]
-"""Topic, partition, and the generation of the reading, if rows say it."""
+"""Topic, partition, and the generation of the reading, if rows have it."""
 
 
 @dataclass(slots=True)
 class _Partition:
-    """Of the offsets from ``base`` on: how many rows each may have, and how many it has (255 stands for more)."""
+    """Offsets from ``base`` on: how many rows each may have, and how many it has (255 means more)."""
 
     base: int
     allowed: Numbers
     seen: Numbers
 
     def add(self, offsets: Numbers) -> Numbers:
-        """Count rows; returns the offsets that are beyond."""
+        """Count rows; return the offsets that are out of range."""
         inside = (offsets >= self.base) & (offsets < self.base + len(self.seen))
         if inside.any():
             counted = np.bincount(offsets[inside] - self.base)
@@ -77,7 +76,7 @@ class _Partition:
         return offsets[~inside]
 
     def ranges(self, which: Numbers) -> RangeSet:
-        """The offsets for which it is so."""
+        """Return the selected offsets."""
         edges = np.flatnonzero(np.diff(np.concatenate(([0], which.astype(np.int8), [0]))))
         return RangeSet(tuple(OffsetRange(int(a), int(b)) for a, b in (edges.reshape(-1, 2) + self.base).tolist()))
 
@@ -93,7 +92,7 @@ class _Tally:
 
     @classmethod
     def of(cls, allowed: Mapping[int | None, Coverage]) -> _Tally:
-        """:param allowed: offsets that may have a row, by the generation that rows say"""
+        """:param allowed: offsets that may have a row, by the generation in the rows"""
         spans: dict[Place, list[RangeSet]] = {}
         for generation, covered in allowed.items():
             for p, ranges in covered.parts.items():
@@ -102,14 +101,14 @@ class _Tally:
         for place, some in spans.items():
             base, end = min(r.ranges[0].start for r in some), max(r.ranges[-1].end for r in some)
             rows = np.zeros(end - base, np.uint8)
-            # Of a topic that was made anew under its name both may have an offset.
+            # Both may have an offset of a topic that was recreated under its name.
             for one in (one for ranges in some for one in ranges):
                 rows[one.start - base : one.end - base] += 1
             made[place] = _Partition(base, rows, np.zeros(end - base, np.uint8))
         return cls(made)
 
     def add(self, topics: pa.Array, numbers: pa.Array, offsets: pa.Array, readings: pa.Array) -> None:
-        """Count rows by their columns. A row that lacks topic, partition or offset says nothing."""
+        """Count rows by their columns. A row that lacks topic, partition or offset is unmarked."""
         marked = pc.and_(pc.is_valid(topics), pc.and_(pc.is_valid(numbers), pc.is_valid(offsets)))
         self.rows += len(topics)
         self.unmarked += len(topics) - (pc.sum(marked).as_py() or 0)
@@ -124,7 +123,7 @@ class _Tally:
                 self._count(place, at[own & (of == number) & (read_by == reading)])
 
     def there(self, place: Place, wanted: OffsetRange) -> int | None:
-        """How many offsets of a range have a row; ``None`` where one of them may have several."""
+        """Return how many offsets of a range have a row; ``None`` if one of them may have several."""
         if (p := self.partitions.get(place)) is None:
             return 0
         part = slice(max(0, wanted.start - p.base), max(0, wanted.end - p.base))
@@ -140,10 +139,10 @@ class _Tally:
 def check_rows(
     landing: Landing, histories: Iterable[TableHistory], tables: Tables, progress: Callable[[str], None]
 ) -> list[Finding]:
-    """All findings on the rows of a landing's tables.
+    """Return all findings on the rows of a landing's tables.
 
     :param histories: of its tables, as they were read just now
-    :raises CatalogError: the catalog is away
+    :raises CatalogError: the catalog is unreachable
     """
     known = {h.table: h for h in histories if h.snapshots}
     found: list[Finding] = []
@@ -161,17 +160,17 @@ def _of_role(
     for h in histories:
         table = tables.load(h.table)
         if not (columns := record_column_ids(table.schema(), role)):
-            text = "its rows cannot be counted by record: it has no columns that say which record a row is of"
+            text = "its rows cannot be counted by record: it has no columns that identify the record of a row"
             yield Finding(level=Severity.NOTE, table=h.table, text=text)
             return
-        progress(f"{h.table}: reading which record each row is of")
+        progress(f"{h.table}: reading the record position of each row")
         yield from _read(table, h.table, landing.branch, columns, tally)
     one_each = role is Role.DEAD_LETTERS or landing.one_row_each
     yield from _judged(landing, role, histories, tally, one_each=one_each)
 
 
 def _allowed(histories: Iterable[TableHistory]) -> dict[int | None, Coverage]:
-    """Return the offsets that may have a row in one of the tables, by the generation that rows say."""
+    """Return the offsets that may have a row in one of the tables, by the generation in the rows."""
     found: dict[int | None, Coverage] = {}
     for section in (s for h in histories for s in h.snapshots[-1].sections.values()):
         entries = section.provenance
@@ -184,7 +183,7 @@ def _allowed(histories: Iterable[TableHistory]) -> dict[int | None, Coverage]:
 
 
 def _reading_of(history: TableHistory, p: SourcePartition, wanted: OffsetRange) -> Place | None:
-    """Return where the rows of a range are counted, or ``None`` where more than one reading landed it."""
+    """Return where the rows of a range are counted, or ``None`` if several readings landed it."""
     for section in history.snapshots[-1].sections.values():
         part = section.covered & Coverage({p: RangeSet.of(wanted)})
         if part[p].covers(wanted):
@@ -211,10 +210,10 @@ def _read(table: Table, name: str, branch: str, columns: tuple[int, ...], tally:
             if m.content == ManifestContent.DATA
             for e in m.fetch_manifest_entry(table.io, discard_deleted=True)
         ]
-    except Exception:  # whatever a reader may say of a damaged manifest: it is told by the table's history
+    except Exception:  # a reader may raise anything for a corrupt manifest: the table's history reports it
         return
     if deletes.equality:
-        text = f"{len(deletes.equality)} equality deletes apply to it: rows that they match are counted as there"
+        text = f"{len(deletes.equality)} equality deletes apply to it: rows that they match are counted as present"
         yield Finding(level=Severity.NOTE, table=name, text=text)
     for entry in entries:
         try:
@@ -233,7 +232,7 @@ def _read_file(
 ) -> None:
     file = entry.data_file
     if file.file_format != FileFormat.PARQUET or file.key_metadata:
-        raise TableError("LC8601", f"file {file.file_path} is not read: only plain Parquet files are")
+        raise TableError("LC8601", f"file {file.file_path} is not read: only plain Parquet files are supported")
     deleted = positions.of(table, file, deletes.of(entry))
     with opened(table.io, file.file_path, table.metadata.name_mapping()) as rows:
         names = [name for column in columns if (name := rows.name(column)) is not None]
@@ -244,21 +243,21 @@ def _read_file(
         for block, live in rows.blocks(deleted, names):
             kept = block.filter(pa.array(live))
             found = [kept.column(name).combine_chunks() for name in names]
-            nobody = [pa.nulls(kept.num_rows, pa.int64())] if len(names) == _NEEDED else []
-            tally.add(*found, *nobody)
+            no_reading = [pa.nulls(kept.num_rows, pa.int64())] if len(names) == _NEEDED else []
+            tally.add(*found, *no_reading)
 
 
 def _judged(
     landing: Landing, role: Role, histories: Sequence[TableHistory], tally: _Tally, *, one_each: bool
 ) -> Iterator[Finding]:
-    """What the tally says, of all tables of a role together."""
+    """Yield the findings of the tally, over all tables of a role."""
     name = " and ".join(h.table for h in histories)
 
     def finding(level: Severity, text: str) -> Finding:
         return Finding(level=level, table=name, text=text)
 
     if tally.unmarked:
-        yield finding(Severity.NOTE, f"{tally.unmarked} of {tally.rows} rows do not say which record they are of")
+        yield finding(Severity.NOTE, f"{tally.unmarked} of {tally.rows} rows do not identify their record")
     strange = {place: RangeSet.of(*((o, o + 1) for o in offsets)) for place, offsets in tally.beyond.items()}
     twice: dict[Place, RangeSet] = {}
     for place, p in tally.partitions.items():
@@ -275,7 +274,7 @@ def _judged(
 def _missing(
     landing: Landing, role: Role, histories: Sequence[TableHistory], tally: _Tally
 ) -> Iterator[tuple[Severity, str]]:
-    """Records that have no row, by what the history of the first of the tables counts of each range."""
+    """Yield records without a row, by the counts of each range in the history of the first table."""
     everywhere = _covered(histories[0])
     for h in histories[1:]:
         everywhere &= _covered(h)
@@ -292,13 +291,13 @@ def _missing(
                 untold[place] = untold.get(place, RangeSet()) | RangeSet.of(piece.range)
                 continue
             counted = getattr(piece.counts, fate) + len(replayed[p] & RangeSet.of(piece.range))
-            text = f"of {p} {piece.range} {there} records have a row, {counted} were counted"
+            text = f"of {p} {piece.range} {there} records have a row, but {counted} were counted"
             if there < counted and explained:
-                yield Severity.NOTE, f"{text}: other writers took rows out, or rows do not say which record they are of"
+                yield Severity.NOTE, f"{text}: other writers removed rows, or rows do not identify their record"
             elif there != counted:
                 yield Severity.WRONG, text
     if untold:
-        yield Severity.NOTE, f"no snapshot that is left says how many records have a row of {_text(untold)}"
+        yield Severity.NOTE, f"no remaining snapshot has the number of records with a row of {_text(untold)}"
 
 
 def _text(ranges: dict[Place, RangeSet]) -> str:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that the replays of dead letters in a table's history add up.
 
-Contract: pure. A replay is a snapshot that says which offsets it is of. These must have been landed before, by any lane
-of the landing, and not been replayed before; they are in the ledger from then on, as long as their range is not landed
-anew; each gave a row, or is counted as one that gave none; and of no range more were replayed than the table says were
-rejected. What was expired, or a person said, is compared with nothing.
+Contract: pure. A replay is a snapshot that records its offsets. These must have been landed before, by any stream of
+the landing, and not been replayed before; they are in the ledger from then on, until their range is landed again; each
+gave a row, or is counted as one that gave none; and no range has more replays than rejects. Expired snapshots, and
+ranges stated by users, are not compared.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["Step", "is_replay", "replay_problems"]
 
 Lanes = Sequence[LedgerSection]
 Step = tuple[SnapshotRecord, Lanes | None, Lanes | None]
-"""A snapshot, and a landing's sections before and after it; before the oldest that is left nothing is known."""
+"""A snapshot, and a landing's ledger entries before and after it; unknown before the oldest remaining one."""
 
 
 def is_replay(record: SnapshotRecord) -> bool:
-    """Return True if its rows are dead letters. One that does not tell of which is none that can be believed."""
+    """Return True if its rows are dead letters. Without its offsets a replay cannot be verified."""
     try:
         return replay_of(record) is not None
     except WireError:
@@ -35,11 +35,11 @@ def is_replay(record: SnapshotRecord) -> bool:
 def replay_problems(
     landing: str, steps: Sequence[Step], pieces: RangeAccounts, *, one_each: bool
 ) -> Iterator[tuple[int | None, str]]:
-    """What is wrong, each with its snapshot.
+    """Yield the problems, each with its snapshot.
 
     :param steps: of one landing, oldest first
-    :param pieces: what the table accounts for of each range
-    :param one_each: a record is one row at most
+    :param pieces: the table's accounting of each range
+    :param one_each: whether a record is at most one row
     """
     so_far = Coverage()
     for record, before, after in steps:
@@ -54,7 +54,7 @@ def replay_problems(
             problems = _replay(told[0], told[1], record, before, one_each=one_each)
             yield from ((record.snapshot_id, text) for text in problems)
             if twice := told[0] & so_far:
-                yield record.snapshot_id, f"replays {twice}, which was replayed before: its rows are there twice"
+                yield record.snapshot_id, f"replays {twice}, which was replayed before: its rows are duplicated"
             so_far |= told[0]
         pruned = any(name == landing for name, _ in pruned_sections(record))
         if before is not None and after is not None and not pruned:
@@ -76,14 +76,14 @@ def _replay(
     if before is not None and (never := ranges - Coverage.union(s.covered for s in before)):
         yield f"replays {never}, which the table did not have"
     if before is not None and (closed := ranges & _closed(before)):
-        yield f"replays {closed}, which its ledger says was replayed before"
+        yield f"replays {closed}, which was replayed before according to its ledger"
 
 
 def _carried(wanted: Coverage, closed: Coverage, record: SnapshotRecord) -> Iterator[str]:
     if forgotten := wanted - closed:
-        yield f"the ledger does not say any more that {forgotten} was replayed"
+        yield f"the ledger no longer records that {forgotten} was replayed"
     if record.kind is not SnapshotKind.INIT and (gained := closed - wanted):
-        yield f"the ledger says that {gained} was replayed, the snapshot does not"
+        yield f"the ledger records that {gained} was replayed, but the snapshot does not"
 
 
 def _more_than_rejected(replayed: Coverage, pieces: RangeAccounts) -> Iterator[str]:

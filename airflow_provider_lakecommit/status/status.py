@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a landing stands: ledger ends against the source, what is staged, what is open, what needs a hand.
+"""The state of a landing: ledger ends against the source, staged slices, open cycles, required decisions.
 
-Contract: one look at tables, control topic and source, folded as a cycle would fold them; writes nothing. A table that
-does not exist yet, or has no ledger yet, is shown as such. Numbers are offsets, an upper bound of records.
+Contract: one scan of tables, control topic and source, folded as in a cycle; writes nothing. A table that does not
+exist yet, or has no ledger yet, is reported as such. Numbers are offsets, an upper bound of records.
 
-Failure story: parts that are away raise their own errors; a ledger that needs a person is a state, not an error.
+Failure story: unreachable parts raise their own errors; a ledger that needs a decision is a state, not an error.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = ["Status", "TableStatus", "read_status", "to_dict"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatus:
-    """One table: its ledger, and what waits to be published in it."""
+    """One table: its ledger, and the slices that wait to be published in it."""
 
     table: str
     condition: str
@@ -72,12 +72,11 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """All of it. ``lanes`` are those that are open beside the live one; ``cycles`` have no COMMIT_COMPLETE yet, or
-    others have overtaken them. ``quarantined`` are the newest of the control records that are passed over, each with
-    its ``partition@offset``. ``stalled`` tells of commits that failed in so many cycles in a row that no window is
-    planned. ``redundant`` counts the reports in the control log that told what others had told: those of replicas, and
-    of attempts that were given up. ``stopped`` is why the newest cycle planned no window, where a person has to act.
-    ``diverged`` tells of logs that have other records than were landed.
+    """The state of a landing. ``lanes`` are the open backfills; ``cycles`` have no COMMIT_COMPLETE yet, or were
+    overtaken. ``quarantined`` are the newest ignored control records, each with its ``partition@offset``. ``stalled``
+    is set if commits failed in so many cycles in a row that no window is planned. ``redundant`` counts the duplicate
+    reports in the control topic: of replicas, and of attempts that were given up. ``stopped`` is why the newest cycle
+    planned no window, if a user must act. ``diverged`` reports logs that have other records than were landed.
     """
 
     landing: str
@@ -110,13 +109,13 @@ HEADROOM_SECONDS = 5.0
 
 
 def read_status(session: LandingSession, every: timedelta | None = None) -> Status:
-    """Look once.
+    """Read the state once.
 
-    :param every: how often the landing runs, for the warning that its unread offsets may expire; by default what the
-        control log shows
-    :raises CatalogError: the catalog is away
-    :raises ControlTopicError: the control topic is away
-    :raises SourceUnavailableError: the source is away
+    :param every: how often the landing runs, for the warning that its unread offsets may expire; by default derived
+        from the control topic
+    :raises CatalogError: the catalog is unreachable
+    :raises ControlTopicError: the control topic is unreachable
+    :raises SourceUnavailableError: the source is unreachable
     """
     at = session.now()
     session.source.ask_retention()
@@ -164,7 +163,7 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         crowded=(
             *(f"{name}: {state.crowding}" for name, state in states if state and state.crowding),
             *(
-                f"{t.table}: it is the turn of connector {s.connector}"
+                f"{t.table}: handed back to connector {s.connector}"
                 for t in ledgers
                 if (s := t.section.sink) and s.lands
             ),
@@ -189,7 +188,7 @@ def _stalled(landing_state: LandingState, ledgers: Sequence[TableLedger], most: 
 
 
 def _look(session: LandingSession, ledgers: Sequence[TableLedger]) -> FoldedLog | None:
-    """Before the first cycle there may be no control topic; afterwards its absence is an error."""
+    """Return the folded control topic; before the first cycle it may be missing, afterwards that is an error."""
     try:
         return session.read_state(ledgers)
     except ControlTopicError:
@@ -244,23 +243,23 @@ def _table(
 
 
 def _without_ledger(state: LedgerState | None, *, forgotten: bool) -> tuple[str, str]:
-    """The condition of a table that has no ledger of this landing, and why: no plan goes on where it had one."""
+    """Return the condition of a table without a ledger of this landing, and why: if it had one, no plan continues."""
     if state is not None and state.condition not in (Condition.PRESENT, Condition.ABSENT):
         return str(state.condition), state.reason
     if forgotten:
         why = (
-            "it was dropped, made anew, or rolled back to before this landing" if state else "it was dropped or renamed"
+            "it was dropped, recreated, or rolled back to before this landing" if state else "it was dropped or renamed"
         )
-        return str(Condition.LOST), f"{why}; `{LAND}` says how to go on"
+        return str(Condition.LOST), f"{why}; run `{LAND}` to see how to continue"
     if state is None:
-        return "missing", "there is no such table yet"
-    return str(Condition.ABSENT), "nothing of this landing is in it yet"
+        return "missing", "the table does not exist yet"
+    return str(Condition.ABSENT), "it has nothing of this landing yet"
 
 
 def _safe_ends(
     ledger: TableLedger, accepted: Iterable[AcceptedSlice], partitions: Iterable[SourcePartition]
 ) -> dict[SourcePartition, int]:
-    """Up to where nothing has to be read for a table: it is there, or reported."""
+    """Return the offsets up to which nothing must be read for a table: landed, or reported."""
     through = Coverage.union(a.coverage for a in accepted)
     return {p: (ledger.has(p) | through[p]).reach(ledger.end(p)) for p in partitions}
 
@@ -271,7 +270,7 @@ def _valid_through(landing_state: LandingState, reached: Sequence[Mapping[Source
 
 
 def to_dict(status: Status) -> dict[str, Any]:
-    """For JSON."""
+    """Return the state for JSON."""
     return {
         "landing": status.landing,
         "at": status.at.isoformat(),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide whether a landing is healthy. What `lakecommit status` ends with, for scripts and alerts.
+"""Decide whether a landing is healthy: the final verdict of `lakecommit status`, for scripts and alerts.
 
-Contract: pure, and a table: the first row of :data:`TABLE` that applies decides. What is not known is not well: a
-landing that never ran, a topic that is not there, an age that cannot be told are *behind*.
+Contract: pure, and a table: the first row of :data:`TABLE` that applies decides. Unknown is not healthy: a landing that
+never ran, a missing topic, an unknown age are *behind*.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from airflow_provider_lakecommit.status.status import Status
 __all__ = ["TABLE", "StatusLimits", "StatusRule", "StatusVerdict", "status_verdict"]
 
 IN_ORDER = frozenset({str(Condition.PRESENT), str(Condition.ABSENT), "missing"})
-"""Conditions of a table's ledger that need no person."""
+"""Conditions of a table's ledger that need no decision."""
 
 
 class StatusVerdict(StrEnum):
-    """How a landing stands, worst first."""
+    """The state of a landing, worst first."""
 
     STALLED = "stalled"
     BLOCKED = "blocked"
@@ -35,7 +35,7 @@ class StatusVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusLimits:
-    """How far behind is well: offsets, or the age of the valid-through time. Without either, nothing may be unread."""
+    """The accepted lag: offsets, or the age of the valid-through time. Without either, nothing may be unread."""
 
     lag: int | None = None
     age: timedelta | None = None
@@ -43,7 +43,7 @@ class StatusLimits:
 
 @dataclass(frozen=True, slots=True)
 class StatusRule:
-    """One row of the table: what applies, if it gives a reason."""
+    """One row of the table: it applies if it gives a reason."""
 
     standing: StatusVerdict
     why: Callable[[Status, StatusLimits], str | None]
@@ -53,14 +53,14 @@ def _stalled(found: Status, _: StatusLimits) -> str | None:
     return found.stalled or None
 
 
-def _needs_a_person(found: Status, _: StatusLimits) -> str | None:
+def _needs_decision(found: Status, _: StatusLimits) -> str | None:
     tables = [f"{t.table}: its ledger is {t.condition}" for t in found.tables if t.condition not in IN_ORDER]
     gone = [
-        f"{p.removed} offsets of {p.partition} that are not landed were removed from the source"
+        f"{p.removed} offsets of {p.partition} were removed from the source before they were landed"
         for p in found.partitions
         if p.removed
     ]
-    # A look at the logs is newer than the newest cycle.
+    # The scan of the logs is newer than the newest cycle.
     stopped = [f"not all is planned: {why}" for why in [found.diverged or found.stopped] if why]
     texts = [*(f"{b} is blocked" for b in found.blocked), *tables, *gone, *stopped]
     more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
@@ -69,7 +69,7 @@ def _needs_a_person(found: Status, _: StatusLimits) -> str | None:
 
 def _unknown(found: Status, _: StatusLimits) -> str | None:
     if found.missing_topics:
-        return f"{first_of([f'topic {name}' for name in found.missing_topics])} not there"
+        return f"{first_of([f'topic {name}' for name in found.missing_topics])} missing"
     nothing = [t.table for t in found.tables if t.condition != str(Condition.PRESENT)]
     return f"nothing was landed in {nothing[0]} yet" if nothing else None
 
@@ -80,9 +80,9 @@ def _held_up(found: Status, _: StatusLimits) -> str | None:
         return None
     first, more = stale[0], f", and in {len(stale) - 1} more partitions" if len(stale) > 1 else ""
     return (
-        f"a transaction holds up {first.held_up} offsets of {first.partition} from {first.stable} on for more than "
-        f"{OPEN_FOR.total_seconds() / 60:.0f} minutes{more}: nothing behind it is landed until it ends; "
-        "`kafka-transactions.sh find-hanging` finds it and `abort` ends it"
+        f"a transaction has blocked {first.held_up} offsets of {first.partition} from {first.stable} on for more than "
+        f"{OPEN_FOR.total_seconds() / 60:.0f} minutes{more}: nothing after it is landed until it ends; "
+        "find it with `kafka-transactions.sh find-hanging` and end it with `abort`"
     )
 
 
@@ -98,10 +98,10 @@ def _old(found: Status, allowed: StatusLimits) -> str | None:
     if allowed.age is None:
         return None
     if found.valid_through is None:
-        return f"through when the tables are valid is not known, --max-age is {allowed.age}"
+        return f"the tables' valid-through time is unknown, --max-age is {allowed.age}"
     age = found.at - found.valid_through
     if age < -CLOCKS_APART:
-        return f"the tables are valid through {found.valid_through.isoformat()}, which is yet to come: a clock is wrong"
+        return f"the tables are valid through {found.valid_through.isoformat()}, in the future: a clock is wrong"
     if age <= allowed.age:
         return None
     return f"the tables are valid through {found.valid_through.isoformat()}, --max-age is {allowed.age}"
@@ -109,17 +109,17 @@ def _old(found: Status, allowed: StatusLimits) -> str | None:
 
 TABLE = (
     StatusRule(StatusVerdict.STALLED, _stalled),
-    StatusRule(StatusVerdict.BLOCKED, _needs_a_person),
+    StatusRule(StatusVerdict.BLOCKED, _needs_decision),
     StatusRule(StatusVerdict.BEHIND, _unknown),
     StatusRule(StatusVerdict.BEHIND, _held_up),
     StatusRule(StatusVerdict.BEHIND, _late),
     StatusRule(StatusVerdict.BEHIND, _old),
 )
-"""Read from the top; where no row applies, all is well."""
+"""Read from the top; if no row applies, all is well."""
 
 
 def status_verdict(found: Status, allowed: StatusLimits) -> tuple[StatusVerdict, str]:
-    """How the landing stands, and why."""
+    """Return the verdict and its reason."""
     for row in TABLE:
         if (why := row.why(found, allowed)) is not None:
             return row.standing, why

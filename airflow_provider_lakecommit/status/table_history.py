@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table tells of itself, snapshot by snapshot, and what may be found of it: the values of `verify`.
+"""The history of a table, snapshot by snapshot, and the findings about it: the values of `verify`.
 
-Contract: plain values, made by :mod:`~airflow_provider_lakecommit.status.history` and judged by
+Contract: plain values, made by :mod:`~airflow_provider_lakecommit.status.history` and evaluated by
 :mod:`~airflow_provider_lakecommit.status.verify`; nothing is read here.
 """
 
@@ -20,7 +20,7 @@ Sections = Mapping[tuple[str, str], LedgerSection]
 
 
 class Severity(StrEnum):
-    """How much a finding says."""
+    """The severity of a finding."""
 
     WRONG = "wrong"
     NOTE = "note"
@@ -28,7 +28,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is off, or worth knowing."""
+    """One problem, or note."""
 
     level: Severity
     table: str
@@ -50,7 +50,7 @@ class AddedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingSnapshot:
-    """What a snapshot of a landing says of itself, and the files that it really added and ``removed``."""
+    """The record of a landing's snapshot, and the files that it really added and ``removed``."""
 
     record: SnapshotRecord
     sections: Sections
@@ -68,9 +68,9 @@ class LandingSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableHistory:
-    """One table as it tells its own story. ``whole`` is false where the oldest landing snapshots were expired;
-    ``taken_out`` are the rows of landings that only snapshots beside the branch have, and no ledger on it knows;
-    ``fewer`` how many rows other writers took out; ``absent``: there is no such table.
+    """The history of one table. ``whole`` is false if the oldest landing snapshots were expired; ``taken_out`` are the
+    rows of landings that only snapshots outside the branch have, without a ledger on it; ``fewer`` how many rows other
+    writers removed; ``absent``: the table does not exist.
     """
 
     table: str

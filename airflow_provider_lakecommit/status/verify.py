@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks of `verify`: the history of a landing's tables adds up.
 
-Contract: pure. A :class:`TableHistory` holds what the table says of itself, oldest snapshot first, on the branch's
-ancestry only: what was rolled back is no part of it. Of the findings one that is ``wrong`` means that a promise is
-broken, a note is for information (commits of others, history that was expired). Nothing is compared with the source,
-which forgets.
+Contract: pure. A :class:`TableHistory` has the history of a table, oldest snapshot first, on the branch's ancestry
+only: snapshots that were rolled back are excluded. A finding that is ``wrong`` means a broken promise, a note is for
+information (commits of others, expired history). Nothing is compared with the source, which expires.
 
 Checked per landing snapshot, by :mod:`~airflow_provider_lakecommit.status.verify_table`: every ledger can be read; no
-section is dropped, loses ranges or changes without a word; the ranges that a snapshot says it adds are exactly what its
-ledger gained; ledgers have no hole and no overlap; the records add up to the ranges; rows equal the record counts of
-the files; no token and no file path comes twice. Only a snapshot that replaces ranges takes files out
+ledger entry is dropped, loses ranges or changes without a record of it; the recorded additions of a snapshot are
+exactly the growth of its ledger; ledgers have no hole and no overlap; the records add up to the ranges; rows equal the
+record counts of the files; no token and no file path occurs twice. Only a snapshot that replaces ranges removes files
 (:mod:`~airflow_provider_lakecommit.status.replaced`).
 
 Replays of dead letters: :mod:`~airflow_provider_lakecommit.status.replays`.
 
-Checked between the tables of a landing, on what both have, wherever each of them ends: of each range as many records
-are dead letters as the data table says were rejected, and both judged it by the same rules, unless none was rejected.
-What a person said, or what was expired, is accounted for by nobody; that is a note where it hides a reject.
+Checked between the tables of a landing, on their common ranges: each range has as many dead letters as the data table
+counts rejects, and both applied the same rules, unless there are no rejects. Ranges stated by users, or in expired
+snapshots, have no accounting; that is a note if it hides a reject.
 """
 
 from __future__ import annotations
@@ -67,12 +66,12 @@ __all__ = [
 ]
 
 FATES = {Role.ROWS: "landed", Role.DEAD_LETTERS: "rejected"}
-"""Of the records that are a row of a table of that role, the name of their count."""
+"""By role: the name of the count of records that are a row of a table of that role."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTotals:
-    """Sums over a table's history, of one landing. Of its ``rows``, ``replaced`` were taken out again."""
+    """Sums over a table's history, of one landing. Of its ``rows``, ``replaced`` were removed again."""
 
     snapshots: int
     offsets: int
@@ -95,7 +94,7 @@ def totals(history: TableHistory, landing: str) -> TableTotals:
 
 
 def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[Finding]:
-    """All findings on all tables of a landing, those between the tables last."""
+    """Return all findings on all tables of a landing, those between the tables last."""
     known = {h.table: h for h in histories}
     tables = {r: [known[d.table] for d in landing.destinations if d.role is r and d.table in known] for r in Role}
     aside = {h.table: h for h in _set_aside(landing, tables[Role.ROWS])}
@@ -122,22 +121,22 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
 def _rolled_back(landing: str, histories: Iterable[TableHistory]) -> Iterator[Finding]:
     for h in histories:
         if rows := h.taken_out.get(landing):
-            text = f"was rolled back to before the first snapshot of landing {landing}, and {rows} rows with it"
+            text = f"was rolled back to before the first snapshot of landing {landing}, which removed {rows} rows"
             yield wrong_table(h, text)
 
 
 def _unknown(landing: str, histories: Iterable[TableHistory]) -> Iterator[Finding]:
-    """A landing of which no table knows, where others are: its name is another one than theirs."""
+    """Yield a landing that no table knows although they know others: its name differs from theirs."""
     there = {name: h.table for h in histories for s in h.snapshots for name, _ in s.sections}
     if there and landing not in there:
         others = ", ".join(f"{name!r}" for name in sorted(there))
-        text = f"nothing of landing {landing!r} is in it, so that nothing could be checked; there is {others}"
+        text = f"it has nothing of landing {landing!r}, so nothing could be checked; it has {others}"
         yield Finding(level=Severity.WRONG, table=next(iter(there.values())), text=text)
 
 
 def _words(history: TableHistory) -> Iterator[Finding]:
-    """What persons decided: each snapshot by which they set a ledger, and their own record of who and why, which
-    outlives it. A release that does not know of such records does not carry them on: then older snapshots have them.
+    """Yield decisions of users: each snapshot by which they set a ledger, and the record of who and why, which outlives
+    it. An older release does not keep such records: then older snapshots have them.
     """
     before: Sections = {}
     for s in history.snapshots:
@@ -150,23 +149,23 @@ def _words(history: TableHistory) -> Iterator[Finding]:
             )
         before = s.sections
     for decision in dict.fromkeys(d for s in history.snapshots for d in s.record.decisions):
-        yield Finding(level=Severity.NOTE, table=history.table, text=f"a person decided: {decision}")
+        yield Finding(level=Severity.NOTE, table=history.table, text=f"decision of a user: {decision}")
 
 
 def _set_by_hand(s: LandingSnapshot, before: LedgerSection | None) -> str:
     after, word = s.sections.get(s.key), s.record.extra.get("attested")
-    who = f"a person {'attested' if word else 'set'} the ledger of landing {s.record.landing!r}"
+    who = f"a user {'asserted' if word else 'set'} the ledger of landing {s.record.landing!r}"
     by = f" by {word}" if word else ""
     if before is None or after is None:
         starts = {} if after is None else after.starts
-        return f"{who}{by}; it begins at {', '.join(f'{p}@{o}' for p, o in sorted(starts.items())) or 'nothing'}"
+        return f"{who}{by}; it starts at {', '.join(f'{p}@{o}' for p, o in sorted(starts.items())) or 'nothing'}"
     if (moved := moved_lanes(s.record)) is not None:
         return f"{who} {moved_text(s.sections.get((s.record.landing, moved[1])), before, after)}"
     gained, lost = after.covered - before.covered - had_before(s.record), before.covered - after.covered
     said = [f"{'holds' if word else 'gives up'} {gained}, {len(gained)} offsets"] if gained else []
     if over := gone_over(before, after) - Coverage.union(section.covered for section in s.sections.values()):
-        lanes = [f"lane {name}" for (_, name), section in sorted(s.sections.items()) if section.ends]
-        said.append(f"goes forward over {over}, {len(over)} offsets, left to {', '.join(lanes) or 'nobody'}")
+        lanes = [f"backfill {name}" for (_, name), section in sorted(s.sections.items()) if section.ends]
+        said.append(f"skips {over}, {len(over)} offsets, left to {', '.join(lanes) or 'no backfill'}")
     said += [f"goes back over {lost}, {len(lost)} offsets"] if lost else []
     return f"{who}{by}; {'; '.join(said) or 'gives up nothing'}"
 
@@ -174,7 +173,7 @@ def _set_by_hand(s: LandingSnapshot, before: LedgerSection | None) -> str:
 def _rows_of_records(
     landing: str, history: TableHistory, fate: str, *, one_each: bool, shared: bool
 ) -> Iterator[Finding]:
-    """Each record of that fate is one row of the table, or at least one; of one of several tables, at most one."""
+    """Yield snapshots with wrong rows: each record is one row, or at least one; of several tables, at most one."""
     for s in history.snapshots:
         records = getattr(s.counts, fate)
         differs = (s.record.rows < records and not shared) or (one_each and s.record.rows > records)
@@ -183,8 +182,8 @@ def _rows_of_records(
 
 
 def _set_aside(landing: Landing, histories: Sequence[TableHistory]) -> Iterator[TableHistory]:
-    """The missing tables whose records are dead letters as long as they are, as the landing says, told as that. Where
-    the rows of the others are not all that landed, or nobody can tell, they may have been dropped.
+    """Yield the missing tables of a route whose records are dead letters until they exist, without their finding. If
+    the rows of the others are not all landed records, or unknown, these tables may have been dropped.
     """
     if landing.routing is None or landing.routing.missing != DEAD_LETTER or not landing.one_row_each:
         return
@@ -192,12 +191,12 @@ def _set_aside(landing: Landing, histories: Sequence[TableHistory]) -> Iterator[
     for h in histories:
         made = h.table == landing.table or landing.create_of(h.table) is not None
         if h.absent and not made and found is not None and found[1] == {found[0]}:
-            text = "there is no such table: as `missing` of the route says, its records are dead letters until there is"
+            text = "the table does not exist: by `missing` of the route, its records are dead letters until it does"
             yield replace(h, problems=(Finding(level=Severity.NOTE, table=h.table, text=text),))
 
 
 def _rows_and_landed(landing: Landing, histories: Sequence[TableHistory]) -> tuple[int, set[int]] | None:
-    """Their rows, and how many records landed by each; ``None`` where these are not of the same records."""
+    """Return their rows, and the landed records of each; ``None`` if these are not the same records."""
     known = [h for h in histories if h.snapshots]
     sums = [totals(h, landing.name) for h in known]
     ranges = {str(covered_of(h.snapshots[-1].sections, landing.name)) for h in known}
@@ -207,8 +206,8 @@ def _rows_and_landed(landing: Landing, histories: Sequence[TableHistory]) -> tup
 
 
 def _rows_of_all(landing: Landing, histories: Sequence[TableHistory]) -> Iterator[Finding]:
-    """Where all tables have the same ranges, and nothing was replaced, each record that landed is a row of one. A table
-    that has none is one that joins, of which nothing landed yet, or it was made anew.
+    """Yield tables that break: with equal ranges and no replacement, each landed record is a row of one table. A table
+    without rows is one that joins, without a landed record yet, or it was recreated.
     """
     if (found := _rows_and_landed(landing, histories)) is None:
         return
@@ -216,18 +215,16 @@ def _rows_of_all(landing: Landing, histories: Sequence[TableHistory]) -> Iterato
     if not all(h.snapshots for h in histories):
         empty = next(h for h in histories if not h.snapshots)
         if rows < max(landed):
-            text = (
-                f"has nothing of landing {landing.name}, and {max(landed)} records that landed are {rows} rows of the"
-            )
-            yield wrong_table(empty, f"{text} other tables: it was dropped, or made anew")
+            text = f"has nothing of landing {landing.name}, but {max(landed)} landed records are {rows} rows of the"
+            yield wrong_table(empty, f"{text} other tables: it was dropped or recreated")
         return
     if len(landed) > 1 or rows < max(landed) or (landing.one_row_each and rows > max(landed)):
-        told = " or ".join(map(str, sorted(landed)))
-        yield wrong_table(histories[0], f"it and the other tables of rows have {rows} rows for {told} landed records")
+        counts = " or ".join(map(str, sorted(landed)))
+        yield wrong_table(histories[0], f"it and the other tables of rows have {rows} rows for {counts} landed records")
 
 
 def _replays(landing: str, history: TableHistory, *, one_each: bool) -> Iterator[Finding]:
-    """Dead letters that became rows."""
+    """Yield problems of replayed dead letters."""
     ledgers = [[s for (name, _), s in of.sections.items() if name == landing] for of in history.snapshots]
     known = zip((None, *ledgers), ledgers, strict=False)
     steps: list[Step] = [(s.record, before, after) for s, (before, after) in zip(history.snapshots, known, strict=True)]
@@ -236,7 +233,7 @@ def _replays(landing: str, history: TableHistory, *, one_each: bool) -> Iterator
 
 
 def _fates(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Finding]:
-    """Each record that the data table has no row of is in the other one, and no other record."""
+    """Yield ranges where the other table has not exactly the records that the data table has no row of."""
     rejects = Coverage()
     for block in blocks_of(pieces_in(data, landing), pieces_in(dead, landing)):
         if block.ours is None or block.ours.rejected or block.theirs is None or block.theirs.rejected:
@@ -246,29 +243,29 @@ def _fates(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Fin
     ours, theirs = (_judged(history, landing) for history in (data, dead))
     for rules, ranges in theirs.items():
         if anew := otherwise(ours, ranges, rules) & rejects:
-            text = f"{anew} was judged by other rules than in {data.table}: a record may be in both, or in neither"
+            text = f"{anew} was evaluated by other rules than in {data.table}: a record may be in both, or in neither"
             yield Finding(level=Severity.WRONG, table=dead.table, text=text)
 
 
 def _fate(block: RangeTotals, data: str) -> tuple[Severity, str] | None:
-    """What is to be said of a range."""
+    """Return the finding on a range, if any."""
     ours, theirs = block.ours, block.theirs
     if ours is None or ours.rejected == (0 if theirs is None else theirs.rejected):
         return None
     if theirs is None:
-        text = f"of {block} it does not account for all, and {ours.rejected} records of {data} were rejected there"
-        return Severity.NOTE, f"{text}: it is behind, or a person said that it has them"
-    text = f"of {block} it has {theirs.rejected} rows, while {ours.rejected} records of {data} were rejected"
+        text = f"it does not account for all of {block}, and {ours.rejected} records of {data} were rejected there"
+        return Severity.NOTE, f"{text}: it is behind, or a user stated that it has them"
+    text = f"of {block} it has {theirs.rejected} rows, but {ours.rejected} records of {data} were rejected"
     if theirs.skipped > ours.skipped:
-        return Severity.NOTE, f"{text}: a person gave up {theirs.skipped} offsets"
+        return Severity.NOTE, f"{text}: a user gave up {theirs.skipped} offsets"
     if 0 < theirs.rejected - ours.rejected <= ours.skipped - theirs.skipped:
         # Given up while the landing had no dead-letter table, which has read them since.
-        return Severity.NOTE, f"{text}: a person gave up {ours.skipped} offsets of {data}"
+        return Severity.NOTE, f"{text}: a user gave up {ours.skipped} offsets of {data}"
     return Severity.WRONG, f"{text}: a record is in both tables, or in neither"
 
 
 def pieces_in(history: TableHistory, landing: str) -> RangeAccounts:
-    """What a table's history accounts for of each range of a landing."""
+    """Return the accounting of each range of a landing in a table's history."""
     had, steps = Coverage(), []
     for s in history.snapshots:
         has = covered_of(s.sections, landing)
@@ -283,18 +280,18 @@ def pieces_in(history: TableHistory, landing: str) -> RangeAccounts:
 
 
 def replayed_in(history: TableHistory, landing: str) -> Coverage:
-    """Return the offsets whose dead letters became rows of a table, as far as its history is left."""
+    """Return the offsets whose dead letters became rows of a table, as far as its history remains."""
     found = Coverage()
     for s in history.snapshots:
         if s.record.landing == landing:
             found = (found - taken_from(s.record, landing)) | replayed_rows(s.record)
-        # What is read again has rows of its own.
+        # Ranges that are read again have rows of their own.
         found &= covered_of(s.sections, landing)
     return found
 
 
 def _judged(history: TableHistory, landing: str) -> Judged:
-    """By the newest ledger."""
+    """Return the rules in the newest ledger."""
     last = history.snapshots[-1].sections if history.snapshots else {}
     found = (item for (name, _), s in last.items() if name == landing for item in s.judged.items())
     return merged({}, found, most=None)

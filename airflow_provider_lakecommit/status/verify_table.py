@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `verify` checks of one table's own history: each step is what its snapshot states.
+"""The checks of `verify` on the history of one table: each step is what its snapshot states.
 
-Contract: pure, as :mod:`~airflow_provider_lakecommit.status.verify`, which tells what is checked. Steps are the
-landings' snapshots on the branch's ancestry, oldest first; where older ones were expired, the first that is left is
-taken as it is.
+Contract: pure, as :mod:`~airflow_provider_lakecommit.status.verify`, which lists the checks. Steps are the landings'
+snapshots on the branch's ancestry, oldest first; if older ones were expired, the first remaining one is accepted as it
+is.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["check_table", "covered_of", "wrong_snapshot", "wrong_table"]
 
 
 def check_table(history: TableHistory) -> Iterator[Finding]:
-    """All that one table can be asked."""
+    """Yield all findings on a single table."""
     before: Sections | None = None if not history.whole else {}
     taken: dict[str, Coverage] = {}
     for s in history.snapshots:
@@ -51,13 +51,13 @@ def check_table(history: TableHistory) -> Iterator[Finding]:
     tokens = Counter(s.record.token for s in history.snapshots if s.record.token is not None)
     for token, n in tokens.items():
         if n > 1:
-            yield wrong_table(history, f"{n} snapshots have the token {token}: the same slices were published so often")
+            yield wrong_table(history, f"{n} snapshots have the token {token}: the same slices were published again")
     yield from (wrong_table(history, text) for text in _paths(history))
     yield from _replaced(history)
 
 
 def _replaced(history: TableHistory) -> Iterator[Finding]:
-    """What all replacements of a table come to."""
+    """Yield the findings on all replacements of a table."""
     for landing in sorted({s.record.landing for s in history.snapshots}):
         records = [s.record for s in history.snapshots if s.record.landing == landing]
         for snapshot_id, wrong, text in rows_problems(records, whole=history.whole):
@@ -65,14 +65,14 @@ def _replaced(history: TableHistory) -> Iterator[Finding]:
             yield Finding(level=level, table=history.table, snapshot_id=snapshot_id, text=text)
         out = Coverage.union(taken_from(r, landing) for r in records)
         if out and (left := out - covered_of(history.snapshots[-1].sections, landing)):
-            text = f"of what was taken out of the ledger of landing {landing!r}, {left} is not landed again"
+            text = f"{left} was removed from the ledger of landing {landing!r} and not landed again"
             yield Finding(level=Severity.NOTE, table=history.table, text=text)
     for path in back_again((f.path for s in history.snapshots for f in s.removed), history.head):
-        yield wrong_table(history, f"file {path} was replaced, and another writer has brought it back")
+        yield wrong_table(history, f"file {path} was replaced, but another writer has restored it")
 
 
 def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
-    """Each section must be what it was, plus what this snapshot says."""
+    """Yield ledger entries that are not the previous ones plus the additions of this snapshot."""
     closed, moved = merged_sections(s.record), moved_lanes(s.record)
     yield from closed_wrongly(closed, before, s.sections, had_before(s.record))
     for key in sorted(
@@ -81,16 +81,16 @@ def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
         if moved is not None and key[0] == s.record.landing:
             yield from moved_wrongly(before, s.sections, key, moved)
             continue
-        name = f"landing {key[0]!r}" + ("" if key[1] == "live" else f" lane {key[1]!r}")
+        name = f"landing {key[0]!r}" + ("" if key[1] == "live" else f" backfill {key[1]!r}")
         if key not in s.sections:
-            yield f"the ledger of {name} is gone; the snapshot before held it"
+            yield f"the ledger of {name} is missing; the snapshot before had it"
             continue
         own = key == s.key
         if own and s.record.kind is SnapshotKind.INIT:
             continue
         had, has = before[key].covered if key in before else Coverage(), s.sections[key].covered
         if s.record.kind is SnapshotKind.INIT and key[0] == s.record.landing and is_filled(key[1]):
-            # A word leads back over what closed lanes have, too.
+            # A user's decision may also go back over the ranges of closed backfills.
             had &= has
         had = had - taken_from(s.record, key[0])
         said = s.record.ranges if own else Coverage()
@@ -99,7 +99,7 @@ def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
         if twice := said & had:
             yield f"{twice} was in the ledger of {name} before: landed twice"
         if (gained := has - had) != said - had:
-            yield f"the ledger of {name} gained {gained}, the snapshot says {said}"
+            yield f"the ledger of {name} gained {gained}, but the snapshot reports {said}"
 
 
 def _accounting(s: LandingSnapshot) -> Iterator[str]:
@@ -107,27 +107,27 @@ def _accounting(s: LandingSnapshot) -> Iterator[str]:
     for p in sorted({*parts, *s.record.ranges.parts}):
         counts, ranges = parts.get(p, Counts()), s.record.ranges[p]
         if counts.total != len(ranges):
-            yield f"{p}: {ranges} spans {len(ranges)} offsets, {counts.total} are accounted for ({counts})"
+            yield f"{p}: {ranges} spans {len(ranges)} offsets, but {counts.total} are accounted for ({counts})"
     if s.record.rows + (copied := copied_rows(s.record)) != (held := sum(f.rows for f in s.files)):
         said = f"{s.record.rows} rows" + (f" and {copied} copied ones" if copied else "")
-        yield f"says {said}, its {len(s.files)} files hold {held}"
+        yield f"reports {said}, but its {len(s.files)} files have {held}"
 
 
 def _shape(sections: Sections, taken: Mapping[str, Coverage]) -> Iterator[str]:
     held = Coverage.union(s.covered for s in sections.values())
     for (landing, lane), section in sorted(sections.items()):
-        # What was taken out by a word of its own is no hole.
+        # A separately recorded removal is no hole.
         known = held | taken.get(landing, Coverage())
-        # What closed lanes have landed is in many pieces.
+        # Ranges of closed backfills are in many pieces.
         for p, ranges in sorted(section.covered.parts.items() if not is_filled(lane) else ()):
             end = known[p].reach(section.starts.get(p, 0))
-            # A table that was rolled back alone may lack something before what a connector has landed.
+            # A table that was rolled back alone may lack ranges before those of a connector.
             of_sink = section.sink.landed[p] if section.sink else RangeSet()
             if beyond := ranges - RangeSet.of((0, end)) - of_sink:
                 yield f"the ledger of landing {landing!r} has a hole: {p} is landed to {end} and in {beyond}"
     for (one, a), (other, b) in combinations(sorted(sections.items()), 2):
         if both := a.covered & b.covered:
-            yield f"landings {one[0]!r} and {other[0]!r} both hold {both}"
+            yield f"landings {one[0]!r} and {other[0]!r} both have {both}"
 
 
 def _paths(history: TableHistory) -> Iterator[str]:
@@ -138,15 +138,15 @@ def _paths(history: TableHistory) -> Iterator[str]:
 
 
 def covered_of(sections: Sections, landing: str) -> Coverage:
-    """What all lanes of a landing have."""
+    """Return the ranges of all streams of a landing."""
     return Coverage.union(s.covered for (name, _), s in sections.items() if name == landing)
 
 
 def wrong_snapshot(table: str, s: LandingSnapshot, text: str) -> Finding:
-    """A broken promise, of that snapshot."""
+    """Return a broken promise of that snapshot."""
     return Finding(level=Severity.WRONG, table=table, snapshot_id=s.record.snapshot_id, text=text)
 
 
 def wrong_table(history: TableHistory, text: str) -> Finding:
-    """A broken promise, of no single snapshot."""
+    """Return a broken promise of no single snapshot."""
     return Finding(level=Severity.WRONG, table=history.table, text=text)

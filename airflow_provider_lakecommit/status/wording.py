@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How what `verify` found is shown: as lines for people, and as plain values for JSON."""
+"""The findings of `verify` as lines of text and as plain values for JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["verified_text", "verified_to_dict"]
 def verified_to_dict(
     landing: Landing, histories: Iterable[TableHistory], findings: Sequence[Finding]
 ) -> dict[str, Any]:
-    """What `verify` found, for JSON."""
+    """Return the findings of `verify` for JSON."""
     return {
         "landing": landing.name,
         "ok": not any(f.level is Severity.WRONG for f in findings),
@@ -31,7 +31,7 @@ def verified_to_dict(
 
 
 def verified_text(landing: Landing, histories: Iterable[TableHistory], findings: Sequence[Finding]) -> Iterable[str]:
-    """What `verify` found, for people."""
+    """Return the findings of `verify` as text."""
     fewer = 0
     for history in histories:
         t = totals(history, landing.name)
@@ -44,4 +44,4 @@ def verified_text(landing: Landing, histories: Iterable[TableHistory], findings:
         )
     yield from (f"  {finding}" for finding in findings)
     standing = "NOT all right" if any(f.level is Severity.WRONG for f in findings) else "all right"
-    yield f"{landing.name}: {standing}" + (f", but for {fewer} rows that other writers took out" if fewer else "")
+    yield f"{landing.name}: {standing}" + (f", except {fewer} rows that other writers removed" if fewer else "")

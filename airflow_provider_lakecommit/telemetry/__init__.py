@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What landings tell the outside: metrics, lineage, hours of asset events. Nothing here can fail or hold a task."""
+"""Telemetry of landings: metrics, lineage, hours of asset events. Nothing here can fail or delay a task."""
 
 from airflow_provider_lakecommit.core.lazy import lazy_names
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hours that a landing's tables have whole, as partition keys of asset events.
+"""The complete hours of a landing's tables, as partition keys of asset events.
 
-Contract: pure. An hour is whole when valid-through has passed its end: every record that its topics held by then is in
-all tables. Hours are those of arrival, in UTC; a record that comes later, with an older time of its own, belongs to
-the hour in which it came. Keys are the beginning of the hour as Airflow's mappers read it by default.
+Contract: pure. An hour is complete when valid-through has passed its end: every record that its topics held by then is
+in all tables. Hours are those of arrival, in UTC; a late record with an older time of its own belongs to the hour in
+which it arrived. Keys are the start of the hour as Airflow's mappers read it by default.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ __all__ = ["HOUR", "MOST_HOURS", "hour_key", "whole_hours"]
 
 HOUR = timedelta(hours=1)
 MOST_HOURS = 168
-"""That one event tells of; what is older comes first, the rest with the next event."""
+"""Most hours in one event; older ones come first, the rest with the next event."""
 
 
 def whole_hours(told: datetime | None, valid_through: datetime | None) -> list[datetime]:
-    """Beginnings of the hours to be told of, oldest first.
+    """Return the starts of the hours to report, oldest first.
 
-    :param told: the end of the newest hour that was told of before; without one only the newest whole hour is
-    :param valid_through: ``None`` while something older is missing: nothing is told
+    :param told: the end of the newest reported hour; without one only the newest complete hour is reported
+    :param valid_through: ``None`` while something older is missing: nothing is reported
     """
     if valid_through is None:
         return []
@@ -32,5 +32,5 @@ def whole_hours(told: datetime | None, valid_through: datetime | None) -> list[d
 
 
 def hour_key(hour: datetime) -> str:
-    """The partition key of an hour: ``2026-01-02T03:00:00``."""
+    """Return the partition key of an hour: ``2026-01-02T03:00:00``."""
     return hour.strftime("%Y-%m-%dT%H:%M:%S")

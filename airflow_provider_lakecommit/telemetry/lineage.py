@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """OpenLineage of a commit: topics in, tables out, with offsets, rows and snapshots.
 
-Contract: made of what the task already knows when it has ended: nothing is read, no connection is asked. The names are
-taken from the settings as the task had them, without logins: topics as OpenLineage names them (``kafka://host:port`` of
-the first broker, name of the topic), tables by their catalog (its address or warehouse, and ``namespace.table``), which
-is how OpenLineage's Spark integration calls them in its symlinks. Beside the standard facets (statistics of inputs and
-outputs, version of a table) there is one of our own, ``lakecommit_offsets``: ``ranges`` by partition, half-open, and on
-a run ``lakecommit_cycle``. The libraries of OpenLineage are imported when Airflow asks, never before.
+Contract: made from what the task knows when it has ended: nothing is read, no connection is used. The names come from
+the task's settings, without logins: topics as OpenLineage names them (``kafka://host:port`` of the first broker, name
+of the topic), tables by their catalog (its address or warehouse, and ``namespace.table``), as in the symlinks of
+OpenLineage's Spark integration. In addition to the standard facets (statistics of inputs and outputs, version of a
+table) there is our own, ``lakecommit_offsets``: ``ranges`` by partition, half-open, and on a run ``lakecommit_cycle``.
+The libraries of OpenLineage are imported when Airflow requests lineage, never before.
 
-Failure story: Airflow catches and logs what goes wrong here, and sends from a process of its own.
+Failure story: Airflow catches and logs errors raised here, and sends from a process of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CONTAINERS = ("abfs", "wasb")
 
 
 class Commit(NamedTuple):
-    """A closed cycle, and where its topics and tables are."""
+    """A closed cycle, and the locations of its topics and tables."""
 
     landing: Landing
     closed: Closed
@@ -42,7 +42,7 @@ class Commit(NamedTuple):
 
 
 def kafka_namespace(settings: Mapping[str, Any]) -> str:
-    """Of the topics of a cluster, by librdkafka's settings."""
+    """Return the namespace of the topics of a cluster, by librdkafka's settings."""
     stated = settings.get("bootstrap.servers") or settings.get("metadata.broker.list") or ""
     first = str(stated).split(",")[0].strip().rpartition("://")[2].rpartition("@")[2]
     host, _, port = first.rpartition(":") if first.rpartition(":")[2].isdigit() else (first, "", "")
@@ -50,7 +50,7 @@ def kafka_namespace(settings: Mapping[str, Any]) -> str:
 
 
 def catalog_namespace(properties: Mapping[str, str], conn_id: str) -> str:
-    """Of the tables of a catalog, by pyiceberg's properties; never with a login or a query."""
+    """Return the namespace of the tables of a catalog, by pyiceberg's properties; never with a login or a query."""
     kind, region, account = properties.get("type", "rest"), properties.get("glue.region"), properties.get("glue.id")
     if kind == "glue":
         return f"arn:aws:glue:{region}:{account}" if region and account else f"glue://{region or conn_id}"
@@ -63,14 +63,14 @@ def catalog_namespace(properties: Mapping[str, str], conn_id: str) -> str:
 
 
 def _without_login(uri: str) -> str:
-    """A catalog's address; none where it cannot be told from a password, which may hold what no address can."""
+    """Return a catalog's address; empty if it may contain a password with invalid characters."""
     scheme, known, rest = uri.partition("://")
     return "" if re.search("[?#].*@", rest) else f"{scheme}{known}{rest.rpartition('@')[2]}"
 
 
 def _without_keys(warehouse: str) -> str:
     """Return a folder's address without keys. A bucket has no port, so a colon before a slash belongs to a login. So
-    does an ``@``, except behind the name of an Azure container. A secret key may hold slashes.
+    does an ``@``, except after the name of an Azure container. A secret key may contain slashes.
     """
     scheme, known, rest = warehouse.partition("://")
     bucket = re.split("[/?#]", rest)[0]
@@ -79,12 +79,12 @@ def _without_keys(warehouse: str) -> str:
 
 
 def table_name(namespace: str, table: str) -> str:
-    """Of a table in the namespace of its catalog."""
+    """Return the name of a table in the namespace of its catalog."""
     return f"table/{table.replace('.', '/')}" if namespace.startswith("arn:aws:glue:") else table
 
 
 def lineage_of(commits: Sequence[Commit]) -> OperatorLineage[Any, Any]:
-    """What a task published; empty if that is nothing: of a task that has no lineage Airflow warns."""
+    """Return the lineage of a task; empty if it published nothing, because Airflow warns about a task without one."""
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     told = [commit for commit in commits if commit.closed.published]

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics of landings: every name there is, and what is sent of a plan, a commit, a run, a guard.
+"""The metrics of landings: all names, and the samples of a plan, a commit, a run, a guard.
 
-Contract: pure. :data:`METRICS` is the only place where a name stands; the documentation is made from it, and the board
-and the alert rules are held against it. A sample is a metric, a value and the values of its tags in their order.
+Contract: pure. :data:`METRICS` is the only place that defines a name; the documentation is generated from it, and the
+dashboard and the alert rules are checked against it. A sample is a metric, a value and the values of its tags in order.
 
-Invariants: counters only ever grow, by what one task did; a task that is tried again counts what it did again. Numbers
-are offsets or records where not said otherwise. Gauges that are times are seconds, so that a board needs no unit of
-one backend.
+Invariants: counters only grow, by the work of one task; a retried task counts repeated work again. Numbers are offsets
+or records unless stated otherwise. Gauges of times are in seconds, so a dashboard needs no backend-specific unit.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = [
 ]
 
 PREFIX = "airflow"
-"""What Airflow puts before every name by default (`[metrics] statsd_prefix`, `otel_prefix`)."""
+"""Airflow's default prefix of every name (`[metrics] statsd_prefix`, `otel_prefix`)."""
 
 
 class Metric(NamedTuple):
@@ -59,51 +58,47 @@ LAG = Metric(
     "gauge",
     ("landing",),
     "plan, commit",
-    "Offsets that can be read and are not in the tables: by the plan those that it reads and those that it leaves, by "
-    "the commit those that were left. Of a window that is not wholly published the commit sends none",
+    "Readable offsets that are not in the tables: the plan sends those that it reads or leaves, the commit those that "
+    "were left. The commit sends none for a window that is not completely published",
 )
-PLANNED = Metric("lakecommit.planned", "counter", ("landing",), "plan", "Offsets that were planned")
+PLANNED = Metric("lakecommit.planned", "counter", ("landing",), "plan", "Planned offsets")
 DEFERRED = Metric(
     "lakecommit.deferred",
     "gauge",
     ("landing",),
     "plan",
-    "1 while no window is planned because commits do not keep up, and runs only drain; else 0",
+    "1 while no window is planned because commits are too slow, and runs only drain; otherwise 0",
 )
-CYCLES = Metric("lakecommit.cycles", "counter", ("landing",), "commit", "Commit cycles that were closed")
-COMMIT_FAILURES = Metric(
-    "lakecommit.commit_failures", "counter", ("landing",), "commit", "Attempts to commit that failed"
-)
-ROWS = Metric("lakecommit.rows", "counter", ("landing", "table"), "commit", "Rows that were published in a table")
-FILES = Metric("lakecommit.files", "counter", ("landing", "table"), "commit", "Data files that were published")
-REJECTS = Metric("lakecommit.rejects", "counter", ("landing",), "commit", "Source records that were rejected")
-WAITING = Metric(
-    "lakecommit.waiting", "gauge", ("landing",), "commit", "Slices that are written and wait to be published"
-)
-MISSING = Metric("lakecommit.missing", "gauge", ("landing",), "commit", "Slices of the run that have to be read again")
-BLOCKED = Metric("lakecommit.blocked", "gauge", ("landing",), "commit", "Offset ranges that need a person")
+CYCLES = Metric("lakecommit.cycles", "counter", ("landing",), "commit", "Closed commit cycles")
+COMMIT_FAILURES = Metric("lakecommit.commit_failures", "counter", ("landing",), "commit", "Failed attempts to commit")
+ROWS = Metric("lakecommit.rows", "counter", ("landing", "table"), "commit", "Rows published in a table")
+FILES = Metric("lakecommit.files", "counter", ("landing", "table"), "commit", "Published data files")
+REJECTS = Metric("lakecommit.rejects", "counter", ("landing",), "commit", "Rejected source records")
+WAITING = Metric("lakecommit.waiting", "gauge", ("landing",), "commit", "Written slices that wait to be published")
+MISSING = Metric("lakecommit.missing", "gauge", ("landing",), "commit", "Slices of the run that must be read again")
+BLOCKED = Metric("lakecommit.blocked", "gauge", ("landing",), "commit", "Offset ranges that need a decision")
 VALID_THROUGH = Metric(
     "lakecommit.valid_through",
     "gauge",
     ("landing",),
     "commit",
-    "Unix time: what could be read then is in all tables. Its distance from now is the age of the data, which grows by "
-    "itself while nothing is sent",
+    "Unix time: everything readable at that time is in all tables. Its distance from now is the age of the data, which "
+    "keeps growing while nothing is sent",
 )
-COMMIT_SECONDS = Metric("lakecommit.commit_seconds", "gauge", ("landing",), "commit", "How long the commit took")
+COMMIT_SECONDS = Metric("lakecommit.commit_seconds", "gauge", ("landing",), "commit", "Duration of the commit")
 RUNS = Metric(
     "lakecommit.runs",
     "counter",
     ("landing", "verdict"),
     "outcome",
-    "Runs by how they ended: `success`, `skipped`, `failed`",
+    "Runs by result: `success`, `skipped`, `failed`",
 )
 STALLED = Metric(
     "lakecommit.stalled",
     "gauge",
     ("group",),
     "StalledCommitSensor",
-    "1 if a look of the sensor held its run, else 0; by control group id (`lakecommit-<landing>`, or a connector's)",
+    "1 if the sensor held its run, otherwise 0; by control group id (`lakecommit-<landing>`, or a connector's)",
 )
 
 METRICS = (
@@ -123,12 +118,12 @@ METRICS = (
     RUNS,
     STALLED,
 )
-"""All of them."""
+"""All metrics."""
 
 
 def opened_samples(opened: Opened) -> Iterator[Sample]:
-    """Of a cycle that was opened or continued; none of one that was over. How far a landing is behind is told by its
-    live lane alone.
+    """Yield the samples of a cycle that was opened or continued; none for a finished one. Only the live stream reports
+    how far a landing is behind.
     """
     if opened.finished:
         return
@@ -142,11 +137,11 @@ def opened_samples(opened: Opened) -> Iterator[Sample]:
 
 
 def closed_samples(name: str, closed: Closed, seconds: float, lane: str = LIVE) -> Iterator[Sample]:
-    """Of a cycle that was closed; none of one that had been before.
+    """Yield the samples of a cycle that was closed now; none if it was closed before.
 
     :param name: of the landing
-    :param seconds: that closing it took
-    :param lane: that it is of
+    :param seconds: duration of closing it
+    :param lane: its stream
     """
     if closed.finished:
         return
@@ -171,12 +166,12 @@ def closed_samples(name: str, closed: Closed, seconds: float, lane: str = LIVE) 
 
 
 def name_without_tags(sample: Sample) -> str:
-    """The name for a backend that has no tags: their values follow it, each as one part."""
+    """Return the name for a backend without tags: their values follow it, each as one part."""
     return ".".join([sample.metric.name, *(_part(value) for value in sample.tags)])
 
 
 def prometheus_name(metric: Metric, prefix: str = PREFIX) -> str:
-    """The name that an OpenTelemetry collector, or statsd_exporter with our mapping, gives it in Prometheus."""
+    """Return the name in Prometheus by an OpenTelemetry collector, or by statsd_exporter with our mapping."""
     return f"{prefix}_{metric.name.replace('.', '_')}" + ("_total" if metric.kind == "counter" else "")
 
 

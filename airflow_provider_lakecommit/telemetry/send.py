@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends metrics the way Airflow sends its own: StatsD, DogStatsD or OpenTelemetry, as `[metrics]` says.
+"""Sends metrics the way Airflow sends its own: StatsD, DogStatsD or OpenTelemetry, as configured in `[metrics]`.
 
-Contract: :func:`send` returns at once and raises nothing, whatever the receiver does; where no metrics are on it reads
-one option and imports nothing. A backend without tags (StatsD without `statsd_influxdb_enabled`) gets their values in
-the name. Outside Airflow metrics are sent only after :func:`start_for_commands`, which does nothing unless the
-environment turns them on (`AIRFLOW__METRICS__STATSD_ON=True` and so on).
+Contract: :func:`send` returns at once and raises nothing, whatever the receiver does; without metrics it reads one
+option and imports nothing. A backend without tags (StatsD without `statsd_influxdb_enabled`) gets their values in the
+name. Outside Airflow metrics are sent only after :func:`start_for_commands`, which does nothing unless the environment
+turns them on (`AIRFLOW__METRICS__STATSD_ON=True` and so on).
 
-Failure story: what a backend raises is told in the log at level debug, once per call, and the rest of the samples is
-let go. StatsD's packets are lost where nobody listens. OpenTelemetry's are sent by a thread of Airflow's own; Airflow
-waits for the last of them when the task has ended.
+Failure story: an exception of a backend is logged at level debug, once per call, and the remaining samples are dropped.
+StatsD's packets are lost if there is no receiver. OpenTelemetry's are sent by a thread of Airflow; Airflow waits for
+the last of them when the task has ended.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from airflow_provider_lakecommit.telemetry.metrics import Sample, name_without_t
 __all__ = ["send", "start_for_commands"]
 
 ON = ("statsd_datadog_enabled", "statsd_on", "otel_on")
-"""Options that turn a backend on; Airflow takes the first."""
+"""Options that turn a backend on; Airflow uses the first."""
 TRUE = frozenset({"t", "true", "1"})
 
 log = logging.getLogger(__name__)
 
 
 def send(samples: Iterable[Sample]) -> None:
-    """Send some values."""
+    """Send samples."""
     try:
         if (tagged := _has_tags()) is None:
             return
@@ -47,7 +47,7 @@ def send(samples: Iterable[Sample]) -> None:
 
 
 def start_for_commands() -> Callable[[Iterable[Sample]], None]:
-    """:func:`send`, set up as Airflow does it for a task; or what sends nothing."""
+    """Return :func:`send`, set up as Airflow does for a task, or a function that sends nothing."""
     if not any(os.environ.get(f"AIRFLOW__METRICS__{option.upper()}", "").lower() in TRUE for option in ON):
         return lambda _: None
     try:
@@ -62,7 +62,7 @@ def start_for_commands() -> Callable[[Iterable[Sample]], None]:
 
 
 def _has_tags() -> bool | None:
-    """Whether the backend in force has tags; ``None`` if none is."""
+    """Return whether the active backend has tags; ``None`` without a backend."""
     from airflow.sdk.configuration import conf
 
     on = next((option for option in ON if conf.getboolean("metrics", option, fallback=False)), None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Triggers that watch control topics and topics. They need brokers only: neither a catalog nor Spark nor Java."""
+"""Triggers that watch control topics and topics. They need brokers only: no catalog, Spark or Java."""
 
 from airflow_provider_lakecommit.core.lazy import lazy_names
 

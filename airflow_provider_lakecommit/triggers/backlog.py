@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a landing when enough waits for it: rows, bytes, or the age of the oldest record.
+"""Starts a landing when its backlog is large enough: rows, bytes, or the age of the oldest record.
 
-Contract: for an `AssetWatcher`. One event when a limit is reached; the next one when the backlog was below all limits
-meanwhile, when a plan has taken something of it, or after ``again`` seconds, should the run have come to nothing. What
-a plan has taken up does not count any more, though it is not landed yet.
+Contract: for an `AssetWatcher`. One event when a limit is reached; the next one after the backlog was below all limits,
+after a plan has taken some of it, or after ``again`` seconds, in case the run did nothing. Planned records do not
+count, even if they are not landed yet.
 
-Failure story: brokers that are away, and topics that are not there yet, are waited for.
+Failure story: waits for unreachable brokers and missing topics.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class BacklogTrigger(BaseEventTrigger):
     :param topics: topics of a landing that is given by its name
     :param control_topic: its control topic; by default that of `[lakecommit]`
     :param kafka_config_id: connection of type `kafka`; by default that of the landing
-    :param rows: records that nobody has planned
-    :param bytes: estimated bytes of them
-    :param age: time since the oldest of them was written: seconds, a timedelta, or a text as ``1h30m``
-    :param interval: time between two looks
+    :param rows: unplanned records
+    :param bytes: their estimated bytes
+    :param age: time since the oldest of them was written: seconds, a timedelta, or a text such as ``1h30m``
+    :param interval: time between two checks
     :param again: time after which the same backlog is reported again
     """
 
@@ -69,13 +69,13 @@ class BacklogTrigger(BaseEventTrigger):
         self.again = seconds_of(again, "again")
         if not self.topics:
             raise SpecError(
-                "LC8708", f"a backlog of landing {self.landing!r}: topics are needed where only its name is given"
+                "LC8708", f"a backlog of landing {self.landing!r}: give `topics` too, because only its name is given"
             )
         if self.limits == BacklogLimits():
-            raise SpecError("LC8709", f"a backlog of landing {self.landing!r}: one of rows, bytes and age is needed")
+            raise SpecError("LC8709", f"a backlog of landing {self.landing!r}: give one of `rows`, `bytes` and `age`")
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class and arguments."""
+        """Return class and arguments."""
         return f"{__name__}.BacklogTrigger", {
             "landing": self.landing,
             "topics": self.topics,
@@ -89,7 +89,7 @@ class BacklogTrigger(BaseEventTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look, and report, for ever."""
+        """Check and report, indefinitely."""
         loop = asyncio.get_running_loop()
         pool = ThreadPoolExecutor(1, thread_name_prefix=f"lakecommit-backlog-{self.landing}")
         looker, last = _Looker(self), _LastEvent(again=self.again)
@@ -107,7 +107,7 @@ class BacklogTrigger(BaseEventTrigger):
 
 
 class _LastEvent:
-    """When an event was sent last, and about what: the same backlog is reported again only after a while."""
+    """Time and content of the last event: the same backlog is reported again only after a while."""
 
     def __init__(self, *, again: float) -> None:
         self._again = again
@@ -126,20 +126,20 @@ class _LastEvent:
 
 
 class _Looker:
-    """The looks, in the trigger's thread."""
+    """The checks, in the trigger's thread."""
 
     def __init__(self, trigger: BacklogTrigger) -> None:
         self._trigger = trigger
         self._watch: BacklogWatch | None = None
 
     def look(self) -> Backlog | None:
-        """``None`` where it cannot be known now."""
+        """Return the backlog, ``None`` if it is unknown now."""
         try:
             if self._watch is None:
                 self._watch = self._made()
             return self._watch.look()
         except LakecommitError as e:
-            self._trigger.log.warning("landing %s: no look at its backlog: %s", self._trigger.landing, e)
+            self._trigger.log.warning("landing %s: cannot read its backlog: %s", self._trigger.landing, e)
             self.close()
             return None
 

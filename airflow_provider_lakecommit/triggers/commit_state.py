@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports when commits of a group stall and when they are back: one event per transition.
+"""Reports when commits of a group stall and when they recover: one event per transition.
 
-Contract: for an `AssetWatcher`, whose asset then starts what pages, pauses or restarts. What was reported last is kept
-in Airflow's store of the asset, so a triggerer that starts anew reports nothing twice. It is kept after the report: one
-that dies between the two reports it again. *Slowing* and *unknown* change nothing.
+Contract: for an `AssetWatcher`, whose asset then starts the DAG that pages, pauses or restarts. Airflow's asset store
+keeps the last reported state, so a restarted triggerer reports nothing twice. It is written after the report: a
+triggerer that dies in between reports again. *Slowing* and *unknown* change nothing.
 
-Failure story: while brokers are away nothing is reported, and what they held back is read before anything is judged.
+Failure story: while brokers are unreachable nothing is reported, and the backlog is read before a new verdict.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class CommitStateTrigger(ControlTopicTrigger):
     :param control_topic: the topic
     :param control_group_id: the group: `lakecommit-<name>` of a landing, `connect-<name>` of a connector
     :param kafka_config_id: connection of type `kafka`
-    :param alarms: verdicts that are reported; by default dead, stalled, split, losing and blocked
-    :param stalled_cycles: cycles in a row that do not complete, or fail, make a stall
-    :param interval: seconds between two cycles of a connector, where they are known
+    :param alarms: reported verdicts; by default dead, stalled, split, losing and blocked
+    :param stalled_cycles: number of consecutive incomplete or failed cycles that make a stall
+    :param interval: seconds between two cycles of a connector, if known
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CommitStateTrigger(ControlTopicTrigger):
         }
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Commits]) -> AsyncIterator[TriggerEvent]:
-        """One event per transition, for ever."""
+        """Yield one event per transition, indefinitely."""
         guard = Guard(rules=StallRules(stalled_cycles=self.stalled_cycles, interval=self.interval))
         reported = await self._recall()
         async for commits in shared_stream:
@@ -91,13 +91,13 @@ class CommitStateTrigger(ControlTopicTrigger):
         return f"lakecommit/{self.control_topic}/{self.control_group_id}"
 
     async def _recall(self) -> str | None:
-        """What was reported last; nothing without a store, as outside of a watcher."""
+        """Return the last reported state; ``None`` without a store, as outside of a watcher."""
         if self.asset_state_store is None:
             return None
         try:
             found = await self.asset_state_store.aget(self._place)
         except Exception as e:
-            self.log.warning("what was reported last is not known: %s", e)
+            self.log.warning("the last reported state is unknown: %s", e)
             return None
         return found if isinstance(found, str) else None
 
@@ -107,4 +107,4 @@ class CommitStateTrigger(ControlTopicTrigger):
         try:
             await self.asset_state_store.aset(self._place, state)
         except Exception as e:
-            self.log.warning("%s is reported and not kept: %s", state, e)
+            self.log.warning("%s is reported but not stored: %s", state, e)

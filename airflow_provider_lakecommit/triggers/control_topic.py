@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the triggers on a control topic share: one consumer for all of them in a triggerer.
+"""Common base of the triggers on a control topic: one consumer for all of them in a triggerer.
 
-Contract: triggers with an equal key share one stream (Airflow's shared streams). What goes through it is the state of
-all groups, about once a second while cycles begin and end and every five seconds otherwise, so who joins late knows as
-much as the first. Reading and folding is done in one thread of the stream's own: nothing holds up the triggerer's loop.
+Contract: triggers with an equal key share one stream (Airflow's shared streams). The stream carries the state of all
+groups, about once a second while cycles start and end and every five seconds otherwise, so late subscribers know as
+much as the first. The stream's own thread reads and folds: nothing blocks the triggerer's loop.
 
-Failure story: an error in the stream would fail everything that listens, so brokers that are away or a topic that is
-not there are reported as trouble, and tried again. Only what a person has to mend, like a connection that is gone, is
-raised.
+Failure story: an error in the stream would fail all subscribers, so unreachable brokers and a missing topic are
+reported as trouble, and tried again. Only errors that a user must fix, like a missing connection, are raised.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class ControlTopicTrigger(BaseEventTrigger):
     :param control_topic: the topic
     :param kafka_config_id: connection of type `kafka`
     :param completion_timeout: seconds after which an open cycle of a landing has failed
-    :param since: begin with records of that age, in seconds; by default with all that the topic has
+    :param since: start with records of that age, in seconds; by default with the first record
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class ControlTopicTrigger(BaseEventTrigger):
         self.since = since
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class and arguments."""
+        """Return class and arguments."""
         kind = type(self)
         return f"{kind.__module__}.{kind.__qualname__}", {
             "control_topic": self.control_topic,
@@ -64,20 +63,20 @@ class ControlTopicTrigger(BaseEventTrigger):
         }
 
     def more(self) -> dict[str, Any]:
-        """Arguments of the class beyond those of this one."""
+        """Return the arguments of the subclass."""
         return {}
 
     def shared_stream_key(self) -> Hashable:
-        """Who reads the same in the same way."""
+        """Return the key of triggers that read the same in the same way."""
         return ("lakecommit", self.kafka_config_id, self.control_topic, self.completion_timeout, self.since)
 
     @classmethod
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncGenerator[Commits, None]:
-        """How all groups stand, again and again, for ever."""
+        """Yield the states of all groups, indefinitely."""
         loop = asyncio.get_running_loop()
         pool = ThreadPoolExecutor(1, thread_name_prefix=f"lakecommit-{kwargs['control_topic']}")
         try:
-            # What it imports is not imported in the loop.
+            # Import outside of the loop.
             watch = await loop.run_in_executor(pool, _watch, kwargs)
             try:
                 while True:
@@ -85,13 +84,13 @@ class ControlTopicTrigger(BaseEventTrigger):
                     if commits is not None:
                         yield commits
             finally:
-                # Behind a look that is under way; nobody waits for it.
+                # After a running read; it is not awaited.
                 pool.submit(watch.close)
         finally:
             pool.shutdown(wait=False)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """With a consumer of its own: for `dag.test()`."""
+        """Run with a consumer of its own: for `dag.test()`."""
         async with aclosing(self.open_shared_stream(self.serialize()[1])) as stream:
             async for event in self.filter_shared_stream(stream):
                 yield event

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wait of a sensor that has something to do when it ends: handed to a worker instead of ended in the triggerer.
+"""The wait of a sensor that has work to do at its end: handed to a worker instead of ended in the triggerer.
 
-Contract: ends when :class:`~airflow_provider_lakecommit.triggers.stalled_commits.StalledCommitTrigger` ends. What that
-one ends by itself is handed to the sensor's `execute_complete`, because Airflow calls no `on_success_callback` or
-`on_skipped_callback` of a task that ends in the triggerer, and tells of none of its outlets. It takes a worker for a
+Contract: ends when :class:`~airflow_provider_lakecommit.triggers.stalled_commits.StalledCommitTrigger` ends. The
+sensor's `execute_complete` then finishes the task, because Airflow calls no `on_success_callback` or
+`on_skipped_callback` of a task that ends in the triggerer, and sends no event of its outlets. It takes a worker for a
 moment.
 """
 
@@ -23,10 +23,10 @@ __all__ = ["EndedByWorkerTrigger"]
 
 
 class EndedByWorkerTrigger(StalledCommitTrigger):
-    """The same wait, ended by a worker."""
+    """The same wait, finished by a worker."""
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Commits]) -> AsyncIterator[TriggerEvent]:
-        """One event at most; what would end the task is the name of its state."""
+        """Yield at most one event; its payload is the name of the task's final state."""
         async for event in super().filter_shared_stream(shared_stream):
             if isinstance(event, BaseTaskEndEvent):
                 yield TriggerEvent(event.task_instance_state.value)  # type: ignore[no-untyped-call]

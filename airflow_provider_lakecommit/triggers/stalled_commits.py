@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends a sensor that waits for commits to come through, in the triggerer, without a worker.
+"""Ends a sensor that waits until commits get through, in the triggerer, without a worker.
 
-Contract: success as soon as the guard lets go, spread over ``jitter`` seconds, so that what waited does not come at
-once. The deadline is looked at every five seconds, whatever the brokers do. What ends badly is handed to a worker,
-which knows the task's retries and callbacks; a sensor that may skip instead is skipped here.
+Contract: success as soon as the guard passes, spread over ``jitter`` seconds, so that waiting tasks do not start at
+once. The deadline is checked every five seconds, whatever the brokers do. A worker handles failures, because it knows
+the task's retries and callbacks; a sensor that may skip instead is skipped here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FAILED, TIMED_OUT = "failed", "timed_out"
 
 
 def guard_to_json(guard: Guard) -> dict[str, Any]:
-    """What a trigger is stored with."""
+    """Return a guard as it is stored with a trigger."""
     rules = guard.rules
     return {
         "landing": rules.landing,
@@ -44,7 +44,7 @@ def guard_to_json(guard: Guard) -> dict[str, Any]:
 
 
 def guard_from_json(values: Mapping[str, Any]) -> Guard:
-    """The guard again."""
+    """Return the guard of :func:`guard_to_json`."""
     return Guard(
         rules=StallRules(
             landing=values["landing"],
@@ -61,10 +61,10 @@ def guard_from_json(values: Mapping[str, Any]) -> Guard:
 
 
 class StalledCommitTrigger(ControlTopicTrigger):
-    """Waits until commits of a group come through.
+    """Waits until commits of a group get through.
 
     :param control_group_id: the group
-    :param guard: what holds, as :func:`guard_to_json` gives it
+    :param guard: from :func:`guard_to_json`
     :param deadline: seconds of the epoch
     :param jitter: seconds
     :param soft_fail: skip instead of failing
@@ -98,13 +98,13 @@ class StalledCommitTrigger(ControlTopicTrigger):
         }
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Commits]) -> AsyncIterator[TriggerEvent]:
-        """One event at most."""
+        """Yield at most one event."""
         async for commits in shared_stream:
             now = time.time()
             ruling = self._ruling(commits)
             if ruling is not None and ruling.answer is GuardAnswer.GO:
                 await asyncio.sleep(random.uniform(0, self.jitter))
-                # Airflow logs that it fired; one line more of each of thousands would delay them all.
+                # Airflow logs that it fired; another line for each of thousands would delay them all.
                 self.log.debug("%s: %s", self.control_group_id, ruling)
                 yield TaskSuccessEvent()
                 return
@@ -119,7 +119,7 @@ class StalledCommitTrigger(ControlTopicTrigger):
                 return
 
     def _ruling(self, commits: Commits) -> Ruling | None:
-        """Brokers that are away are no stall, and no recovery."""
+        """Return the ruling, ``None`` while brokers are unreachable: that is neither a stall nor a recovery."""
         if commits.groups is None or commits.trouble is not None:
             return None
         return commits.ruling(self.control_group_id, self._guard)

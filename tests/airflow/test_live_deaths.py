@@ -69,7 +69,7 @@ def check(live: Live, name: str, *, retried: bool = True) -> None:
     """All is there once, and a further attempt did only what was not reported."""
     assert live.ended(name, "a") == ("success", GREEN)
     assert live.lake.ids(f"shop.{name}") == list(range(6))
-    assert ("2 slices to do, 1 are reported already" in live.log(name, "a", "write")) == retried
+    assert ("2 slices to do, 1 are already reported" in live.log(name, "a", "write")) == retried
 
 
 def test_a_scheduler_that_dies_with_all_its_workers_is_followed_by_one_whose_retry_does_the_rest(

@@ -226,7 +226,7 @@ def test_what_is_asked_for_is_asked_back_and_then_done_by_airflow_in_the_users_n
     browser.visit(f"{live.airflow.url}/plugin/lakecommits")
     browser.wait_for("acted")
     browser.evaluate(f"[...{FRAME}.querySelectorAll('a.entry')].find((a) => a.innerText.startsWith('acted')).click()")
-    browser.wait_for("1 window under way")
+    browser.wait_for("1 window open")
     shot(browser, "actions")
 
     press(browser, "Verify …")

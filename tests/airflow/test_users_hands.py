@@ -53,7 +53,7 @@ def test_a_failed_run_that_is_cleared_lands_what_it_lacked_and_its_writer_alone_
     live.client.clear("cleared", "a")
     until("the cleared run", lambda: live.states("cleared", "a")["outcome"] is None)
     assert live.ended("cleared", "a") == ("success", GREEN)
-    assert live.said("cleared", "a", "this run goes on as a further cycle", "plan")
+    assert live.said("cleared", "a", "this run continues as a further cycle", "plan")
     assert live.lake.ids("shop.cleared") == list(range(7))
 
     produce(topic, orders(7))

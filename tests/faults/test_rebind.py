@@ -214,7 +214,7 @@ def test_by_tasks_that_show_and_do_what_a_person_agreed_to(copied: Copied, monke
     shown = task()
     assert (shown["skipped"], shown["read_twice"], shown["not_compared"]) == ({}, {}, [])
     other = {**shown, "next": {p: offset + 1 for p, offset in shown["next"].items()}}
-    with pytest.raises(AirflowFailException, match=r"skipped .* that was not shown"):
+    with pytest.raises(AirflowFailException, match=r"skipped .* this was not previewed"):
         task(agreed=other, decided_by="ann")
     task(agreed=shown, decided_by="ann")
     copied.new.settle()

@@ -112,7 +112,7 @@ def test_all_rows_go_and_the_landing_begins_anew_wherever_it_dies(landed: World)
 def test_what_was_not_shown_is_not_given_up(landed: World) -> None:
     shown = run(landed, RESET_HARD)
     removed_before(landed, 1, 7)
-    with pytest.raises(AirflowFailException, match=r"removed .*\[1\] \[0, 7\).*not shown and agreed to"):
+    with pytest.raises(AirflowFailException, match=r"removed .*\[1\] \[0, 7\).*not previewed and approved"):
         run(landed, RESET_HARD, agreed=shown, decided_by="ann")
     with pytest.raises(AirflowFailException, match="of operation 'reset hard'"):
         run(

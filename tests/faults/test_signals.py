@@ -76,7 +76,7 @@ def test_a_call_that_is_told_to_stop_tells_every_landing_and_leaves_no_process(
     running.kill(number)
     answer = running.end()
     assert answer.code == 128 + number
-    assert f"told to stop by {number.name}" in answer.err
+    assert f"stopped by {number.name}" in answer.err
     for name in NAMES:
         own = [line for line in answer.err.splitlines() if line.startswith(f"{name}: ")]
         kept = ("will not be read again", " rows in snapshot ")

@@ -60,7 +60,7 @@ def test_each_record_is_counted_once_whichever_way_it_came(world: World) -> None
     told = found(world)
     assert told[Severity.WRONG] == []
     # Of ranges that were landed anew in part, and of what a lane left without a row, nothing tells how many have one.
-    assert all("no snapshot that is left says" in text for text in told[Severity.NOTE])
+    assert all("no remaining snapshot has" in text for text in told[Severity.NOTE])
 
 
 def test_rows_that_are_there_twice_or_of_no_record_are_wrong(world: World) -> None:

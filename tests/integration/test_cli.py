@@ -126,7 +126,7 @@ def test_verify_of_tables_that_are_not_there_is_no_success(spec: Path) -> None:
     answer = run("verify", str(spec), "--json")
     assert answer.code == 1
     assert not answer.value["ok"]
-    assert [f["text"] for f in answer.value["findings"]] == ["there is no such table"] * 2
+    assert [f["text"] for f in answer.value["findings"]] == ["the table does not exist"] * 2
 
 
 def test_ledger_show_of_tables_that_are_not_there(spec: Path) -> None:

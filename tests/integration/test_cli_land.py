@@ -198,7 +198,9 @@ def damaged(landed: tuple[Path, Answer]) -> Iterator[Path]:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize(("damage", "told"), [(Path.unlink, "is gone"), (lambda p: p.write_bytes(b"PAR1"), "4 bytes")])
+@pytest.mark.parametrize(
+    ("damage", "told"), [(Path.unlink, "is missing"), (lambda p: p.write_bytes(b"PAR1"), "4 bytes")]
+)
 def test_verify_names_a_file_that_is_gone_or_cut(
     damage: Callable[[Path], object], told: str, damaged: Path, landed: tuple[Path, Answer]
 ) -> None:
@@ -285,7 +287,7 @@ def test_a_run_that_is_told_to_stop_publishes_what_is_read_and_says_what_is_not(
     process.kill(signal.SIGTERM)
     answer = process.end()
     assert answer.code == 128 + signal.SIGTERM
-    assert "told to stop by SIGTERM: what is read is published" in answer.err
+    assert "stopped by SIGTERM: publishing what is read" in answer.err
     assert "the records read so far are published, the next run reads" in answer.err
     assert "Traceback" not in answer.err
     assert 3 * SLICE <= table_of(spec).scan().to_arrow().num_rows < 10_000
@@ -354,7 +356,7 @@ def test_runs_that_are_told_to_stop_at_any_moment_lose_and_double_nothing(
 def test_a_second_signal_ends_a_run_at_once(running: tuple[Path, Running]) -> None:
     spec, process = running
     process.kill(signal.SIGTERM)
-    process.wait_for("told to stop by SIGTERM")
+    process.wait_for("stopped by SIGTERM")
     process.kill(signal.SIGTERM)
     assert process.end().code == -signal.SIGTERM
     assert land(spec).code == 0

@@ -157,7 +157,7 @@ def test_a_topic_without_an_event_of_the_group_is_told(bootstrap: str, make_topi
     where = ("--bootstrap", bootstrap, "--control-topic", topic, "--group", "connect-other", *COMMON)
     answer = run("connect", "watch", *where)
     assert (answer.code, answer.lines) == (1, [])
-    assert f"{topic} holds no control event of group connect-other; groups seen there: connect-" in answer.err
+    assert f"{topic} has no control event of group connect-other; groups seen there: connect-" in answer.err
 
 
 def test_it_needs_neither_spark_nor_java_nor_arrow(bootstrap: str, make_topic: Callable[..., str]) -> None:

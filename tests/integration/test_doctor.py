@@ -109,7 +109,7 @@ def test_a_landing_that_works_has_nothing_wrong_and_is_left_as_it_was(world: Wor
     seen = {f.check: f.seen for f in findings(spec)}
     assert seen["headroom"] == "everything is landed"
     assert seen["transactional id"] == "lakecommit-rows-doctor: an empty transaction was committed"
-    assert "the landing may rest for 6 d 23 h" in seen[f"retention of {topic}"]
+    assert "the landing may pause for 6 d 23 h" in seen[f"retention of {topic}"]
 
 
 @pytest.mark.heavy
@@ -158,14 +158,14 @@ def test_a_control_topic_that_cannot_do_its_work(
 def test_a_control_topic_that_is_missing_may_be_made_if_the_brokers_say_so(world: World, admin: AdminClient) -> None:
     spec = spec_of(world, landing=changed_landing(world.landing, control_topic="not-yet-there"))
     seen = {f.check: f for f in findings(spec)}["control topic not-yet-there"]
-    assert (seen.level, "may make it" in seen.seen) == (Level.OK, True)
+    assert (seen.level, "can create it" in seen.seen) == (Level.OK, True)
     assert "not-yet-there" not in admin.list_topics(timeout=30).topics
     # Kafka refuses names that differ in a dot and an underscore only.
     odd = str(world.landing.topics) + ".x"
     create_topic(admin, odd)
     name = odd.replace(".", "_")
     spec = spec_of(world, landing=changed_landing(world.landing, control_topic=name))
-    assert "may not be made: Topic" in bad(spec)[f"control topic {name}"]
+    assert "cannot be created: Topic" in bad(spec)[f"control topic {name}"]
 
 
 def test_tables_that_cannot_take_the_rows(world: World) -> None:
@@ -252,7 +252,7 @@ def test_rights_that_a_principal_lacks_are_named(world: World, tmp_path: Path) -
         assert found["rights on source"] == "lacks READ"
         assert found["rights on control"] == "lacks WRITE"
         assert "lakecommit-rows-doctor" in found["transactional id"]
-        assert "may not be read" in bad(spec, level=Level.WARN)["retention of source"]
+        assert "cannot be read" in bad(spec, level=Level.WARN)["retention of source"]
 
 
 def test_the_command_runs_a_task_and_ends_with_1_when_anything_fails(

@@ -214,7 +214,7 @@ def test_envelopes_are_told_to_be_some_where_the_spec_says_nothing_of_it(
     for topic, value in ((changes, change), (rows, {"id": 1})):
         produce(topic, [("1", {"schema": {"type": "struct"}, "payload": value} if wrapped else value)])
     assert (
-        "# the records are change envelopes: put `transform: {unwrap: debezium}`"
+        "# the records are change envelopes: add `transform: {unwrap: debezium}`"
         in run("infer-schema", changes, "--bootstrap", bootstrap).out
     )
     plain = run("infer-schema", rows, "--bootstrap", bootstrap).out

@@ -41,7 +41,7 @@ def test_each_topic_gets_its_table_a_new_one_its_own_and_two_that_meet_are_named
     answer = shop.run("land", exclude=[r".*\.a[.-]b"])
     assert answer.code == 0, answer.err
     assert (shop.ids("later"), shop.ids("t1")) == (list(range(5)), list(range(20)))
-    assert "7 of 7 landings did what was asked" in answer.err
+    assert "7 of 7 landings succeeded" in answer.err
 
 
 def test_a_plan_has_a_line_for_each_landing_and_writes_nothing(shop: Shop) -> None:
@@ -81,7 +81,7 @@ def test_a_table_that_is_missing_fails_alone_or_is_made_by_what_a_sample_tells(s
     answer = shop.run("land", missing_table="fail", defaults=plain)
     assert answer.code == 1
     assert "there is no table lake.gone" in answer.err
-    assert "1 of 2 landings did what was asked; failed: shop.lake.gone" in answer.err
+    assert "1 of 2 landings succeeded; failed: shop.lake.gone" in answer.err
     answer = shop.run("land", defaults=plain)
     assert answer.code == 0, answer.err
     assert shop.ids("gone") == list(range(4))
@@ -103,7 +103,7 @@ def test_a_topic_without_records_waits_for_its_first_one_and_one_that_tells_no_c
     answer = shop.run("land", defaults=plain)
     assert answer.code == 1
     assert shop.ids("empty") == list(range(4))
-    assert "2 of 3 landings did what was asked; failed: shop.lake.garbage" in answer.err
+    assert "2 of 3 landings succeeded; failed: shop.lake.garbage" in answer.err
 
 
 def test_landings_that_have_nothing_to_do_are_told_by_the_log_and_cost_no_plan(shop: Shop) -> None:
@@ -140,7 +140,7 @@ def test_one_broken_table_stops_nobody(shop: Shop) -> None:
     assert answer.code == 1
     well = [n for n in range(20) if n not in (3, 7)]
     assert [shop.ids(f"t{n:02d}") for n in well] == [list(range(9))] * 18
-    assert "18 of 20 landings did what was asked; failed: shop.lake.t03, shop.lake.t07" in answer.err
+    assert "18 of 20 landings succeeded; failed: shop.lake.t03, shop.lake.t07" in answer.err
     assert "dropped, renamed or recreated" in answer.err
 
 
@@ -182,7 +182,7 @@ def test_a_topic_of_the_pattern_that_was_deleted_is_named_and_stops_nobody(shop:
     assert shop.ids("goes") == [0, 1, 2]
     answer = shop.run("status", "--landing", "shop.lake.goes")
     assert answer.code == 6
-    assert f"topic {gone} is not there" in answer.out
+    assert f"topic {gone} is missing" in answer.out
 
 
 @pytest.mark.heavy
@@ -197,7 +197,7 @@ def test_commands_on_a_landing_take_one_of_the_set_by_its_name(shop: Shop) -> No
     answer = shop.run("status", "--landing", "shop.lake.order")
     assert answer.code == 2
     assert "did you mean 'shop.lake.orders'?" in answer.err
-    assert "say which by --landing NAME" in shop.run("verify").err
+    assert "choose one by --landing NAME" in shop.run("verify").err
 
 
 @pytest.mark.heavy

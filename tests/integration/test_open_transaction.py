@@ -34,5 +34,5 @@ def test_a_transaction_that_outlives_its_time_is_told_and_one_that_is_young_is_n
     standing, why = status_verdict(found, StatusLimits())
     assert standing is verdict
     if verdict is StatusVerdict.BEHIND:
-        assert f"holds up 10 offsets of {world.landing.topics}[0] from 10 on for more than 20 minutes" in why
+        assert f"has blocked 10 offsets of {world.landing.topics}[0] from 10 on for more than 20 minutes" in why
         assert "find-hanging" in why

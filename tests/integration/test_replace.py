@@ -445,7 +445,7 @@ def test_rows_that_others_deleted_are_taken_note_of(lake: RowsLake) -> None:
     replace(session, wanted, commit_id=uuid4(), fewer=True)
     assert lake.found() == Counter()
     assert lake.findings() == []
-    assert any("took out 9 rows" in text for text in lake.findings(Severity.NOTE))
+    assert any("removed 9 rows" in text for text in lake.findings(Severity.NOTE))
 
 
 def test_offsets_of_a_topic_made_anew_are_told_apart_by_their_readings(lake: RowsLake) -> None:
@@ -496,10 +496,10 @@ def test_a_rollback_afterwards_is_a_rollback_as_any(lake: RowsLake) -> None:
         (
             SnapshotKind.REPLACE,
             2,
-            "says that it took out 10 rows, copied 0 and left out 0 deleted ones, but the 2 files",
+            "reports that it removed 10 rows, copied 0 and left out 0 deleted ones, but the 2 removed files",
         ),
-        (SnapshotKind.REPLACE, 0, "but the 0 files that it took out held 0"),
-        (SnapshotKind.APPEND, 1, "took out 1 files of 10 rows, and says nothing of it"),
+        (SnapshotKind.REPLACE, 0, "but the 0 removed files had 0"),
+        (SnapshotKind.APPEND, 1, "removed 1 files of 10 rows, but does not record it"),
     ],
 )
 def test_a_forged_replacement_is_found(lake: RowsLake, kind: SnapshotKind, files: int, said: str) -> None:
@@ -525,7 +525,7 @@ def test_history_tells_of_a_replacement(lake: RowsLake) -> None:
     told = table_history(lake.name, lake.load().metadata, "main", "orders", {})
     (replaced,) = told["replaced"]
     assert (replaced["rows"], replaced["offsets"], replaced["rewritten_files"]) == (5, {"orders[0]": [[5, 10]]}, 1)
-    assert told["epochs"][0]["why"] == "ranges were taken out"
+    assert told["epochs"][0]["why"] == "ranges were removed"
     assert [w["rows"] for w in told["windows"]] == [10]
 
 

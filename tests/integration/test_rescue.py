@@ -389,7 +389,7 @@ def test_the_command_shows_and_commits(
     shown = run(*what, "--dry-run")
     assert shown.code == 0, shown.err
     assert "waiting: 1 files, 2 rows" in shown.out
-    assert "1 of those that wait the connector commits itself when it runs again" in shown.out
+    assert "the connector commits 1 of the waiting files itself when it runs again" in shown.out
     refused = run(*what)
     assert refused.code == 1
     assert "LC7523" in refused.err
@@ -446,5 +446,5 @@ def test_the_operator_shows_and_commits(
     sink.begin()
     (gone,) = sink.announce([4])
     Path(urlparse(gone.file_path).path).unlink()
-    with pytest.raises(AirflowFailException, match="1 files are gone, or are not what was announced"):
+    with pytest.raises(AirflowFailException, match="1 files are missing or differ from the announced ones"):
         rescue()

@@ -185,4 +185,4 @@ def test_who_may_not_list_namespaces_can_land_and_the_doctor_says_so(runs: Runs,
         runs.check()
         finding = found_by(runs)["catalog"]
     assert finding.level is Level.OK
-    assert "may not list" in finding.seen
+    assert "cannot list" in finding.seen

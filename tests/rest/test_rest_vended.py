@@ -184,7 +184,7 @@ def test_keys_that_are_about_to_expire_begin_no_job_and_the_next_run_takes_other
     assert isinstance(outcome, CycleOutcome), outcome
     (died,) = set(outcome.written.died)
     assert "did not begin" in died
-    assert "hold as long as a window takes to write" in died
+    assert "last as long as writing a window" in died
     assert store.objects == {}
     vending.lifetime = None
     vended_runs.drained()

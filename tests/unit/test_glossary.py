@@ -30,6 +30,7 @@ ICEBERG = """
     append arrow avro branch catalog column commit committer field file iceberg manifest metadata metrics parquet
     schema snapshot sorting spec statistics storage table tag vended inspect overwrite overwriting replace replaced
     replacement compact compacted compaction rewrite bin bins projection debt
+    background
 """
 PLAIN = """
     agreement uncommitted unread examine lazy grouped

@@ -85,7 +85,7 @@ def test_a_sink_is_adopted_in_mid_flight_and_gets_its_table_back(adoption: Adopt
     assert resumed.code == 1
     assert "was handed back" in resumed.err
     told = run("status", str(adoption.spec))
-    assert f"it is the turn of connector {adoption.scene.connector}" in told.out
+    assert f"handed back to connector {adoption.scene.connector}" in told.out
     adoption.scene.landed()
     taken = adoption.adopt("--yes", "--json")
     assert taken.code == 0, taken.err
@@ -479,7 +479,7 @@ def test_by_tasks_that_show_and_do_what_a_person_agreed_to(
 
     shown = task()
     assert adoption.rest.status(scene.connector).is_running
-    with pytest.raises(AirflowFailException, match="back=True: that was not shown"):
+    with pytest.raises(AirflowFailException, match="back=True: this was not previewed"):
         task(agreed=shown, decided_by=YES, back=True)
     done = task(agreed=shown, decided_by=YES, reason="to Airflow")
     assert done["wrong"] == []

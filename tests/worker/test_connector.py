@@ -97,7 +97,9 @@ def test_a_dead_connector_is_restarted_until_it_stays(scene: Scene) -> None:
     scene.begin()
     scene.lake.execute(TRIGGER.format(REFUSAL))
     scene.wait(scene.failed)
-    with pytest.raises(ConnectError, match=r"failed again; fix the cause first: .*-\d: .*caused by: ") as dead:
+    with pytest.raises(
+        ConnectError, match=r"failed again after the restart; fix the cause first: .*-\d: .*caused by: "
+    ) as dead:
         done(scene, "restart", stays=WAIT)
     assert scene.connector in str(dead.value)
     scene.lake.execute("drop trigger outage")

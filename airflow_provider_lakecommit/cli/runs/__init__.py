@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs that a command starts, and what they say on a terminal: one landing or a set, to its end or continuously."""
+"""The runs of the command line and their terminal output: one landing or a set, to its end or continuously."""

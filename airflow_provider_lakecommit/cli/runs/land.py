@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit land`: the cycles of one run in one process, until the landing is caught up.
 
-Contract: with `--json` one JSON line per closed cycle on standard output, in the order of the cycles; what its tables
-have then is in them for good. Progress is text on standard error. The section `spark` of the spec chooses the
-engine: a local session, a cluster, a Spark Connect server. Caught up means that everything up to the last stable offset
-of the newest plan is in the tables; what arrived later is the next run's.
+Contract: with `--json` one JSON line per closed cycle on standard output, in the order of the cycles; its rows are then
+committed. Progress is text on standard error. The section `spark` of the spec chooses the engine: a local session, a
+cluster, a Spark Connect server. Caught up means that everything up to the last stable offset of the newest plan is in
+the tables; the next run lands later records.
 
-With ``follow`` the run does not end there, but waits for the next window
-(:mod:`~airflow_provider_lakecommit.cycle.run`); then a line is said once in a while instead of several for each window.
+With ``follow`` (continuous mode) the run does not end there, but waits for the next window
+(:mod:`~airflow_provider_lakecommit.cycle.run`); then it logs one line per interval instead of several per window.
 
-Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.run.loop`. A run that is asked to stop has its tasks end
-behind the record in hand, publishes what they have read, and says what is read again; a second signal ends it at once.
-A killed run needs no clean-up: the next one on this host finds its process gone and ends its claims.
+Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.run.loop`. A run that is stopped stops its tasks at the
+current record, publishes what they have read, and reports what is read again; a second signal ends it at once. A killed
+run needs no clean-up: the next one on this host finds that its process has ended and ends its claims.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ __all__ = ["GRACE_SECONDS", "land", "land_cycles", "line_of"]
 
 Within = Callable[[LandingSession], AbstractContextManager[LandingSession | None]]
 GRACE_SECONDS = 20.0
-"""For which tasks of a run that is told to stop may report what they have read."""
+"""Time for tasks of a stopped run to report what they have read."""
 PUBLISH_SECONDS = 30.0
-"""For which it may publish that."""
+"""Time for a stopped run to publish that."""
 
 
 def land(
@@ -66,11 +66,11 @@ def land(
     follow: FollowOptions | None = None,
     within: Within = nullcontext,
 ) -> int:
-    """Land until caught up, for *cycles* cycles, or as records come.
+    """Land until caught up, for *cycles* cycles, or continuously.
 
-    :param follow: how
-    :param within: of the landing's session the one that it is done in; ``None``: there is nothing to be done
-    :raises LakecommitError: what keeps a cycle from being opened or closed, or that none of them moves anything
+    :param follow: options of continuous mode
+    :param within: maps the landing's session to the one to use; ``None``: there is nothing to do
+    :raises LakecommitError: a cycle cannot be opened or closed, or none of them makes progress
     """
     section, unique = spark_section(spec, follow, output), run or uuid4()
     log = WindowLog(output.log)
@@ -95,7 +95,7 @@ def land(
             **({"maintain": stack.enter_context(BackgroundCompaction(session)).begin} if follow else {}),
         )
         try:
-            # Apart from the thread that signals interrupt, so that one costs nothing that is under way.
+            # Not in the thread that signals interrupt, so a signal costs no work in progress.
             landing = in_thread(lambda: land_cycles(runner, spec, output, log, cycles, live=True), "landing")
             return _code(landing, signals)
         except Stopped as stop:
@@ -115,11 +115,11 @@ def _code(landing: Future[int], signals: Signals) -> int:
 def _end_early(
     landing: Future[int], runner: LandingRunner | Follow, engine: Engine, output: Output, stop: Stopped
 ) -> None:
-    """Let a run that was told to stop publish what it has read, if it has opened something."""
+    """Let a stopped run publish what it has read, if it has opened something."""
     waits = runner.under_way and not landing.done()
-    how = f": what is read is published, within {GRACE_SECONDS:.0f} s; a second signal ends it at once" if waits else ""
-    output.log(f"told to stop by {stop}{how}")
-    runner.stop(f"told to stop by {stop}", GRACE_SECONDS)
+    how = f": publishing what is read, within {GRACE_SECONDS:.0f} s; a second signal ends it at once" if waits else ""
+    output.log(f"stopped by {stop}{how}")
+    runner.stop(f"stopped by {stop}", GRACE_SECONDS)
     try:
         if waits:
             landing.result(GRACE_SECONDS + PUBLISH_SECONDS)
@@ -128,7 +128,7 @@ def _end_early(
         output.log(str(e))
         return
     except TimeoutError:
-        output.log("publishing takes too long, it is left to the next run")
+        output.log("publishing takes too long, the next run does it")
     engine.stop()
     runner.report_interrupted()
 
@@ -144,7 +144,7 @@ def spark_section(spec: LandingSpec | LandingSetSpec, follow: FollowOptions | No
 
 
 def progress_on(output: Output, name: str) -> tuple[Callable[[Progress], None], float] | None:
-    """On a terminal the line that lives; else what the log is told by itself."""
+    """Return the live progress line on a terminal; otherwise the log reports progress."""
     return (lambda progress: output.live(bar(name, progress)), BAR_SECONDS) if output.at_terminal else None
 
 
@@ -157,8 +157,8 @@ def land_cycles(
     *,
     live: bool = False,
 ) -> int:
-    """The cycles of one landing, each shown as it is closed; the exit code. It is that of a refusal, too, where the
-    last cycle planned no window though there was something to be read.
+    """Land the cycles of one landing, show each closed one, and return the exit code. It is that of a refusal, too, if
+    the last cycle planned no window although there was something to read.
     """
     total = Total(landing=spec.landing.name)
     send = start_for_commands()
@@ -181,7 +181,7 @@ def land_cycles(
 
 
 def how_to_query(ended: RunOutcome, spec: LandingSpec, tables: Tables) -> Iterator[str]:
-    """Where to read what was landed: its newest snapshot, by any engine."""
+    """Yield how to read the landed rows: the newest snapshot, by any engine."""
     mine = [p for p in ended.published if p.table == spec.landing.table]
     found = tables.find(spec.landing.table) if mine else None
     if found is None:
@@ -194,7 +194,7 @@ def how_to_query(ended: RunOutcome, spec: LandingSpec, tables: Tables) -> Iterat
 
 
 def line_of(outcome: CycleOutcome, data_tables: Sequence[str]) -> dict[str, Any]:
-    """A cycle as the line that standard output gets: counts and offsets are those of the data table."""
+    """Return a cycle as its line on standard output: counts and offsets are those of the data table."""
     run = RunOutcome.of("", [outcome])
     covered, counts = run.of_table(run.furthest(data_tables))
     plan, slices = outcome.opened.plan, outcome.opened.slices

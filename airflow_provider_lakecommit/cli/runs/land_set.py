@@ -2,17 +2,17 @@
 """`lakecommit land SET.yaml`: all landings of a set in one process.
 
 Contract: the topics are listed, each table gets its landing, and each of these is landed as if it were alone, by the
-loop of any landing, on connections that all share (:mod:`~airflow_provider_lakecommit.cycle.sets`): what is new of a
-few hundred topics is a handful of requests, transactions and Spark jobs. Every line says whose it is, and the last one
-what became of all.
+loop of any landing, on shared connections (:mod:`~airflow_provider_lakecommit.cycle.sets`): new records of a few
+hundred topics are a handful of requests, transactions and Spark jobs. Every line starts with its landing, and the last
+one has the totals.
 
-With ``follow`` that is done round after round (:mod:`~airflow_provider_lakecommit.cli.runs.set_rounds`), with the
-topics that there are then: new ones are landed as they come.
+With ``follow`` this happens round after round (:mod:`~airflow_provider_lakecommit.cli.runs.set_rounds`), with the
+topics of that time: new ones are landed as they appear.
 
-Failure story: the exit code is that of the worst landing: 2 for a spec that cannot be used, else 1 for a landing that
-failed, has a blocked range or was held without a window. Topics without a landing are failures with their names; so is
-a landing that cannot make its table. None of them stops another. A topic that went after it was listed is its landing's
-trouble. A call that is told to stop ends with the code of the signal.
+Failure story: the exit code is that of the worst landing: 2 for an invalid spec, otherwise 1 for a landing that failed,
+has a blocked range or was stopped without a window. Topics without a landing are failures with their names; so is a
+landing that cannot create its table. None of them stops another. A topic that was deleted after it was listed is an
+error of its landing. A call that is stopped ends with the code of the signal.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from airflow_provider_lakecommit.spark import LocalSpark, SparkSection
 __all__ = ["land_set", "landing_of"]
 
 ROUND_SECONDS = 5.0
-"""For which a round of landings that are followed waits for those that take long."""
+"""How long a round in continuous mode waits for slow landings."""
 
 
 def landing_of(spec: LandingSetSpec, name: str | None) -> LandingSpec:
-    """The landing of a set that is named, for what is done with one; also one that the set no longer has.
+    """Return the named landing of a set; also one that the set no longer has.
 
-    :raises SpecError: there is none of that name, or none is named
-    :raises SourceError: there is no topic for any landing
+    :raises SpecError: the set has no landing of that name, or none is named
+    :raises SourceError: no landing has a topic
     """
     found = found_landings(spec.landing_set, spec.kafka)
     names = {each.name: each for each in found.landings}
@@ -62,7 +62,7 @@ def landing_of(spec: LandingSetSpec, name: str | None) -> LandingSpec:
     if name is None:
         raise SpecError(
             "LC8028",
-            f"{spec.landing_set.name} is a set of {len(names)} landings, {', '.join([*names][:3])}, …: say which by "
+            f"{spec.landing_set.name} is a set of {len(names)} landings, {', '.join([*names][:3])}, …: choose one by "
             "--landing NAME",
         )
     troubles = {spec.landing_set.landing_name(t.table): t for t in found.troubles if t.table is not None}
@@ -72,13 +72,13 @@ def landing_of(spec: LandingSetSpec, name: str | None) -> LandingSpec:
         return spec.of(former)
     raise SpecError(
         "LC8030",
-        f"set {spec.landing_set.name} has no landing {name!r}{meant(name, names)}: no topic that exists goes to such a "
+        f"set {spec.landing_set.name} has no landing {name!r}{meant(name, names)}: no existing topic goes to such a "
         "table, and neither the control topic nor the table knows a landing of this name",
     )
 
 
 def _former_of(spec: LandingSetSpec, name: str) -> Landing | None:
-    """Return a landing that the set no longer has; ``None`` where nothing knows it, or the command has no catalog."""
+    """Return a landing that the set no longer has; ``None`` if it is unknown, or the command has no catalog."""
     if not spec.catalog:
         return None
     with opened_set(spec) as (_, _, connections):
@@ -86,23 +86,23 @@ def _former_of(spec: LandingSetSpec, name: str) -> Landing | None:
 
 
 def with_stated_schema(spec: LandingSetSpec, landing: Landing) -> Landing:
-    """Where its table has to be made, the landing knows how; a command that needs no catalog makes none."""
+    """Return the landing with the schema of a table to create; a command without a catalog creates none."""
     if not spec.catalog:
         return landing
     tables = Tables(spec.catalog)
     try:
         return with_schema(spec.landing_set, landing, spec.kafka, tables)
     except (TableError, CatalogError):
-        # What is done with it says so in its own words.
+        # The command itself reports the error.
         return landing
     finally:
         tables.close()
 
 
 def land_set(spec: LandingSetSpec, output: Output, *, cycles: int | None, follow: FollowOptions | None = None) -> int:
-    """Land all that there is, for *cycles* cycles of each landing at most, or round after round.
+    """Land everything, for at most *cycles* cycles of each landing, or round after round.
 
-    :raises SourceError: there is no topic for any landing
+    :raises SourceError: no landing has a topic
     :raises SourceUnavailableError: the brokers do not answer
     """
     signals = Signals()
@@ -123,7 +123,7 @@ def land_set(spec: LandingSetSpec, output: Output, *, cycles: int | None, follow
         try:
             ended = rounds.land(expansion) if follow is None else _followed(rounds, expansion, follow)
         except Stopped as stop:
-            output.log(f"told to stop by {stop}")
+            output.log(f"stopped by {stop}")
             landings.stop()
             return stop.code
         finally:
@@ -132,7 +132,7 @@ def land_set(spec: LandingSetSpec, output: Output, *, cycles: int | None, follow
 
 
 def _followed(rounds: SetRounds, expansion: Expansion, follow: FollowOptions) -> Ended:
-    """Round after round, as long as is said; how each landing ended in the last one of its own."""
+    """Run round after round until the time is over; return how each landing ended in its last one."""
     began = time.monotonic()
     ended = rounds.land(expansion, ROUND_SECONDS)
     rounds.tell(ended, {})
@@ -148,7 +148,7 @@ def local_session(
     """Return the set's local Spark session; ``None`` if its jobs run on a Spark Connect server."""
     if SparkSection(spec.spark).remote is not None:
         return None
-    # Signal handlers stay as they are: the session does not start in the main thread.
+    # Signal handlers stay unchanged: the session does not start in the main thread.
     return LocalSpark(spark_section(spec, follow, output), log=output.log, on_start=signals.check)
 
 
@@ -161,9 +161,9 @@ def report_ends(ended: Mapping[str, int | BaseException], output: Output) -> int
         output.error(error, of=name)
     refused = [name for name, each in ended.items() if each == Exit.REFUSED]
     parts = [
-        f"{len(ended) - len(failed) - len(refused)} of {len(ended)} landings did what was asked",
+        f"{len(ended) - len(failed) - len(refused)} of {len(ended)} landings succeeded",
         f"failed: {', '.join(failed)}" if failed else "",
-        f"with a blocked range, or held without a window: {', '.join(refused)}" if refused else "",
+        f"with a blocked range, or stopped without a window: {', '.join(refused)}" if refused else "",
     ]
     output.log("; ".join(filter(None, parts)))
     others = [e for e in failed.values() if not isinstance(e, Exception)]

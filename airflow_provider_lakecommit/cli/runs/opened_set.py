@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A landing set with all that its landings share, for who looks at all of them from the command line.
+"""A landing set with the shared connections of its landings, for commands that read all of them.
 
-Contract: what is opened is closed, however the block ends.
+Contract: everything opened is closed, however the block ends.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["opened_set"]
 
 @contextmanager
 def opened_set(spec: LandingSetSpec) -> Iterator[tuple[Expansion, Tables, SetConnections]]:
-    """Its landings, their tables and their connections.
+    """Yield its landings, their tables and their connections.
 
-    :raises SourceError: there is no topic for any landing
+    :raises SourceError: no landing has a topic
     :raises SourceUnavailableError: the brokers do not answer
     """
     expansion = found_landings(spec.landing_set, spec.kafka)

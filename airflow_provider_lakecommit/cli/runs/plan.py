@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit plan`: the window that the next cycle would take, and why. Nothing is written to a table or said in the
-control topic, which is made if it is missing.
+"""`lakecommit plan`: the next cycle's window and the reasons. Writes nothing to a table or the control topic, which is
+created if it is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["plan", "text_of", "to_dict"]
 def plan(spec: LandingSpec, output: Output, *, explain: bool) -> int:
     """Show the plan.
 
-    :raises LakecommitError: what would keep a cycle from being opened
+    :raises LakecommitError: an error that would prevent opening a cycle
     """
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         opened = preview(session)
@@ -30,7 +30,7 @@ def plan(spec: LandingSpec, output: Output, *, explain: bool) -> int:
 
 
 def to_dict(opened: Opened) -> dict[str, Any]:
-    """The plan as JSON."""
+    """Return the plan for JSON."""
     found = opened.plan
     return {
         "landing": found.landing,
@@ -51,9 +51,9 @@ def to_dict(opened: Opened) -> dict[str, Any]:
 
 
 def text_of(opened: Opened, *, explain: bool, short: bool = False) -> Iterable[str]:
-    """The plan for people.
+    """Yield the plan as text.
 
-    :param short: where there are many of them, one line each
+    :param short: one line per plan
     """
     found = opened.plan
     if opened.slices:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit plan SET.yaml`: what the next cycle of each landing of a set would do, one line each.
+"""`lakecommit plan SET.yaml`: the next cycle of each landing of a set, one line each.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.cli.runs.plan`, for all of them at once. Topics without a landing,
-and landings that cannot be planned, are told with their reason, and the exit code says that there are some.
+and landings that cannot be planned, are listed with the reason and affect the exit code.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["plan_set"]
 
 
 def plan_set(spec: LandingSetSpec, output: Output, *, explain: bool) -> int:
-    """Show all plans; the exit code.
+    """Show all plans; return the exit code.
 
-    :raises SourceError: there is no topic for any landing
+    :raises SourceError: no landing has a topic
     :raises SourceUnavailableError: the brokers do not answer
     """
     with opened_set(spec) as (expansion, tables, connections):

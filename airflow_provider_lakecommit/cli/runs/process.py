@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which process a run of the command line is: its identity on the control topic, and whether it is certainly gone."""
+"""The process of a command-line run: its identity on the control topic, and whether it has certainly ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["identity", "is_dead"]
 
 
 def identity(unique: UUID, number: int = 0) -> RunIdentity:
-    """The identity of the n-th cycle of this process's run."""
+    """Return the identity of the n-th cycle of this process's run."""
     return RunIdentity(deployment=CLI, dag_id=CLI, run_id=f"{CLI}|{ProcessName.own()}|{unique}", number=number)
 
 

@@ -5,7 +5,7 @@ Contract: each landing is landed as if it were alone, in a thread of its own. A 
 not delay the others (see :mod:`~airflow_provider_lakecommit.cycle.session.concurrent`). Every line starts with the
 landing's name.
 
-Failure story: if the process is told to stop, every landing is told, also one that has just begun. Each logs what is
+Failure story: if the process is stopped, every landing is stopped, also one that has just started. Each logs what is
 saved, and no further Spark job starts.
 """
 
@@ -31,12 +31,12 @@ __all__ = ["Landings"]
 Connect = Callable[[Landing, Callable[[str], None]], LandingSession]
 """Opens a landing's session on the connections of its set; the second argument gets its log lines."""
 GOODBYE_SECONDS = GRACE_SECONDS + 10.0
-"""How long landings that were told to stop may publish and log what is left."""
+"""How long stopped landings may publish and log what is left."""
 
 
 @dataclass(kw_only=True)
 class Landings:
-    """What the landings of a set share, and which of them run now.
+    """The shared connections of a set's landings, and the running landings.
 
     :param shared: the local Spark session; ``None`` if each landing has an engine of its own
     """
@@ -50,7 +50,7 @@ class Landings:
     stopped: bool = False
 
     def land(self, spec: LandingSpec, connect: Connect) -> int:
-        """Land one landing, in its own thread; returns its exit code."""
+        """Land one landing, in its own thread; return its exit code."""
         name = spec.landing.name
 
         def log(line: str) -> None:
@@ -77,7 +77,7 @@ class Landings:
                 engine.close()
 
     def stop(self) -> None:
-        """Stop all that run, and give them time to log what is saved."""
+        """Stop all running landings, and give them time to log what is saved."""
         self.stopped = True
         for runner in list(self.under_way.values()):
             runner.stop(grace=GRACE_SECONDS)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The landings of a set, landed again and again in one process.
+"""The landings of a set, landed repeatedly in one process.
 
-Contract: a round lands each landing as if it were alone, by the topics that there are then. It waits for those that
-take long no longer than it is told: they go on beside the rounds that follow, which leave them alone, so that one with
-a long backlog, or whose catalog hangs, holds up no other. Of a landing whose topics got nothing since it was caught up
-no cycle is opened, but for one every few minutes, which says up to when its tables are whole.
+Contract: a round lands each landing as if it were alone, with the topics of that time. It waits a limited time for slow
+landings: they continue alongside later rounds, which skip them, so that one with a long backlog, or a hanging catalog,
+blocks no other. A landing that is caught up and has no new records opens a cycle only every few minutes, to advance its
+tables' valid-through time.
 
-Failure story: how each landing ended is known by its name, of one that is under way how it ended before. A round whose
-topics cannot be listed is not done. Connections are made anew where the topics are others; the old ones are closed when
-nobody works on them any more.
+Failure story: the result of each landing is known by its name, of a running one that of its last round. A round is
+skipped if its topics cannot be listed. Connections are recreated when the topics change; old ones are closed once they
+are unused.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ Ended = dict[str, int | BaseException]
 
 
 class SetRounds:
-    """One process's rounds.
+    """The rounds of one process.
 
     :param tables: the catalog; its owner closes it
-    :param check: raises where a signal came whose exception was lost
+    :param check: raises if the exception of a signal was lost
     """
 
     def __init__(self, spec: LandingSetSpec, landings: Landings, tables: Tables, check: Callable[[], None]) -> None:
@@ -66,15 +66,15 @@ class SetRounds:
         self._publishing = False
 
     def land(self, expansion: Expansion, seconds: float | None = None) -> Ended:
-        """One round; how each landing of it ended, or ended before, where it has.
+        """Run one round; return how each landing ended, or ended before, if it has.
 
-        :param seconds: for which landings that take long are waited for; by default to their end
+        :param seconds: limit of the wait for slow landings; by default until they end
         """
         other = self._expansion is None or self._expansion.known != expansion.known
         connections = self._connected(expansion)
         former = self._former(connections) if other or self._publishing else Formers()
         self._publishing = bool(former.failed or former.publishing)
-        # A round is a run of its own: cycles that an earlier one has closed are not opened again.
+        # A round is a run of its own: it does not open cycles again that an earlier one has closed.
         self._landings.unique = uuid4()
         names = [each.name for each in expansion.landings]
         works = {
@@ -92,7 +92,7 @@ class SetRounds:
         self._check()
         self._log_topics(expansion, former)
         ended: Ended = {name: self._ended[name] for name in names if name in self._ended}
-        # Of a topic that has no landing the name is all there is.
+        # A topic without a landing has only its name.
         return (
             ended
             | {**former.failed}
@@ -100,7 +100,7 @@ class SetRounds:
         )
 
     def again(self, before: Ended, seconds: float) -> Ended:
-        """A round with the topics that there are now; brokers that do not say which keep the round from being done."""
+        """Run a round with the current topics; it is skipped if the brokers do not list them."""
         try:
             ended = self.land(found_landings(self._spec.landing_set, self._spec.kafka), seconds)
         except LakecommitError as e:
@@ -110,30 +110,30 @@ class SetRounds:
         return ended
 
     def finish(self, ended: Ended) -> Ended:
-        """Wait for those that are under way; how all ended."""
+        """Wait for running landings; return how all ended."""
         for thread in self._rounds:
             thread.join()
         self._check()
         return ended | {name: each for name, each in self._ended.items() if name in ended}
 
     def tell(self, ended: Ended, before: Ended) -> None:
-        """What failed and did not fail so in the round before; and what does not fail any more."""
+        """Log failures that are new since the round before, and those that ended."""
         said = {name: str(each) for name, each in before.items() if isinstance(each, BaseException)}
         for name, each in ended.items():
             if isinstance(each, BaseException) and said.get(name) != str(each):
                 self._landings.output.error(each, of=name)
             elif not isinstance(each, BaseException) and name in said:
-                self._landings.output.log(f"{name}: it does not fail any more")
+                self._landings.output.log(f"{name}: it no longer fails")
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for each in self._used:
             each.close()
 
     def _work(self, works: Mapping[str, Callable[[], int]]) -> None:
-        """In a thread of the round."""
+        """Run in a thread of the round."""
         try:
-            # What did not begin, as the call is over, is told there alone.
+            # Landings that did not start because of a stop are reported only there.
             self._ended |= self._landings.concurrent.run(works)
         except BaseException as e:
             self._ended |= {name: e for name in works if name in self._under_way}
@@ -153,7 +153,7 @@ class SetRounds:
 
     def _landed(self, connections: SetConnections, landing: Landing) -> int:
         if self._landings.stopped:
-            raise ClosedError("LC8032", "this call was told to stop: the next one goes on")
+            raise ClosedError("LC8032", "this call was stopped: the next one continues")
         marks = connections.marks(landing)
         whole = self._whole.get(landing.name)
         if marks and whole is not None and whole[0] == marks and time.monotonic() - whole[1] < IDLE.total_seconds():
@@ -168,7 +168,7 @@ class SetRounds:
         return code
 
     def _publish(self, connections: SetConnections, landing: Landing) -> int:
-        """Publish what a former landing has reported, in a thread of its own."""
+        """Publish the reports of a former landing, in a thread of its own."""
         name, run = landing.name, identity(self._landings.unique)
 
         def log(line: str) -> None:
@@ -191,7 +191,7 @@ class SetRounds:
         try:
             return former_landings(self._spec.landing_set, connections, self._landings.output.log)
         except LakecommitError as e:
-            self._landings.output.log(f"WARNING: whether the set had other landings before is not known: {e}")
+            self._landings.output.log(f"WARNING: cannot find former landings of the set: {e}")
             return Formers()
 
     def _log_topics(self, expansion: Expansion, former: Formers) -> None:
@@ -207,7 +207,7 @@ class SetRounds:
             self._landings.output.log(line)
 
     def _connected(self, expansion: Expansion) -> SetConnections:
-        """The connections, made anew where the topics are others."""
+        """Return the connections, recreated if the topics changed."""
         for old in [each for each in self._used if each not in self._under_way.values()]:
             if old is not self._connections:
                 self._used.remove(old)

@@ -3,10 +3,10 @@
 
 Contract: the first landing that needs the session starts it, and its owner closes it. Small jobs that wait at the same
 time run *together*, as tasks of one Spark job, so that five hundred small windows do not cost five hundred jobs. A
-large job runs by itself, and only its landing waits for it. Nothing starts after the session was told to stop.
+large job runs by itself, and only its landing waits for it. Nothing starts after the session was stopped.
 
-Failure story: a Spark job that dies, dies for all that are in it; what their slices reported is safe, and each landing
-does what is left of its own, as it does wherever a job died.
+Failure story: a Spark job that dies, dies for all landings in it; reported slices are safe, and each landing retries
+the rest of its own, as after any job that died.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["SharedSpark"]
 SMALL = 100_000
 """Most records of a job that runs together with others."""
 AT_ONCE = 4
-"""Spark jobs of small ones at a time: one that hangs holds up those in it, and no others."""
+"""Spark jobs of small ones at a time: a hanging one blocks only its own landings."""
 TOGETHER = 256
-"""Most of them in one."""
+"""Most small jobs in one."""
 
 
 class SharedSpark:
-    """An engine for all of them.
+    """One engine for all landings.
 
     :param session: its owner closes it
     """
@@ -60,7 +60,7 @@ class SharedSpark:
         self._session.stop()
 
     def close(self) -> None:
-        """It is everybody's."""
+        """Do nothing: the session is shared."""
 
     def _run_all(self, asked: Sequence[tuple[WindowJob, Secrets]]) -> Sequence[list[SliceResult]]:
         self._go_on_or_stop()
@@ -68,4 +68,4 @@ class SharedSpark:
 
     def _go_on_or_stop(self) -> None:
         if self._stopped:
-            raise SparkJobError("LC8033", "this call was told to stop")
+            raise SparkJobError("LC8033", "this call was stopped")

@@ -1,4 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Between a command and who runs it, a person or a script: what is written where, what is asked, being told to
-stop.
-"""
+"""The interface between a command and its user or script: output, confirmation, signals."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a landing is, as one line that lives at the bottom of a terminal.
+"""The progress of a landing as one live line at the bottom of a terminal.
 
 Contract: :func:`bar` is a function of its arguments.
 """
@@ -13,12 +13,12 @@ from airflow_provider_lakecommit.cycle import Progress
 __all__ = ["BAR_SECONDS", "bar"]
 
 BAR_SECONDS = 1.0
-"""Between two looks at the control topic."""
+"""Time between two reads of the control topic."""
 WIDTH = 24
 
 
 def bar(name: str, progress: Progress) -> str:
-    """A landing's line."""
+    """Return a landing's line."""
     share = progress.records / progress.all_records if progress.all_records else 0.0
     full = int(share * WIDTH)
     parts = [

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command shows before it acts, and who has decided.
+"""The preview of a command before it acts, and the decision to act.
 
-Contract: :func:`ends_with_preview` is the only place where ``--dry-run`` and ``--yes`` are read. What deletes, skips or
-goes backwards ends with :data:`Exit.UNCONFIRMED` unless ``--yes`` is given, on a terminal as in a script.
+Contract: :func:`ends_with_preview` is the only place that reads ``--dry-run`` and ``--yes``. A command that deletes,
+skips or goes backwards ends with :data:`Exit.UNCONFIRMED` without ``--yes``, on a terminal as in a script.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["decision_of", "ends_with_preview", "preview_end"]
 
 
 def decision_of(command: str, landing: str, reason: str) -> Decision:
-    """Who runs this command, where and why."""
+    """Return the decision of the user who runs this command."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
     return Decision(
         command=command, actor=_actor(), host=socket.gethostname(), at=at, landing=landing, reason=reason.strip()
@@ -37,10 +37,10 @@ def ends_with_preview(
     *,
     gives_up: bool = True,
 ) -> int | None:
-    """Show what would happen, if the command ends there: its exit code. ``None``: it goes on; what it gives up is
+    """Show the preview, and return the exit code if the command ends there. ``None``: it continues; what it gives up is
     logged.
 
-    :param gives_up: whether what is asked for deletes, skips or goes backwards
+    :param gives_up: whether the request deletes, skips or goes backwards
     """
     if getattr(options, "dry_run", False) or (gives_up and not options.yes):
         output.answer({"written": False, **values}, lines)
@@ -51,11 +51,11 @@ def ends_with_preview(
 
 
 def preview_end(options: Namespace, output: Output) -> int:
-    """Log that nothing was done; the exit code."""
+    """Log that nothing was done; return the exit code."""
     if getattr(options, "dry_run", False):
         output.log("nothing is written")
         return Exit.DONE
-    output.log("nothing is written: the same with --yes does it")
+    output.log("nothing is written: run it again with --yes")
     return Exit.UNCONFIRMED
 
 

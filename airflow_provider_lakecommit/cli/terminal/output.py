@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command says: results on standard output, everything else on standard error.
+"""The output of a command: results on standard output, everything else on standard error.
 
-Contract: standard output holds only what was asked for, one JSON value a line where that is promised, so that it can be
-piped; progress and errors are lines for people on standard error. No line holds the value of a secret of the spec.
-Several threads may write; their lines do not mix. On a terminal one last line may live: it is drawn anew in its place,
-below all others; and errors and warnings have a colour, unless `NO_COLOR` is set. In a pipe there is neither.
+Contract: standard output has only the requested results, one JSON value per line if promised, so it can be piped;
+progress and errors are lines of text on standard error. No line contains the value of a secret of the spec. Several
+threads may write; their lines do not mix. On a terminal the last line may be live: it is redrawn in place, below all
+others; and errors and warnings have a colour, unless `NO_COLOR` is set. A pipe gets neither.
 
-Failure story: while :func:`results_only` is active, whatever a library or a child process prints on standard output
-goes to standard error instead.
+Failure story: while :func:`results_only` is active, output of libraries and child processes goes to standard error.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ class Exit(IntEnum):
     REFUSED = 1
     USAGE = 2
     UNCONFIRMED = 3
-    """Nothing was done: it would give something up, and nobody agreed to that."""
+    """Nothing was done: it would give something up, and was not confirmed."""
     BLOCKED = 4
-    """Of `status`: ranges, or a ledger, need a person."""
+    """Of `status`: ranges, or a ledger, need a decision."""
     STALLED = 5
     """Of `status`: commits fail."""
     BEHIND = 6
-    """Of `status`: not all is landed, or nobody knows."""
+    """Of `status`: not all is landed, or it is unknown."""
 
 
 def plain(value: Any) -> Any:
-    """*value* for JSON: times as ISO text, ids as text, bytes as hex."""
+    """Return *value* for JSON: times as ISO text, ids as text, bytes as hex."""
     match value:
         case datetime():
             return value.isoformat()
@@ -62,11 +61,11 @@ def plain(value: Any) -> Any:
 
 
 _COLOURS = (("lakecommit: ", 31), ("FAIL", 31), ("WARNING", 33), ("warn", 33), ("nothing is written", 33))
-"""By how a line begins: red for what failed, yellow for what needs an eye."""
+"""By the start of a line: red for failures, yellow for warnings."""
 
 
 class Output:
-    """Where a command writes. ``as_json`` asks for results, and errors too, as JSON on standard output."""
+    """The output of a command. ``as_json`` prints results and errors as JSON on standard output."""
 
     def __init__(self, *, as_json: bool = False, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.as_json = as_json
@@ -79,18 +78,18 @@ class Output:
         self._coloured = self.at_terminal and not os.environ.get("NO_COLOR")
 
     def keep(self, *settings: Mapping[str, Any]) -> None:
-        """Settings whose secrets are left out of all text from now on, beside those before."""
+        """Remove the secrets of these settings from all text from now on, in addition to earlier ones."""
         self._secrets = tuple({*self._secrets, *secrets_in(*settings)})
 
     def clean(self, text: str) -> str:
-        """Without secrets, and with what no terminal takes escaped: whoever may write a record chooses its text."""
+        """Return text without secrets, and with control characters escaped: any writer of a record chooses its text."""
         return without(text, self._secrets).encode("utf-8", "backslashreplace").decode("utf-8")
 
     def send_results_to(self, out: TextIO) -> None:
         self._out = out
 
     def result(self, values: Mapping[str, Any]) -> None:
-        """One JSON value on a line of its own."""
+        """Print one JSON value on a line of its own."""
         with self._lock:
             text = json.dumps(self._cleaned(values), default=plain)
             if self._live:
@@ -100,25 +99,25 @@ class Output:
             self._draw(self._live)
 
     def answer(self, values: Mapping[str, Any], lines: Iterable[str] = ()) -> None:
-        """A result: as JSON where that is asked for, else as text."""
+        """Print a result: as JSON if requested, otherwise as text."""
         if self.as_json:
             self.result(values)
         else:
             self.lines(lines)
 
     def lines(self, lines: Iterable[str]) -> None:
-        """A result as text."""
+        """Print a result as text."""
         for line in lines:
             print(self.clean(line), file=self._out, flush=True)
 
     def log(self, text: str) -> None:
-        """Progress."""
+        """Print progress."""
         with self._lock:
             print(f"{self._wiped()}{self._painted(self.clean(text))}", file=self._err, flush=True)
             self._draw(self._live)
 
     def live(self, text: str) -> None:
-        """The line that lives, on a terminal; an empty one takes it away."""
+        """Show the live line on a terminal; an empty text removes it."""
         if self.at_terminal:
             with self._lock:
                 shown = self.clean(text)[: shutil.get_terminal_size().columns - 1]
@@ -141,7 +140,7 @@ class Output:
         return text if colour is None else f"\x1b[{colour}m{text}\x1b[0m"
 
     def error(self, error: BaseException, of: str = "") -> None:
-        """Say why a command did not do what was asked, or one landing of a set, ``of``."""
+        """Print why a command failed, or one landing of a set, ``of``."""
         message = self.clean(for_landing(str(error), of) if of else str(error)) or type(error).__name__
         self.log(f"lakecommit: {of}: {message}" if of else f"lakecommit: {message}")
         if self.as_json:
@@ -162,7 +161,7 @@ class Output:
 
 @contextmanager
 def results_only(output: Output) -> Iterator[None]:
-    """Keep standard output for results: also Java and its children then print on standard error."""
+    """Keep standard output for results: Java and its children also print on standard error then."""
     sys.stdout.flush()
     own = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -187,12 +186,12 @@ class _Clean(logging.Formatter):
 
 
 def _not_of_the_java_bridge(record: logging.LogRecord) -> bool:
-    """A Java process that is gone is ours to report; its bridge does so with a page of traceback, under any name."""
+    """Return False for a traceback of the Java bridge about an ended Java process, which we report ourselves."""
     return "py4j" not in PurePath(record.pathname).parts
 
 
 def start_logging(output: Output, *, verbose: bool) -> None:
-    """Warnings of all, and our own progress, on standard error."""
+    """Log warnings of all libraries, and our own progress, on standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Clean(output))
     handler.addFilter(_not_of_the_java_bridge)

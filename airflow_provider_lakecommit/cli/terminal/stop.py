@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Being asked to stop: SIGTERM and SIGINT become an exception in the main thread, once.
+"""Stop requests: SIGTERM and SIGINT become an exception in the main thread, once.
 
-Contract: :class:`Stopped` is no :class:`Exception`, so that nothing on the way takes it for a failure of its own. A
-second signal ends the process at once: everything that matters is durable at any moment.
+Contract: :class:`Stopped` is no :class:`Exception`, so no handler takes it for a failure of its own. A second signal
+ends the process at once: everything that matters is durable at any moment.
 
-Failure story: where a signal comes while Python runs what cannot fail (a hook of a fork, as Java is started), the
+Failure story: if a signal arrives while Python runs code that cannot fail (a hook of a fork, when Java is started), the
 exception is lost. :meth:`Signals.check` raises it again.
 """
 
@@ -20,7 +20,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal asked us to end; ``code`` is the exit code that says so."""
+    """A signal stopped the process; ``code`` is its exit code."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -28,7 +28,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class Signals:
-    """Installs the handlers, and puts back those before it. Whoever replaces them calls :meth:`install` again after."""
+    """Installs the handlers, and restores the previous ones. Code that replaces them calls :meth:`install` again."""
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
@@ -40,9 +40,9 @@ class Signals:
                 signal.signal(number, self._stop)
 
     def check(self) -> None:
-        """Raise the exception of a signal that arrived and was lost. May be asked in any thread.
+        """Raise the exception of a signal that was lost. May be called in any thread.
 
-        :raises Stopped: it has
+        :raises Stopped: a signal was lost
         """
         if self._told is not None:
             raise Stopped(self._told)

@@ -3,8 +3,8 @@
 
 Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
 :mod:`~airflow_provider_lakecommit.operations.kafka_connect.take_over` and
-:mod:`~airflow_provider_lakecommit.operations.kafka_connect.hand_back`. A preview is of its moment: a running connector
-reads on until it is stopped. Agreed to are the connector, the direction, and what is lost already; another loss is
+:mod:`~airflow_provider_lakecommit.operations.kafka_connect.hand_back`. A preview can be outdated: a running connector
+reads on until it is stopped. The approval covers the connector, the direction and the known loss; any further loss is
 refused.
 
 Failure story: killed anywhere, the next attempt continues. Objections fail the task for good.
@@ -37,11 +37,11 @@ __all__ = ["Adopt"]
 class Adopt(ApprovedOperation):
     """Continue for a Kafka Connect sink in its table from exactly where it has committed, or hand the table back.
 
-    :param connector: its name
+    :param connector: name of the connector
     :param back: hand the table back: the connector is resumed, and continues where the landing ends
     :param kafka_connect_conn_id: connection of type `http` to its Kafka Connect. ``None``: you state that the connector
-        is gone
-    :param control_topic: of a connector that is gone; any other reports its own
+        no longer exists
+    :param control_topic: of a connector that no longer exists; others report theirs
     :param group: likewise the group in its events, `connect-NAME` by default
     """
 
@@ -62,7 +62,7 @@ class Adopt(ApprovedOperation):
             return Preview(values={**seen.to_dict(), "back": True}, lines=list(seen.lines()))
         preview = adoption_preview(session, connector)
         if preview.done:
-            raise NothingToDoError(f"landing {preview.landing} goes on after connector {connector.name} already")
+            raise NothingToDoError(f"landing {preview.landing} has already taken over from connector {connector.name}")
         if preview.against:
             raise ConnectorError("LC8311", f"connector {connector.name}: {'; '.join(preview.against)}")
         return Preview(values={**preview.to_dict(), "back": False}, lines=list(preview.lines()))
@@ -94,7 +94,7 @@ class Adopt(ApprovedOperation):
 
 
 def _checked(done: dict[str, Any]) -> dict[str, Any]:
-    """:raises ConnectorError: `verify` finds something off"""
+    """:raises ConnectorError: `verify` finds problems"""
     if done["wrong"]:
-        raise ConnectorError("LC8312", f"it is done, and `{VERIFY}` says: {'; '.join(done['wrong'])}")
+        raise ConnectorError("LC8312", f"done, but `{VERIFY}` finds problems: {'; '.join(done['wrong'])}")
     return done

@@ -2,9 +2,9 @@
 """`reset blocked`: how blocked ranges continue.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
-:mod:`~airflow_provider_lakecommit.operations.reset.unblock`. Only previewed ranges are decided about.
+:mod:`~airflow_provider_lakecommit.operations.reset.unblock`. It applies to previewed ranges only.
 
-Failure story: what has changed between preview and action is found before anything is written, and named.
+Failure story: changes between preview and action are found before anything is written, and named.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class ResetBlocked(ApprovedOperation):
     :param how: `raise`: read them again under ``budget``; `retry`: under the landing's own budget, after records, table
         or spec were fixed; `skip`: continue without their bad records, recorded as skipped; `skip whole`: also without
         the good records of these ranges
-    :param budget: of `raise`: dead letters that a slice may have, and their share, as in `500` or `500:0.2`
-    :param partitions: only these, as `topic:3`; several as a list, or with commas
-    :param ranges: only these offsets, as `topic:3=15-20`; several likewise
+    :param budget: of `raise`: dead letters that a slice may have, and their share, for example `500` or `500:0.2`
+    :param partitions: only these, for example `topic:3`; several as a list, or with commas
+    :param ranges: only these offsets, for example `topic:3=15-20`; several likewise
     """
 
     name: ClassVar[str] = spoken(RESET_BLOCKED)
@@ -54,14 +54,14 @@ class ResetBlocked(ApprovedOperation):
     ranges: str | Sequence[str] | None = None
 
     def check(self, landing: Landing) -> None:
-        """Check how, and the ranges."""
+        """Check ``how`` and the ranges."""
         if is_stated(self.how, self.budget):
             self._asked()
         if is_stated(self.partitions, self.ranges):
             self._chosen()
 
     def preview(self, session: LandingSession) -> Preview:
-        """Return the blocked ranges, and what would become of them."""
+        """Return the blocked ranges and the effect on them."""
         from airflow_provider_lakecommit.operations import blocked_parts
 
         asked = self._asked()
@@ -73,7 +73,7 @@ class ResetBlocked(ApprovedOperation):
         return Preview(values=values, lines=[f"{self._becomes(p)}: {p}" for p in parts])
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
-        """Decide about the ranges that were previewed."""
+        """Decide about the previewed ranges."""
         from airflow_provider_lakecommit.operations import blocked_parts, unblock
 
         asked = self._asked()
@@ -82,7 +82,7 @@ class ResetBlocked(ApprovedOperation):
         try:
             parts = blocked_parts(session, None, ranges_of(agreed["ranges"]))
         except BlockedRangeError:
-            raise NothingToDoError("nothing of what was agreed to is blocked any more: it is done already") from None
+            raise NothingToDoError("no agreed range is blocked any more: already done") from None
         if changed := [str(p) for p in parts if str(p) not in agreed["blocked"]]:
             raise not_as_previewed("; ".join(changed))
         declared = session.landing
@@ -97,15 +97,15 @@ class ResetBlocked(ApprovedOperation):
         )
 
     def _asked(self) -> dict[str, Any]:
-        """What this task is to do, as it is compared with what was shown."""
+        """Return the arguments as they are compared with the preview."""
         how = " ".join(str(self.how).split()).lower()
         if how not in _HOW:
-            raise SpecError("LC8313", f"how={self.how!r}: say {', '.join(_HOW[:-1])} or {_HOW[-1]}")
+            raise SpecError("LC8313", f"how={self.how!r}: use {', '.join(_HOW[:-1])} or {_HOW[-1]}")
         budget = self._budget() if how == "raise" else None
         return {"how": how, "budget": None if budget is None else [budget.max_records, budget.max_ratio]}
 
     def _chosen(self) -> tuple[set[tuple[str, int]] | None, dict[tuple[str, int], RangeSet] | None]:
-        """The partitions and the ranges that are meant; ``None``: all."""
+        """Return the chosen partitions and ranges; ``None``: all."""
         partitions, ranges = texts_of(self.partitions), texts_of(self.ranges)
         return {parse_partition(text) for text in partitions} or None, parse_ranges(ranges, "ranges:") or None
 
@@ -113,7 +113,7 @@ class ResetBlocked(ApprovedOperation):
         if " ".join(str(self.how).split()).lower() != "raise":
             return None
         if self.budget is None or not str(self.budget).strip():
-            raise SpecError("LC8314", "how='raise' needs a budget, as in 500 or 500:0.2")
+            raise SpecError("LC8314", "how='raise' needs a budget, for example 500 or 500:0.2")
         records, ratio = parse_budget(str(self.budget))
         return Budget(max_records=records, max_ratio=ratio)
 
@@ -122,7 +122,7 @@ class ResetBlocked(ApprovedOperation):
             case "raise":
                 return f"READS AGAIN, with up to {self.budget} dead letters"
             case "retry":
-                return "READS AGAIN, as the landing says now"
+                return "READS AGAIN, under the landing's current budget"
             case "skip" if part.good is None:
                 return "CANNOT be skipped without its good records (how='skip whole' gives up all of it)"
             case "skip" if part.good:

@@ -4,7 +4,7 @@
 Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
 :mod:`~airflow_provider_lakecommit.operations.dead_letters.replay`. Only previewed offsets are replayed.
 
-Failure story: a task that was killed can run again: what is replayed already is not replayed twice.
+Failure story: a task that was killed can run again: replayed dead letters are not replayed twice.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = ["ReplayDeadLetters"]
 class ReplayDeadLetters(ApprovedOperation):
     """Replay open dead letters, after a fix of the table, the landing, or of the values in the dead-letter table.
 
-    :param kinds: only these, as `wrong_value` or `wrong_value:id`; several as a list, or with commas
-    :param ranges: only these offsets, as `topic:3=15-20`; several likewise
-    :param since: only of records with a time from then on, as ISO text
-    :param until: only of records with a time before that
+    :param kinds: only these, for example `wrong_value` or `wrong_value:id`; several as a list, or with commas
+    :param ranges: only these offsets, for example `topic:3=15-20`; several likewise
+    :param since: only of records at or after this time, as ISO text
+    :param until: only of records before this time
     :param limit: at most this many
-    :param table: a dead-letter table that the landing had before
+    :param table: a former dead-letter table of the landing
     """
 
     name: ClassVar[str] = spoken(DEAD_LETTERS)
@@ -55,26 +55,26 @@ class ReplayDeadLetters(ApprovedOperation):
             parse_ranges(texts_of(self.ranges), "ranges")
 
     def preview(self, session: LandingSession) -> Preview:
-        """Return how many would be rows now, and why others would not."""
+        """Return how many can become rows, and why others cannot."""
         from airflow_provider_lakecommit.operations import replay
 
         found = replay(session, self._selection(), table=self.table or None)
         if not found.letters:
             why = "; ".join(f"{n} {kind}: {found.reasons[kind]}" for kind, n in found.refused.most_common())
-            raise NothingToDoError(f"no dead letter of {session.landing.name} would be a row now{why and f': {why}'}")
-        lines = [f"{found.letters} dead letters would be rows now: {found.coverage}"[:2000]]
+            raise NothingToDoError(f"no dead letter of {session.landing.name} can become a row{why and f': {why}'}")
+        lines = [f"{found.letters} dead letters can become rows: {found.coverage}"[:2000]]
         lines += [f"{n} stay open, {kind}: {found.reasons[kind]}" for kind, n in found.refused.most_common()]
         values = {"landing": session.landing.name, "letters": found.letters, "ranges": _texts(found.coverage)}
         return Preview(values=values, lines=lines)
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
-        """Replay those that were previewed."""
+        """Replay the previewed dead letters."""
         from airflow_provider_lakecommit.operations import replay
 
         shown = parse_ranges(agreed["ranges"], "agreed")
         done = replay(session, replace(self._selection(), ranges=shown), table=self.table or None, decision=decision)
         if not done.letters:
-            raise NothingToDoError(f"nothing of what was shown is open any more: {done.to_dict()['not_open']}")
+            raise NothingToDoError(f"no previewed dead letter is open any more: {done.to_dict()['not_open']}")
         session.log(f"Replayed {done.letters} dead letters as {done.rows} rows")
         return {"landing": session.landing.name, **done.to_dict()}
 
@@ -98,5 +98,5 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _texts(coverage: Coverage) -> list[str]:
-    """As ``ranges`` takes them."""
+    """Return texts that ``ranges`` accepts."""
     return [f"{p.topic}:{p.partition}={r.start}-{r.end}" for p, r in coverage.items()]

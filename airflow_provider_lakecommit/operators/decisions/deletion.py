@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Going back with the rows, as tasks show and do it.
+"""Going back with deletion of rows, as tasks preview and apply it.
 
-Contract: thin over :mod:`~airflow_provider_lakecommit.operations.reset.delete_back`. What is landed between showing and
-doing goes too, since it lies behind where the landing goes on, and is read again. Refused is what nobody was shown:
-rows in front of those ranges, and what the source has removed since, or another topic.
+Contract: thin over :mod:`~airflow_provider_lakecommit.operations.reset.delete_back`. Rows that are landed between
+preview and action are deleted too, because they come after the new start and are read again. Refused is everything that
+was not previewed: rows before those ranges, offsets that the source has removed since, or another topic.
 
-Failure story: killed in between, some tables are back and some are not; the same task does the rest, also where the
-landing goes on behind what the source has no more.
+Failure story: after a kill some tables may be done and others not; the same task does the rest, even if the landing
+continues after offsets that the source has removed.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ BEYOND = 1 << 62
 
 
 def preview_deletion(session: LandingSession, start: str | None, way: Way | None, *, fewer: bool) -> Preview:
-    """What goes.
+    """Return the rows to delete.
 
-    :param start: from where on; ``None``: all there is of the landing
-    :param fewer: take it that a table has fewer rows than were landed
-    :raises NothingToDoError: nothing is landed there
-    :raises LakecommitError: nothing tells which rows to take
+    :param start: the first offsets; ``None``: all rows of the landing
+    :param fewer: accept tables with fewer rows than were landed
+    :raises NothingToDoError: nothing is landed
+    :raises LakecommitError: the rows to delete cannot be identified
     """
     from airflow_provider_lakecommit.operations import check_rows
 
     found = _look(session, start, way)
     if not found.deletes and start is not None:
-        raise NothingToDoError(f"nothing of landing {session.landing.name} is landed there: no row is deleted")
+        raise NothingToDoError(f"the tables have no rows of landing {session.landing.name}: no row is deleted")
     check_rows(found.tables, fewer=fewer)
     return Preview(values={"landing": session.landing.name, "from": start, **_values(found)}, lines=list(found.lines()))
 
@@ -54,10 +54,10 @@ def delete_as_previewed(
     *,
     fewer: bool,
 ) -> dict[str, Any]:
-    """Do what was shown.
+    """Apply the preview.
 
-    :param agreed: what :func:`preview_deletion` told
-    :raises DecisionError: something else would come of it by now
+    :param agreed: the values of :func:`preview_deletion`
+    :raises DecisionError: the effect would now be another one
     :raises LakecommitError: it cannot be done
     """
     from dataclasses import replace
@@ -70,7 +70,7 @@ def delete_as_previewed(
     found = _look(session, start, way)
     if more := list(_more(_values(found), agreed)):
         raise not_as_previewed("; ".join(more))
-    # Who was killed when the rows were deleted has still to say where the landing goes on.
+        # If an attempt was killed after deleting the rows, the landing's new start must still be set.
     known = {(p.topic, p.partition): p for p in session.source.watermarks().partitions}
     shown = {known[p]: ranges for p, ranges in ranges_of(agreed["removed"]).items() if p in known}
     return delete_back(session, replace(found, removed=found.removed | Coverage(shown)), decision, fewer=fewer)
@@ -88,10 +88,10 @@ def _values(found: DeleteBack) -> dict[str, Any]:
 
 
 def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> Iterator[str]:
-    """What would be deleted or given up beyond what was shown."""
+    """Return what would be deleted or given up beyond the preview."""
     shown_ids = agreed["topic_ids"]
     if any(shown_ids.get(topic, its_id) != its_id for topic, its_id in now["topic_ids"].items()):
-        yield "the topic was made anew"
+        yield "the topic was recreated"
     before = {t["table"]: ranges_of(t["ranges"]) for t in agreed["tables"]}
     for t in now["tables"]:
         for p, ranges in ranges_of(t["ranges"]).items():

@@ -2,10 +2,10 @@
 """`reset migrate`: a landing whose topics moved to another Kafka cluster continues there.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
-:mod:`~airflow_provider_lakecommit.operations.reset.rebind`. Agreed to are offsets: `latest` is the end of the topic at
-the time of the preview.
+:mod:`~airflow_provider_lakecommit.operations.reset.rebind`. The approval covers offsets: `latest` is the end of the
+topic at the time of the preview.
 
-Failure story: what would be skipped or read twice beyond the preview is refused.
+Failure story: skipping records or reading them twice beyond the preview is refused.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = ["Migrate"]
 
 @dataclass(frozen=True, kw_only=True)
 class Migrate(ApprovedOperation):
-    """Continue with topics that were copied to another Kafka cluster, to which the landing's connection points by now.
+    """Continue with topics that were copied to another Kafka cluster. The landing's connection already points to it.
 
-    :param start: ``earliest``, ``latest``, ``same``, a time, or offsets as `orders:0=1500,orders:1=0`. Without it the
-        records of the old cluster tell
+    :param start: ``earliest``, ``latest``, ``same``, a time, or offsets such as `orders:0=1500,orders:1=0`. By default
+        derived from the records of the old cluster
     :param old_kafka_config_id: connection of the old cluster, to compare records with
     :param topics: new names of topics, by their old ones
     """
@@ -45,9 +45,9 @@ class Migrate(ApprovedOperation):
     topics: Mapping[str, str] | None = None
 
     def check(self, landing: Landing) -> None:
-        """Check that something tells where reading continues."""
+        """Check that a start is known."""
         if not (self.start or self.old_kafka_config_id):
-            raise SpecError("LC8315", "give start, or old_kafka_config_id, or both to compare")
+            raise SpecError("LC8315", "give `start`, `old_kafka_config_id`, or both to compare them")
 
     def preview(self, session: LandingSession) -> Preview:
         """Return where each partition would continue."""
@@ -58,7 +58,7 @@ class Migrate(ApprovedOperation):
         return Preview(values={"landing": session.landing.name, **preview.to_dict()}, lines=list(preview.lines()))
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
-        """Continue at the offsets that were previewed."""
+        """Continue at the previewed offsets."""
         from airflow_provider_lakecommit.operations import rebind, rebind_preview
 
         preview = rebind_preview(session, self._word(parse_offsets(json.dumps(agreed["next"]), "agreed")))

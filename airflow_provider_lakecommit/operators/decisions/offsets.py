@@ -6,7 +6,7 @@ Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operati
 :mod:`~airflow_provider_lakecommit.operations.reset.delete_back`. Nothing beyond the preview is given up: `latest` is
 the end of the topic at that time.
 
-Failure story: what has changed between preview and action is found before anything is written, and named.
+Failure story: changes between preview and action are found before anything is written, and named.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ __all__ = ["ResetHard", "ResetOffsets"]
 
 @dataclass(frozen=True, kw_only=True)
 class ResetOffsets(ApprovedOperation):
-    """Begin the ledger of a landing's tables, or begin it anew, under a new epoch.
+    """Start or restart the ledger of a landing's tables, under a new epoch.
 
     :param start: where reading continues: `earliest`, `latest`, a time in ISO form, or `topic:0=15,topic:1=9`;
-        partitions that are not named keep their place
-    :param partitions: with a time, `earliest` or `latest`: only these, as `topic:3`; several as a list, or with commas
+        other partitions are unchanged
+    :param partitions: with a time, `earliest` or `latest`: only these, for example `topic:3`; several as a list, or
+        with commas
     :param fill: leave skipped offsets to this backfill, for a ``BackfillOperator`` with that ``lane``
     :param delete: go back over landed offsets, and delete their rows in the same snapshot: the tables must have
         metadata columns
     :param fewer: with ``delete``: allow this although other writers have already deleted some of these rows
     :param again: go back over landed offsets; their rows are duplicated
-    :param others: where a table's ledger is lost: whether rows of other landings are in it, `there` or `gone`
+    :param others: if a table's ledger is lost: whether it has rows of other landings, `there` or `gone`
     :param give_up_reported: also reported slices that cannot be published, and that the source has removed
     """
 
@@ -86,7 +87,7 @@ class ResetOffsets(ApprovedOperation):
             raise not_as_previewed(f"start={self.start!r}")
         word = parse_start(self.start, "start:")
         if word == "latest" and not self.partitions:
-            # Where the topic ended when it was shown: what came since was nobody's to give up.
+            # The end of the topic at the time of the preview: later records were not approved to be given up.
             word = parse_offsets(",".join(f"{p}={o}" for p, o in agreed["tables"][0]["next"].items()), "")
         preview = init_preview(session, word, self._way())
         if more := _more(self._values(session, preview), agreed):
@@ -117,9 +118,9 @@ class ResetOffsets(ApprovedOperation):
 
 @dataclass(frozen=True, kw_only=True)
 class ResetHard(ApprovedOperation):
-    """Delete all rows of a landing, and have it begin where its declaration says.
+    """Delete all rows of a landing, and restart it where its declaration says.
 
-    The tables must have metadata columns, which tell which landing a row belongs to.
+    The tables must have metadata columns, which identify the landing of a row.
 
     :param fewer: allow this although other writers have already deleted some of these rows
     """
@@ -137,9 +138,9 @@ class ResetHard(ApprovedOperation):
 
 
 def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> list[str]:
-    """What a ledger that begins by now would give up beyond what was shown."""
+    """Return what a new ledger would give up beyond the preview."""
     if now["topic_ids"] != agreed.get("topic_ids"):
-        return ["the topic was made anew, or another one is read"]
+        return ["the topic was recreated, or another one is read"]
     before = {t["table"]: t for t in agreed["tables"]}
     found = []
     for t in now["tables"]:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operations on a landing have in common: a preview first, and what was previewed after an approval.
+"""Common base of the operations on a landing: first a preview, then exactly the preview after an approval.
 
 Contract: an operation takes its arguments and a session, and knows nothing of Airflow's tasks. A preview writes
-nothing. An approved operation does just what was previewed; where more or something else would come of it by now, it
-refuses. It also refuses without a decision: a name, or the answer of an ``ApprovalOperator``, which must say *Approve*
-and name the user. A default after a timeout is no decision. The decision and the run are kept in the tables' history.
+nothing. An approved operation does exactly what was previewed, and refuses if its effect would now be larger or
+different. It also refuses without a decision: a name, or the answer of an ``ApprovalOperator``, which must be *Approve*
+and name the user. A default after a timeout is no decision. The tables' history keeps the decision and the run.
 
-Failure story: a refusal fails the task for good, with what to do in its text; nothing is written then. A task that was
-killed can run again: what is done already is not done twice.
+Failure story: a refusal fails the task for good and states what to do; nothing is written then. A task that was
+killed can run again: finished work is not repeated.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ __all__ = [
 ]
 
 APPROVED = "Approve"
-"""What an answer has to say: the option of Airflow's ``ApprovalOperator``."""
+"""The required answer: the option of Airflow's ``ApprovalOperator``."""
 TEXT = "text"
-"""In what is shown: all of it as text, in a form that a web page keeps."""
+"""Key of a preview: its full text, in a form that a web page keeps."""
 _NOBODY = ("", "none", "null")
 
 
 class NothingToDoError(Exception):
-    """There is nothing of what is asked for: the task ends skipped."""
+    """There is nothing to do: the task ends skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What would be done: ``values`` are compared and handed on, ``lines`` are for people."""
+    """The effect of an operation: ``values`` are compared and handed on, ``lines`` are for display."""
 
     values: Mapping[str, Any]
     lines: Sequence[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """As the task returns it."""
+        """Return the task's result."""
         return {**self.values, TEXT: "\n".join(f"    {line}" for line in self.lines)}
 
 
@@ -73,12 +73,12 @@ class Operation(ABC):
 
     name: ClassVar[str]
     command: ClassVar[str] = ""
-    """What the tables' history keeps; the name where it is empty."""
+    """The name in the tables' history; ``name`` if empty."""
 
     def check(self, landing: Landing) -> None:  # noqa: B027
-        """Check values that are stated when the DAG is parsed.
+        """Check values that are known when the DAG is parsed.
 
-        :raises LakecommitError: they cannot be meant
+        :raises LakecommitError: a value is invalid
         :raises ValueError: likewise
         """
 
@@ -88,22 +88,22 @@ class ApprovedOperation(Operation, ABC):
 
     @abstractmethod
     def preview(self, session: LandingSession) -> Preview:
-        """Return what would be done; nothing is written.
+        """Return the effect; write nothing.
 
-        :raises NothingToDoError: nothing
+        :raises NothingToDoError: there is no effect
         """
 
     @abstractmethod
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
-        """Do what was agreed to, and not more.
+        """Do exactly what was approved.
 
-        :raises LakecommitError: it is not what was agreed to any more, or cannot be done
+        :raises LakecommitError: the effect differs from the approved one, or is impossible
         :raises NothingToDoError: it is done already
         """
 
 
 class DirectOperation(Operation, ABC):
-    """Base of the operations that give nothing up, and so need no approval."""
+    """Base of the operations that give nothing up and need no approval."""
 
     @abstractmethod
     def perform(self, session: LandingSession, run: RunIdentity, decision: Decision) -> dict[str, Any]:
@@ -111,16 +111,16 @@ class DirectOperation(Operation, ABC):
 
 
 def decision_of(command: str, context: Context, landing: str, reason: str) -> Decision:
-    """Return the decision of a task that needs no approval: that of its DAG."""
+    """Return the decision of a task that needs no approval: its DAG decides."""
     return _decision(command, f"task {context['ti'].task_id}", context, landing, reason)
 
 
 def decision_by(answer: Any, command: str, context: Context, landing: str, reason: str) -> Decision:
     """Return the decision of a user.
 
-    :param answer: of a task that asked for approval, or a name
-    :param reason: by default the one that was given with the answer
-    :raises DecisionError: nobody approved
+    :param answer: the answer of an approval task, or a name
+    :param reason: by default the reason in the answer
+    :raises DecisionError: it is not approved
     """
     user, given = decided(answer)
     return _decision(command, user, context, landing, reason or given)
@@ -139,10 +139,10 @@ def _decision(command: str, user: str, context: Context, landing: str, reason: s
 
 
 def decided(answer: Any) -> tuple[str, str]:
-    """Who decided, and the reason that was given with it.
+    """Return the user who decided, and the reason in the answer.
 
-    :param answer: of a task that asked a person, or a name
-    :raises DecisionError: nobody did, or decided against it
+    :param answer: the answer of an approval task, or a name
+    :raises DecisionError: it is not decided, or rejected
     """
     if isinstance(answer, Mapping):
         chosen, user = answer.get("chosen_options"), answer.get("responded_by_user")
@@ -154,8 +154,8 @@ def decided(answer: Any) -> tuple[str, str]:
         if answer.get("timedout") or not isinstance(user, Mapping) or not (user.get("name") or user.get("id")):
             raise DecisionError(
                 "LC8318",
-                f"nobody gave the answer {APPROVED}, it is the default after a timeout: nothing is written. Take the "
-                "default of the task that asks away, or make it Reject",
+                f"no user answered {APPROVED}, it is the default after a timeout: nothing is written. Remove the "
+                "default from the approval task, or set it to Reject",
             )
         given = answer.get("params_input")
         reason = given.get("reason") if isinstance(given, Mapping) else None
@@ -164,12 +164,12 @@ def decided(answer: Any) -> tuple[str, str]:
         return answer.strip(), ""
     raise DecisionError(
         "LC8319",
-        "nobody has decided: nothing is written. Give `decided_by` the output of an ApprovalOperator, or a name",
+        "no decision: nothing is written. Pass the output of an ApprovalOperator, or a name, as `decided_by`",
     )
 
 
 def not_as_previewed(what: str) -> DecisionError:
-    """The error where something else would come of it by now."""
+    """Return the error for an effect that differs from the preview."""
     return DecisionError(
-        "LC8320", f"{what}: that was not shown and agreed to, nothing is written. Look again, and decide anew"
+        "LC8320", f"{what}: this was not previewed and approved, nothing is written. Preview again, and decide again"
     )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`publish-now`: the tables get what running windows have read, without waiting for them.
+"""`publish-now`: publish what running windows have read, without waiting for their end.
 
 Contract: see :mod:`~airflow_provider_lakecommit.operations.reset.publish_now`. It gives nothing up, so it needs no
-approval. The runs of these windows end as ever, with success: what their windows lack is planned by later ones, and the
-notes of the runs say so.
+approval. The runs of these windows end with success as usual: later runs plan the rest of their windows, and the notes
+of the runs report it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PublishNow(DirectOperation):
     """Stop open windows at the current record and publish them.
 
     :param wait: time that the runs have to publish their windows; this task publishes the rest. A timedelta, seconds,
-        or a text as ``1m30s``
+        or a text such as ``1m30s``
     """
 
     name: ClassVar[str] = spoken(PUBLISH_NOW)
@@ -40,10 +40,10 @@ class PublishNow(DirectOperation):
         span_of(self.wait, "wait")
 
     def perform(self, session: LandingSession, run: RunIdentity, decision: Decision) -> dict[str, Any]:
-        """Ask, wait, publish the rest."""
+        """Request the end of the windows, wait, and publish the rest."""
         from airflow_provider_lakecommit.operations import publish_now
 
-        why = f"{decision.actor} wants it published now"
+        why = f"{decision.actor} requested publication now"
         done = publish_now(session, run, why, wait=span_of(self.wait, "wait").total_seconds())
         session.log(str(done))
         return {"landing": session.landing.name, **done.to_dict()}

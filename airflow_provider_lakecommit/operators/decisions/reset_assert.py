@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`reset assert`: what the tables hold, where their ledger cannot tell.
+"""`reset assert`: state what the tables hold if their ledger cannot.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`.
 """
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 __all__ = ["ResetAssert", "others_of"]
 
 OTHERS = ("ask", "there", "gone")
-"""What can be said of them; by default nothing is, and where there are some it is refused."""
+"""Answers about rows of other landings; by default none, and a table with such rows is refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResetAssert(ApprovedOperation):
-    """State what the tables hold, where their ledger cannot. Give one of ``snapshot_id``, ``from_log`` and ``at``.
+    """State what the tables hold, if their ledger cannot. Give one of ``snapshot_id``, ``from_log`` and ``at``.
 
     :param snapshot_id: take the ledger of this snapshot
     :param from_log: take what the control topic reports as published
-    :param at: everything below these offsets, as `topic:0=15,topic:1=9`
+    :param at: everything below these offsets, for example `topic:0=15,topic:1=9`
     :param tables: only these; by default those whose ledger is not in order
-    :param others: where a table's ledger is lost: whether rows of other landings are in it, `there` or `gone`
+    :param others: if a table's ledger is lost: whether it has rows of other landings, `there` or `gone`
     :param give_up_reported: also reported slices that the source has removed
     """
 
@@ -48,7 +48,7 @@ class ResetAssert(ApprovedOperation):
     give_up_reported: bool = False
 
     def check(self, landing: Landing) -> None:
-        """Check which of the three is given, and its value."""
+        """Check that exactly one of the three is given, and its value."""
         if (self.snapshot_id is not None) + self.from_log + (self.at is not None) != 1:
             raise SpecError("LC8321", "give one of `snapshot_id`, `from_log` and `at`")
         others_of(self.others)
@@ -56,14 +56,14 @@ class ResetAssert(ApprovedOperation):
             self._stated(landing)
 
     def preview(self, session: LandingSession) -> Preview:
-        """Return what would be stated of each table, and what is read again then."""
+        """Return the statement about each table, and what is read again."""
         from airflow_provider_lakecommit.operations import attest_text
 
         said = self._said(session)
         return Preview(values=self._values(session, said), lines=list(attest_text(said)))
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
-        """State it."""
+        """Write the statement."""
         from airflow_provider_lakecommit.committer import OtherSections
         from airflow_provider_lakecommit.operations import attest
 
@@ -85,12 +85,12 @@ class ResetAssert(ApprovedOperation):
         return word.from_snapshot(session, int(str(self.snapshot_id)))
 
     def _stated(self, landing: Landing) -> tuple[list[str] | None, dict[tuple[str, int], int] | None]:
-        """The tables that are meant, and what all of them hold, if that is said."""
+        """Return the chosen tables, and the stated offsets if given."""
         tables, known = texts_of(self.tables) or None, landing.tables
         if strange := [t for t in tables or () if t not in known]:
-            raise SpecError("LC8322", f"tables: {strange[0]!r}: the landing has {', '.join(known)}")
+            raise SpecError("LC8322", f"tables: {strange[0]!r} is unknown; the landing has {', '.join(known)}")
         if self.snapshot_id is not None and not str(self.snapshot_id).isdecimal():
-            raise SpecError("LC8323", f"snapshot_id={self.snapshot_id!r}: the number of a snapshot is needed")
+            raise SpecError("LC8323", f"snapshot_id={self.snapshot_id!r}: use the id (a number) of a snapshot")
         return tables, None if self.at is None else parse_offsets(self.at, _OFFSETS.format(self.at))
 
     def _values(self, session: LandingSession, said: Attested) -> dict[str, Any]:
@@ -102,21 +102,21 @@ class ResetAssert(ApprovedOperation):
 
 
 def others_of(others: str) -> str:
-    """A word on the rows of other landings; wrong, it would be told after it was agreed to.
+    """Check the answer about rows of other landings before it is approved.
 
-    :raises SpecError: it is none
+    :raises SpecError: it is invalid
     """
     if others not in OTHERS:
-        raise SpecError("LC8324", f"others={others!r}: say {', '.join(OTHERS[:-1])} or {OTHERS[-1]}")
+        raise SpecError("LC8324", f"others={others!r}: use {', '.join(OTHERS[:-1])} or {OTHERS[-1]}")
     return others
 
 
 def _without_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What is said of each table. Rows and reports are shown for a person's judgement; others may add some at any time,
-    and of a report that cannot be read again ``lost`` tells.
+    """Return the statement about each table. Rows and reports are for display only: other writers may add some at any
+    time, and ``lost`` covers reports that cannot be read again.
     """
     tables = [{name: v for name, v in t.items() if name not in ("rows", "reported")} for t in values["tables"]]
     return [{"topic_ids": values.get("topic_ids"), **t} for t in tables]
 
 
-_OFFSETS = "at={!r}: say TOPIC:PARTITION=OFFSET,… as in orders:0=1500, or the same as a JSON object"
+_OFFSETS = "at={!r}: use TOPIC:PARTITION=OFFSET,… for example orders:0=1500, or the same as a JSON object"

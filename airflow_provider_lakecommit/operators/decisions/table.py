@@ -2,7 +2,7 @@
 """The operations on a landing by their names.
 
 Contract: a name is the spelling of the command without the program, from
-:mod:`~airflow_provider_lakecommit.core.commands`. The class has the arguments, with their types, and what they do.
+:mod:`~airflow_provider_lakecommit.core.commands`. The class has the arguments with their types, and the action.
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several operators share: arguments, deadlines, asset events, the jobs of a window."""
+"""Common parts of several operators: arguments, deadlines, asset events, the jobs of a window."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arguments of operators, sensors and task groups, checked when a DAG is parsed.
 
-Contract: a name that is not known is told with the one that may have been meant, all of them together. Nothing is read
-and nothing heavy is imported.
+Contract: one error names all unknown arguments, each with the nearest known one. Nothing is read and nothing heavy is
+imported.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _TEMPLATED = ("{{", "{%", "{#")
 
 
 def refuse_unknown(owner: type, given: Mapping[str, Any], whose: str) -> None:
-    """Whether all arguments are known to the class or to one that it is made from.
+    """Check that all arguments are known to the class or to one of its bases.
 
-    :param whose: how a person finds it
-    :raises SpecError: naming all that are not
+    :param whose: name of the task, for the error
+    :raises SpecError: naming all unknown arguments
     """
     known = _known(owner)
-    # Airflow hands on some of its own, whose names begin so.
+    # Airflow passes some arguments of its own, with this prefix.
     if strange := [name for name in given if name not in known and not name.startswith("_")]:
-        told = ", ".join(f"{name!r}{meant(name, known)}" for name in strange)
-        raise SpecError("LC8348", f"{owner.__name__} {whose!r}: unknown argument {told}")
+        unknown = ", ".join(f"{name!r}{meant(name, known)}" for name in strange)
+        raise SpecError("LC8348", f"{owner.__name__} {whose!r}: unknown argument {unknown}")
 
 
 def one_of(name: object, known: Collection[str], what: str) -> str:
-    """Return a name that is known.
+    """Return a known name.
 
-    :param what: what it is the name of, for the error
-    :raises SpecError: it is not, with the nearest one
+    :param what: meaning of the name, for the error
+    :raises SpecError: the name is unknown; the error has the nearest one
     """
     if isinstance(name, str) and name in known:
         return name
@@ -52,11 +52,11 @@ def one_of(name: object, known: Collection[str], what: str) -> str:
 
 
 def check_arguments(kind: type[Any], arguments: Any, whose: str) -> None:
-    """Check what can be checked when a DAG is parsed: names, missing ones, and values that are no templates.
+    """Check what can be checked when a DAG is parsed: names, missing ones, and values that are not templates.
 
     :param kind: dataclass whose fields are the arguments
-    :param whose: which task and which operation, for the error
-    :raises SpecError: naming all that is wrong
+    :param whose: task and operation, for the error
+    :raises SpecError: naming all mistakes
     """
     if not isinstance(arguments, Mapping):
         if is_stated(arguments):
@@ -81,7 +81,7 @@ def check_arguments(kind: type[Any], arguments: Any, whose: str) -> None:
 def filled(kind: type[T], arguments: Any, whose: str) -> T:
     """Return the arguments as their dataclass, once their templates are filled.
 
-    :raises SpecError: naming what is wrong
+    :raises SpecError: naming the mistakes
     """
     if not isinstance(arguments, Mapping):
         raise SpecError("LC8350", f"{whose}: arguments={arguments!r} is not a mapping of names and values")
@@ -95,9 +95,9 @@ def _needed(field: dataclasses.Field[Any]) -> bool:
 
 
 def _taken(kind: Any, value: Any) -> Any:
-    """Return a value of a type. What a template made a text of is read as what the argument is.
+    """Return a value as its type. A text from a template is parsed as the argument's type.
 
-    :raises ValueError: it is of none
+    :raises ValueError: it matches no type
     """
     union = typing.get_origin(kind) in (typing.Union, types.UnionType)
     kinds = typing.get_args(kind) if union else (kind,)
@@ -112,11 +112,11 @@ def _taken(kind: Any, value: Any) -> Any:
             return text.lower() == "true"
         if int in plain and text.isdecimal():
             return int(text)
-    raise ValueError(f"{' or '.join(_name_of(each) for each in plain)} is needed")
+    raise ValueError(f"use {' or '.join(_name_of(each) for each in plain)}")
 
 
 def _is_a(value: Any, kind: Any) -> bool:
-    """Return True for a value of a type; a text is no sequence, and a truth value no number."""
+    """Return True for a value of a type; a text is not a sequence, and a boolean is not a number."""
     if isinstance(value, bool):
         return kind is bool
     if isinstance(value, str):
@@ -154,19 +154,19 @@ def _is_stated(value: object) -> bool:
 
 
 def texts_of(value: str | Iterable[str] | None) -> list[str]:
-    """Several texts, or one that has them with commas between."""
+    """Return several texts, or the comma-separated parts of one."""
     found = value.split(",") if isinstance(value, str) else value or ()
     return [text for each in found if (text := str(each).strip())]
 
 
 def mapping_of(conf: Any) -> Mapping[str, Any] | None:
-    """Spark settings, where they are there when the DAG is parsed.
+    """Return Spark settings that are known when the DAG is parsed.
 
-    :raises SpecError: it is neither a mapping nor what may become one
+    :raises SpecError: neither a mapping nor a template
     """
     if not (conf is None or isinstance(conf, Mapping)) and is_stated(conf):
         raise SpecError(
-            "LC8352", f"spark_conf={conf!r}: a mapping of Spark's settings, as {{'spark.executor.memory': '4g'}}"
+            "LC8352", f"spark_conf={conf!r}: use a mapping of Spark settings, e.g. {{'spark.executor.memory': '4g'}}"
         )
     return conf if isinstance(conf, Mapping) else None
 

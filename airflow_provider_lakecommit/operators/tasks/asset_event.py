@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an event of a landing's asset says: what a consumer needs to read exactly that snapshot and to judge how fresh
-it is. An event is sent only with a snapshot.
+"""The payload of a landing's asset event: what a consumer needs to read exactly that snapshot and to judge its
+freshness. An event is sent only with a snapshot.
 
 Events by hour: Airflow starts DAGs that are scheduled by partition with events that have a partition key, all others
-with events that have none. So there is a second asset (:func:`~airflow_provider_lakecommit.assets.hourly_asset_of`). Up
-to where it has told its hours is read from its own newest event, which Airflow stores together with the success of the
-task: a task that dies has told nothing, and its next attempt does. Where Airflow does not answer no hour is told now,
-and the next event tells it.
+with events without. So there is a second asset (:func:`~airflow_provider_lakecommit.assets.hourly_asset_of`). The
+newest event of that asset, which Airflow stores together with the success of the task, has the end of the reported
+hours: if a task dies, its next attempt reports them. If Airflow does not answer, no hour is reported now, and the next
+event reports it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 __all__ = ["event_extra", "landed_line", "tell_hours"]
 
 TOLD = "hours_through"
-"""In an event by hour: the end of the newest hour that was told of."""
+"""In an event by hour: the end of the newest reported hour."""
 LOOKED_AT = 200
-"""Newest events by hour: those of one task, and some that people sent."""
+"""Newest events by hour to read: those of one task, and some that users sent."""
 
 log = logging.getLogger(__name__)
 
 
 def event_extra(landing: Landing, closed: Closed, table: str | None = None) -> dict[str, Any]:
-    """What an asset event says: the newest snapshot of the data table, and all that this commit published.
+    """Return the payload of an asset event: the newest snapshot of the data table, and all that this commit published.
 
     ``rows``, ``offsets`` and ``counts`` are sums over the snapshots of the data table; ``snapshots`` lists every
-    table's. ``rejects`` (by kind and column) and ``ignored_fields`` count what is in no row, ``redundant`` the reports
-    that told what others had told.
+    table's. ``rejects`` (by kind and column) and ``ignored_fields`` count records without a row, ``redundant`` the
+    duplicate reports.
 
-    :param table: another one of its data tables than the leading one
+    :param table: one of its data tables, if not the leading one
     """
     from airflow_provider_lakecommit.cycle import merged_snapshots
 
@@ -67,18 +67,18 @@ def event_extra(landing: Landing, closed: Closed, table: str | None = None) -> d
 
 
 def tell_hours(context: Context, landing: Landing, closed: Closed) -> bool:
-    """Give the event by hour the keys of the hours that are whole now.
+    """Set the partition keys of the hourly event to the newly complete hours.
 
-    :returns: are there any? If not, there must be no such event
+    :returns: False if there are none, and the event must not be sent
     """
     asset = hourly_asset_of(landing)
     try:
         newest = context["inlet_events"][asset].ascending(False).limit(LOOKED_AT)
-        # People may send events of it by hand, which say no hour.
+        # Users may send such events by hand, without an hour.
         ends = [str(event.extra[TOLD]) for event in newest if event.extra and TOLD in event.extra]
         told = max(map(datetime.fromisoformat, ends), default=None)
     except Exception as e:
-        log.warning("%s: no hours are told now, Airflow does not say which were: %s", asset.name, e)
+        log.warning("%s: no hours are reported now, Airflow does not return the reported ones: %s", asset.name, e)
         return False
     hours = whole_hours(told, closed.valid_through)
     if hours:
@@ -89,7 +89,7 @@ def tell_hours(context: Context, landing: Landing, closed: Closed) -> bool:
 
 
 def landed_line(closed: Closed) -> str:
-    """In one line for people: rows and snapshot of each table, how fresh it is, what is rejected, what still waits."""
+    """Return one line of text: rows and snapshot of each table, freshness, rejected and waiting records."""
     from airflow_provider_lakecommit.cycle import merged_snapshots
 
     tables = dict.fromkeys(p.table for p in closed.published)
@@ -98,7 +98,7 @@ def landed_line(closed: Closed) -> str:
     if rejected := sum(closed.rejects.values()):
         parts.append(f"{rejected} records rejected")
     if closed.published and closed.waiting:
-        # A run may publish what an earlier one has left, while its own window waits.
+        # A run may publish slices that an earlier one left, while its own window waits.
         parts.append(f"{len(closed.waiting)} slices wait, {closed.waiting[0]}")
     if closed.valid_through is not None:
         parts.append(f"valid through {closed.valid_through.isoformat(timespec='seconds')}")

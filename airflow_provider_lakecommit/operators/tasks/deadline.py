@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task ends its work by itself shortly before Airflow cuts it off."""
+"""End a task's work shortly before Airflow kills it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from datetime import timedelta
 __all__ = ["KILL_GRACE", "MARGIN", "before_deadline"]
 
 KILL_GRACE = 3.0
-"""Seconds that Spark tasks have to report what they have read when a task is killed: Airflow waits five in all."""
+"""Seconds that Spark tasks have to report what they have read when a task is killed: Airflow waits five in total."""
 MARGIN = timedelta(seconds=15)
-"""What reporting and publishing what was read may take; of a short timeout no more than a fifth."""
+"""Time to report and publish what was read; at most a fifth of a short timeout."""
 
 
 @contextmanager
 def before_deadline(timeout: timedelta | None, end: Callable[[str, float], None]) -> Iterator[None]:
-    """While the block runs, watch the time.
+    """Watch the time while the block runs.
 
     :param timeout: the task's ``execution_timeout``
-    :param end: ends the work early; gets why, and how many seconds Spark tasks have for it
+    :param end: ends the work early; takes the reason, and the seconds that Spark tasks have
     """
     if timeout is None:
         yield

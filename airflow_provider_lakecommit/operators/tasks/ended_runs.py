@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which DAG runs do not work any more: what their open cycles claim is free.
+"""Which DAG runs have ended: the claims of their open cycles are free.
 
-Contract: Airflow is asked for cycles of this deployment's runs only, and never of the own run; once for each run in
-:data:`KNOWN_SECONDS`, by one thread at a time, as the landings of a set ask for the same runs at the same time.
+Contract: Airflow is requested only for cycles of this deployment's runs, and never of the own run; once for each run in
+:data:`KNOWN_SECONDS`, by one thread at a time, because the landings of a set check the same runs at the same time.
 
-Failure story: what cannot be known is taken for alive: its claim then ends by its deadline.
+Failure story: an unknown run counts as alive: its claim then ends at its deadline.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 __all__ = ["EndedRuns"]
 
 ENDED = ("success", "failed")
-"""States of a DAG run in which no task of it works any more."""
+"""States of a DAG run in which none of its tasks runs any more."""
 UNKNOWN_RUN = (
-    "is not known to this Airflow: it was deleted, or another Airflow has the [lakecommit] deployment_id {!r} too "
-    "(give each its own, else they end each other's work)"
+    "is not known to this Airflow: it was deleted, or another Airflow also has the [lakecommit] deployment_id {!r} "
+    "(give each its own, otherwise they end each other's work)"
 )
 KNOWN_SECONDS = 10.0
-"""For which an answer is used again: a run that has ended may be cleared, and works again."""
+"""How long an answer is valid: an ended run may be cleared, and run again."""
 
 
 class EndedRuns:
-    """As one task sees them.
+    """The ended runs as seen by one task.
 
-    :param ti: the task instance, which asks
-    :param log: of the task
+    :param ti: the task instance that sends the requests
+    :param log: the task's log
     """
 
     def __init__(self, ti: Any, log: Any) -> None:
@@ -46,7 +46,7 @@ class EndedRuns:
         self._known: dict[tuple[str, str], tuple[bool, float]] = {}
 
     def of(self, session: LandingSession) -> Callable[[Cycle], bool]:
-        """Tells cycles of a landing whose DAG run has ended or was deleted."""
+        """Return a function that is True for cycles of a landing whose DAG run has ended or was deleted."""
         from airflow_provider_lakecommit.cycle import RunIdentity, cycle_id_of
 
         def is_over(cycle: Cycle) -> bool:
@@ -54,7 +54,7 @@ class EndedRuns:
             own = (cycle.dag, cycle.run) == (self._ti.dag_id, self._ti.run_id)
             if own or cycle_id_of(session, run) != cycle.commit_id or not self._has_ended(cycle.dag, cycle.run):
                 return False
-            self._log.info("what cycle %s claims is free, as its run %s has ended", cycle.commit_id, cycle.run)
+            self._log.info("the claims of cycle %s are free, its run %s has ended", cycle.commit_id, cycle.run)
             return True
 
         return is_over
@@ -72,7 +72,7 @@ class EndedRuns:
             there = self._ti.get_dr_count(dag_id=dag, run_ids=[run])
             ended = self._ti.get_dr_count(dag_id=dag, run_ids=[run], states=list(ENDED))
         except Exception as e:
-            self._log.warning("Airflow does not say whether run %s of %s is alive: %s", run, dag, e)
+            self._log.warning("Airflow does not report whether run %s of %s is alive: %s", run, dag, e)
             return False
         if not there:
             self._log.warning("run %s of %s %s", run, dag, UNKNOWN_RUN.format(self._deployment))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task that follows takes from its operator and from Airflow.
+"""What a continuous task takes from its operator and from Airflow.
 
-Contract: :func:`following` is done when the DAG is parsed. A lifetime has to end well before ``execution_timeout``, so
-that what is under way can be finished.
+Contract: :func:`following` runs when the DAG is parsed. The lifetime must end well before ``execution_timeout``, so
+that open windows can be finished.
 
-Failure story: where Airflow does not say whether a DAG is paused, it is taken for running.
+Failure story: if Airflow does not report whether a DAG is paused, it counts as running.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["began", "following", "goes_on", "is_paused"]
 
 CLOCKS = timedelta(hours=1)
-"""By which the clocks of Airflow and of who wrote a control record may differ."""
+"""Largest difference between the clock of Airflow and that of the writer of a control record."""
 SPARE = timedelta(minutes=1)
-"""Between the end of a lifetime and the timeout of its task, at least."""
+"""Least time between the end of a lifetime and the timeout of its task."""
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +38,9 @@ def following(
     keep_snapshots: timedelta | str | float | None,
     timeout: timedelta | None,
 ) -> FollowOptions | None:
-    """How a task follows; ``None``: it does not.
+    """Return the options of continuous mode, ``None`` without it.
 
-    :raises SpecError: a time is none, or the task's timeout would end it
+    :raises SpecError: a time is invalid, or the task's timeout would end it
     """
     if lifetime is None:
         return None
@@ -55,15 +55,15 @@ def following(
     if timeout is not None and span + SPARE > timeout:
         raise SpecError(
             "LC8353",
-            f"follow_for {span} has to end a minute before execution_timeout {timeout}, so that what is under way "
-            "is finished: make it shorter, or the timeout longer",
+            f"follow_for {span} must end a minute before execution_timeout {timeout}, so that open windows can be "
+            "finished: shorten it, or increase the timeout",
         )
     return options
 
 
 def goes_on(session: LandingSession, run: RunIdentity, earlier: EarlierCycles) -> bool:
-    """Return True if a run that left no cycle open must continue when it is retried or cleared. It is, unless another
-    of its DAG has taken over since: else nobody would follow until the next run.
+    """Return True if a retried or cleared run without an open cycle must continue. It must, unless another run of its
+    DAG has taken over: otherwise nothing would land until the next run.
 
     :raises ControlTopicError: the control topic cannot be read
     """
@@ -80,13 +80,13 @@ def is_paused(context: Context) -> bool:
     try:
         return bool(ti.get_dag(ti.dag_id).is_paused)
     except Exception as e:
-        log.debug("whether DAG %s is paused is not known: %s", ti.dag_id, e)
+        log.debug("cannot find out whether DAG %s is paused: %s", ti.dag_id, e)
         return False
 
 
 def began(context: Context) -> datetime | None:
-    """Since when the control log may tell of this run; ``None``: that is not known. A follow leaves thousands of
-    cycles in a day, and a retry has to find those of its run.
+    """Return the time of the first control record that this run may have written; ``None``: unknown. Continuous mode
+    writes thousands of cycles in a day, and a retry must find those of its run.
     """
     start = getattr(context.get("dag_run"), "start_date", None)
     return start - CLOCKS if isinstance(start, datetime) else None

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark jobs of a write task: begun with their secrets, and asked to end early all together.
+"""The Spark jobs of a write task: started with their secrets, and stopped early all together.
 
-Contract: every job that runs is known from before it begins, so that a kill, however early it comes, finds it. A
-request to end has the tasks of each job end behind the record in hand and report what they have read; no further job
-begins after it. Only jobs of this attempt are meant.
+Contract: every job is registered before it starts, so a kill at any time finds it. A request to end stops the tasks of
+each job at the current record, and they report what they have read; no further job starts after it. Only jobs of this
+attempt are stopped.
 
-Failure story: where the control topic cannot be written, and for what has not ended after the grace, the engine is
-stopped: what is reported by then counts.
+Failure story: if the control topic cannot be written, or a job has not ended after the grace period, the engine is
+stopped: slices reported by then count.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 __all__ = ["WriteJobs", "left_undone"]
 
 ASKING = 32
-"""Jobs that are asked to end at a time: what is said at the same time is one transaction, where it is of one set."""
+"""Jobs per request to end: requests of one set at the same time are one transaction."""
 MEND = (
-    "mend the spec, the table (`create` changes none that is there) or the records: after a changed spec or table the "
-    f"range is tried again by itself, else `{RESET_BLOCKED}` (--retry, --raise or --skip) or LandingOperationOperator"
+    "fix the spec, the table (`create` does not change an existing one) or the records; after a changed spec or table "
+    f"the range is retried, otherwise use `{RESET_BLOCKED}` (--retry, --raise or --skip) or LandingOperationOperator"
 )
-"""What helps against a range that is not published because of its records."""
+"""Remedy for a range that is not published because of its records."""
 
 
 class WriteJobs:
-    """Those of one attempt at a write task.
+    """The jobs of one attempt at a write task.
 
-    :param log: of the task
+    :param log: the task's log
     """
 
     def __init__(self, engine: Engine, tables: Tables, kafka: Mapping[str, Any], log: Any) -> None:
@@ -56,12 +56,12 @@ class WriteJobs:
 
     @property
     def ending(self) -> bool:
-        """Return True if no further job may begin."""
+        """Return True if no further job may start."""
         return self._ending
 
     @contextmanager
     def until_deadline(self, timeout: timedelta | None) -> Iterator[None]:
-        """While the block runs, jobs are asked to end when the time is near.
+        """Request the end of the jobs when the timeout is near, while the block runs.
 
         :param timeout: the task's ``execution_timeout``
         """
@@ -72,26 +72,26 @@ class WriteJobs:
             self._early_end.close()
 
     def stop(self) -> None:
-        """Have nothing go on, for a caller that is interrupted."""
+        """Stop everything, for a caller that is interrupted."""
         self._ending = True
         self.engine.stop()
 
     def end_for_kill(self) -> None:
-        """The task is told to stop; for signal handlers."""
-        self._early_end.request("the task was told to stop", KILL_GRACE)
+        """End the jobs of a task that is stopped; for signal handlers."""
+        self._early_end.request("the task was stopped", KILL_GRACE)
 
     def run(self, job: WindowJob, control: ControlPort) -> list[SliceResult]:
         """Run one job to its end.
 
-        :raises SparkJobError: it ended early, or did not begin
+        :raises SparkJobError: it ended early, or did not start
         """
         with self._under_way([(job, control)]) as [begun]:
             return self.engine.run(begun, self._secrets(begun))
 
     def run_together(self, engine: SparkSubmit, asked: Sequence[tuple[WindowJob, ControlPort]]) -> None:
-        """Run several jobs to their end, as one of Spark's.
+        """Run several jobs to their end, as one Spark job.
 
-        :raises SparkJobError: it ended early, or did not begin
+        :raises SparkJobError: it ended early, or did not start
         """
         with self._under_way(asked) as jobs:
             engine.run_together([(job, self._secrets(job)) for job in jobs])
@@ -100,11 +100,11 @@ class WriteJobs:
     def _under_way(self, asked: Sequence[tuple[WindowJob, ControlPort]]) -> Iterator[list[WindowJob]]:
         jobs = [job.begun() for job, _ in asked]
         mine = {begun.job_id: (begun, control) for begun, (_, control) in zip(jobs, asked, strict=True)}
-        # Before the question: who ends them asks those that are here.
+        # Before the check: a request to end covers the registered jobs.
         self._running.update(mine)
         try:
             if self._ending:
-                raise SparkJobError("LC8354", "the Spark job did not begin: this task was told to stop")
+                raise SparkJobError("LC8354", "the Spark job did not start: this task was stopped")
             yield jobs
         finally:
             for job_id in mine:
@@ -124,8 +124,8 @@ class WriteJobs:
                 each.result()
 
     def _secrets(self, job: WindowJob) -> Secrets:
-        """What the job's tasks are given, made when the job begins. Airflow knows the secrets of its connections, and
-        learns those that the catalog hands out, to strike them out of logs.
+        """Return the secrets of the job's tasks, made when the job starts. Airflow masks the secrets of its connections
+        in logs, and now also the credentials that the catalog vends.
         """
         from airflow.sdk.log import mask_secret
 
@@ -139,9 +139,9 @@ class WriteJobs:
 
 
 def left_undone(result: GroupResult, whose: str, died: SparkJobError | None = None) -> LakecommitError | None:
-    """What a group ends with of which not everything is reported.
+    """Return the error of an incomplete group, if it is one.
 
-    :param whose: which group it is
+    :param whose: name of the group
     :param died: why its job ended before its slices did
     """
     if result.left and not result.ended_early:
@@ -150,10 +150,10 @@ def left_undone(result: GroupResult, whose: str, died: SparkJobError | None = No
 
 
 def _why(result: GroupResult, whose: str, died: SparkJobError | None = None) -> str:
-    """One line: the cause first, then what is safe, then what helps."""
+    """Return one line: the cause first, then the saved slices, then the remedy."""
     if not result.causes:
         return f"{whose}: {result}" if died is None else f"{died}; {whose}: {result}"
     more = f" (and {len(result.causes) - 1} more causes)" if len(result.causes) > 1 else ""
     safe = f"{result.done} of its slices are reported and kept"
-    left = f", {len(result.left)} are read again" if result.left else ""
+    left = f", {len(result.left)} must be read again" if result.left else ""
     return f"{result.causes[0]}{more}; {whose}: {safe}{left}; {MEND}"

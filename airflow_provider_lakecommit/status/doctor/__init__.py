@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that a landing needs, checked at once before it runs."""
+"""Check everything that a landing needs at once before it runs."""

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The brokers: reached, topics there, rights granted, the control topic fit for its work.
+"""The brokers: reachable, topics present, rights granted, the control topic suitable.
 
-Contract: nothing is produced and nothing is made. Rights are what the brokers say this principal may do
-(``authorized operations`` of a description), creation is asked for as a trial run, and the transactional id is tried
-with an *empty* transaction under an id of the landing's own, ``lakecommit-<landing>-doctor``, or that of a stated
-deployment: it leaves no record. What is looked at is what the roles need that the connection is for
-(:mod:`~airflow_provider_lakecommit.status.doctor.roles`).
+Contract: nothing is produced and nothing is created. Rights are what the brokers report for this principal
+(``authorized operations`` of a description), creation is a trial run, and the transactional id is tried with an *empty*
+transaction under an id of the landing's own, ``lakecommit-<landing>-doctor``, or that of a stated deployment: it leaves
+no record. The checks cover the roles of the connection (:mod:`~airflow_provider_lakecommit.status.doctor.roles`).
 
-Failure story: brokers that do not answer are one finding, and nothing more is asked of them.
+Failure story: brokers that do not answer are one finding, and get no further requests.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = ["brokers"]
 
 TIMEOUT = 15.0
 TRANSACTION_MS = 10_000
-"""What our transactions ask for."""
+"""The timeout of our transactions."""
 HEADER_BYTES, ROOMY_BYTES = 300_000, 1_000_000
 """The largest header is 256 KiB; a list of files comes on top."""
 
@@ -45,11 +44,11 @@ def brokers(
     roles: Collection[Role] = LANDING_ROLES,
     deployment: str = "",
 ) -> Iterable[CheckResult]:
-    """All of it.
+    """Check everything.
 
-    :param every: how often the landing runs, if that is known
-    :param roles: that the connection is for
-    :param deployment: whose transactional ids it may use; any, where nothing is said
+    :param every: how often the landing runs, if known
+    :param roles: roles of the connection
+    :param deployment: owner of the transactional ids; any by default
     """
     admin = ClusterAdmin(
         kafka, timeout=TIMEOUT, away=ControlTopicError, refused=ControlTopicError, remedy=lambda: "grant DESCRIBE"
@@ -57,7 +56,7 @@ def brokers(
     try:
         cluster = admin.cluster_id()
     except LakecommitError as e:
-        yield fail("brokers", str(e), "correct `bootstrap.servers` and the login; nothing else was asked of them")
+        yield fail("brokers", str(e), "correct `bootstrap.servers` and the login; the brokers got no further requests")
         return
     yield ok("brokers", f"cluster {cluster} at {bootstrap_servers(kafka)}")
     control = landing.control_topic_name
@@ -84,7 +83,7 @@ def _source(
 ) -> Iterable[CheckResult]:
     check = f"topic {name}"
     if rights is None or not rights.partitions:
-        yield fail(check, "does not exist, or may not be described", "correct `topics`, create it, or grant DESCRIBE")
+        yield fail(check, "does not exist or cannot be described", "correct `topics`, create it, or grant DESCRIBE")
         return
     yield ok(check, f"{len(rights.partitions)} partitions")
     yield _granted(check, rights, (AclOperation.READ, AclOperation.DESCRIBE))
@@ -103,14 +102,14 @@ def _retention(
     check: str, settings: Mapping[str, str] | None, landing: Landing, every: timedelta | None
 ) -> Iterable[CheckResult]:
     if settings is None:
-        yield warn(check, "the settings may not be read", "grant DESCRIBE_CONFIGS, so that headroom can be told")
+        yield warn(check, "the settings cannot be read", "grant DESCRIBE_CONFIGS, so that the headroom is known")
         return
     kept = Retention.of(settings)
     if kept.bytes is not None:
         yield warn(
             check,
-            f"retention.bytes={kept.bytes}: how long that lasts depends on what is produced",
-            "size it for the longest rest of the landing, or set it to -1",
+            f"retention.bytes={kept.bytes}: how long that lasts depends on the volume of records",
+            "size it for the longest pause of the landing, or set it to -1",
         )
     if kept.time is None:
         yield ok(check, "records are not removed for their age")
@@ -123,7 +122,7 @@ def _retention(
     elif kept.time <= need:
         yield warn(check, f"{seen}; {what} take {duration_text(need)}", "raise retention.ms, or land more often")
     else:
-        rest = "" if every is None else f"; the landing may rest for {duration_text(kept.time - every)}"
+        rest = "" if every is None else f"; the landing may pause for {duration_text(kept.time - every)}"
         yield ok(check, f"{seen}{rest}")
 
 
@@ -135,19 +134,19 @@ def _control(
     if rights is None:
         objection = admin.create(name, partitions=PARTITIONS, replication=None, settings=TOPIC_SETTINGS, trial=True)
         if objection is None:
-            yield ok(check, "does not exist; the first run may make it")
+            yield ok(check, "does not exist; the first run can create it")
         else:
-            yield fail(check, f"does not exist and may not be made: {objection.str()}", "have it created")
+            yield fail(check, f"does not exist and cannot be created: {objection.str()}", "have it created")
         return
     if not rights.partitions:
-        yield fail(check, "may not be described, if it exists", "grant this principal DESCRIBE on it")
+        yield fail(check, "cannot be described, if it exists", "grant this principal DESCRIBE on it")
         return
     yield ok(check, f"{len(rights.partitions)} partitions")
     wanted = dict.fromkeys(operation for role in roles for operation in NEEDS[role].control)
     yield _granted(check.replace("control topic ", ""), rights, tuple(wanted))
     settings = admin.settings(name)
     if settings is None:
-        yield warn(check, "the settings may not be read", "grant DESCRIBE_CONFIGS")
+        yield warn(check, "the settings cannot be read", "grant DESCRIBE_CONFIGS")
         return
     yield from _control_settings(check, settings, rights, landing, every)
 
@@ -165,13 +164,13 @@ def _control_settings(
         yield fail(
             check,
             f"retention.ms keeps {duration_text(kept.time)}, open cycles and their failures need {duration_text(need)}",
-            "raise retention.ms; a topic that a landing makes keeps 30 days",
+            "raise retention.ms; a topic created by a landing keeps 30 days",
         )
     elif kept.time is not None and kept.time < timedelta(days=7):
         yield warn(
             check,
             f"retention.ms keeps {duration_text(kept.time)}",
-            "raise it above the longest rest of the landing: what is staged and not published is read again",
+            "raise it above the longest pause of the landing: staged slices that expire unpublished are read again",
         )
     else:
         yield ok(check, "kept for ever" if kept.time is None else f"kept {duration_text(kept.time)}")
@@ -184,18 +183,18 @@ def _control_settings(
     if (compression := settings.get(NOT_EVERYWHERE, "uncompressed")) != "uncompressed":
         yield warn(
             check,
-            f"compression.type={compression}: whoever may write to it can make each reader unpack a gigabyte",
+            f"compression.type={compression}: any writer can make each reader unpack a gigabyte",
             "set compression.type=uncompressed",
         )
     isr = int(settings["min.insync.replicas"])
     if isr > rights.replicas:
         yield fail(
             check,
-            f"min.insync.replicas={isr}, and {rights.replicas} replicas: nothing can be written",
+            f"min.insync.replicas={isr} with {rights.replicas} replicas: nothing can be written",
             "lower it, or add replicas",
         )
     elif rights.replicas < 2:
-        yield warn(check, "1 replica: its loss voids what is pending", "give it 3 replicas where the cluster has them")
+        yield warn(check, "1 replica: its loss voids pending slices", "give it 3 replicas if the cluster has them")
     else:
         yield ok(check, f"{rights.replicas} replicas, min.insync.replicas={isr}")
 
@@ -204,7 +203,7 @@ def _broker_settings(admin: ClusterAdmin) -> Iterable[CheckResult]:
     check = "transaction.max.timeout.ms"
     found = admin.broker_settings()
     if found is None or check not in found:
-        yield warn(check, "the settings of the brokers may not be read", "see that it is at least 10000")
+        yield warn(check, "the settings of the brokers cannot be read", "check that it is at least 10000")
     elif int(found[check]) < TRANSACTION_MS:
         yield fail(check, f"{found[check]} on the brokers", f"raise it to at least {TRANSACTION_MS}")
     else:
@@ -212,7 +211,7 @@ def _broker_settings(admin: ClusterAdmin) -> Iterable[CheckResult]:
 
 
 def _transaction(prefix: str, kafka: Mapping[str, Any]) -> tuple[CheckResult, bool | None]:
-    """Register an id, and commit a transaction without a record. Is that allowed, as far as it can be told?"""
+    """Register an id, commit an empty transaction; return the finding and whether it is allowed, if known."""
     check, name, trouble = "transactional id", f"{prefix}doctor", LastError()
     ours = {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS, "enable.idempotence": True}
     try:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check what the catalog verifies in a commit request, and whether these credentials may commit at all.
 
-*Exactly once* rests on it: a catalog that applies a request whose requirements do not hold lets a late request
-overwrite what others have committed. pyiceberg's own catalogs compare in this process; what a REST catalog does is its
-own affair.
+*Exactly once* depends on it: a catalog that applies a request with false requirements lets a late request overwrite
+other commits. pyiceberg's own catalogs compare in this process; the behaviour of a REST catalog is its own.
 
-Contract: the table is not changed. For each kind of requirement that a landing states a request is sent that asks for
-no change and states what cannot be true; it must be refused. A catalog asks for the right to commit first.
+Contract: the table is not changed. For each kind of requirement of a landing, a request is sent that requests no change
+and has a false requirement; the catalog must refuse it. A catalog checks the right to commit first.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ __all__ = ["commits"]
 
 NOBODY = UUID(int=0)
 NEVER = -2
-"""No id of a snapshot."""
+"""Not the id of any snapshot."""
 
 
 def commits(session: LandingSession, table: Table) -> Iterable[CheckResult]:
-    """What becomes of such requests."""
+    """Return the findings on such requests."""
     check = f"commits to {'.'.join(table.name())}"
     for what, requirement in _untrue(table.metadata, session.landing.branch):
         try:
@@ -49,14 +48,14 @@ def commits(session: LandingSession, table: Table) -> Iterable[CheckResult]:
         except Exception as e:
             yield warn(
                 check,
-                f"whether {what} is compared cannot be seen: {session.tables.describe(e)}",
-                "try again; if it stays so, see in the catalog's log why it does not answer with a conflict (409)",
+                f"cannot check whether {what} is compared: {session.tables.describe(e)}",
+                "try again; if it persists, check in the catalog's log why it does not answer with a conflict (409)",
             )
         else:
             yield fail(
                 check,
-                f"the catalog took a request that was made for another {what}",
-                "do not land through this catalog: it would let a late commit overwrite what others have committed",
+                f"the catalog accepted a request that was made for another {what}",
+                "do not land through this catalog: it would let a late commit overwrite other commits",
             )
         return
     yield ok(check, "allowed; a request that was made for another table, head, tag, schema or spec is refused")

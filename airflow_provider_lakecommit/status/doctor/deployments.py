@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that no two Airflows have one deployment id. They give up each other's runs, which they do not know, and end
-each other's tasks; nothing is lost or doubled by it, and nothing gets done.
+"""Check that no two Airflows have the same deployment id. They would give up each other's runs, which they do not know,
+and end each other's tasks; nothing is lost or doubled by it, but no work gets done.
 
-Contract: the newest records of the landing are read, nothing is written. What can be seen is a cycle that a run of the
-same deployment gave up for dead, and that went on all the same. A run that was cleared after it had ended does so too,
-so that it is a warning, which names the runs. What ended with its epoch was not given up for dead.
+Contract: reads the newest records of the landing, writes nothing. The sign is a cycle that a run of the same deployment
+gave up for dead, and that continued. A run that was cleared after its end does so too, so it is a warning, which names
+the runs. A cycle that ended with its epoch was not given up for dead.
 
 Failure story: two Airflows whose runs never overlap, or have the same names, leave no such sign.
 """
@@ -26,7 +26,7 @@ SHOWN = 3
 
 
 def lived_on(entries: Iterable[Entry]) -> dict[Cycle, Cycle]:
-    """The cycles that went on after a run of their deployment had given them up, each with the one that did."""
+    """Return the cycles that continued after a run of their deployment gave them up, each with that run's cycle."""
     opened: dict[UUID, CycleOpened] = {}
     given_up: dict[UUID, Cycle] = {}
     epochs: set[UUID] = set()
@@ -43,26 +43,26 @@ def lived_on(entries: Iterable[Entry]) -> dict[Cycle, Cycle]:
 
 
 def _given_up_for_dead(e: CycleOpened, by: Cycle, epochs: set[UUID]) -> bool:
-    """By another run of its deployment, and not because its epochs are over."""
+    """Return True if another run of its deployment gave it up, and not because its epochs are over."""
     another = e.cycle.deployment == by.deployment and (e.cycle.dag, e.cycle.run) != (by.dag, by.run)
     return bool(by.deployment) and another and not epochs.isdisjoint(t.epoch for t in e.plan.targets)
 
 
 def deployments(session: LandingSession) -> Iterable[CheckResult]:
-    """What is seen of it."""
+    """Return the finding."""
     try:
         found = lived_on(session.read_state(()).entries)
     except ControlTopicError as e:
-        yield ok(CHECK, f"nothing was read yet: {e}")
+        yield ok(CHECK, f"no records could be read yet: {e}")
         return
     if not found:
-        yield ok(CHECK, "no run went on that another one of its deployment had given up")
+        yield ok(CHECK, "no run continued after another run of its deployment had given it up")
         return
     shown = ", ".join(f"{c.run} of {c.dag} (by {by.run})" for c, by in list(found.items())[-SHOWN:])
     names = ", ".join(sorted({c.deployment for c in found}))
     yield warn(
         CHECK,
-        f"{len(found)} runs of deployment {names} went on after another of its runs had given them up: {shown}",
+        f"{len(found)} runs of deployment {names} continued after another of its runs had given them up: {shown}",
         "if two Airflows have that [lakecommit] deployment_id, give each its own; runs that were cleared after their "
-        "end do so too",
+        "end look the same",
     )

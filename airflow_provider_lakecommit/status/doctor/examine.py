@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks everything that a landing needs, in one run.
 
-Contract: nothing is landed, made or changed, but for what is undone at once: an empty transaction, and a small file in
-the tables' storage.
+Contract: nothing is landed, created or changed, except two things that are undone at once: an empty transaction, and a
+small file in the tables' storage.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def examine(
     roles: Collection[Role] = LANDING_ROLES,
     deployment: str = "",
 ) -> list[CheckResult]:
-    """Return all findings, in the order in which one thing needs the other.
+    """Return all findings, in the order of their dependencies.
 
-    :param log: is given the lines of the parts that are opened
+    :param log: gets the lines of the connections that are opened
     :param every: how often the landing runs
     :param spark: also run a task
-    :param roles: that the Kafka connection is for
-    :param deployment: whose transactional ids are tried
+    :param roles: roles of the Kafka connection
+    :param deployment: owner of the transactional ids to try
     """
     section = SparkSection(spec.spark)
     master = None if section.remote else section.master
@@ -92,13 +92,13 @@ def _executor(
         if any(map(is_secret, _settings(secrets))):
             places = {}
         try:
-            # As a landing does it: Spark's own client goes on asking for ten minutes where nobody listens.
+            # As a landing does: Spark's own client retries for ten minutes if nothing listens.
             with closing(engine_of(section, spec.landing.name, log=log, on_start=lambda: None)) as warm:
                 warm.start()
             seen, began = _through_connect(section.remote, places, secrets)
         except ImportError as e:
             yield warn(
-                "executor", f"not looked at: {e}", "install what a Spark Connect client needs, or use --no-spark"
+                "executor", f"not checked: {e}", "install the dependencies of a Spark Connect client, or use --no-spark"
             )
             return
     else:
@@ -117,7 +117,7 @@ def _name(table: Table) -> str:
 
 
 def _settings(secrets: Secrets) -> set[str]:
-    """Names of all storage properties."""
+    """Return the names of all storage properties."""
     return {*secrets.io, *(name for storage in secrets.tables.values() for name in storage.properties)}
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark side: one task through the landing's engine, and what it saw compared with here.
+"""The Spark side: one task through the landing's engine, and its environment compared with this host.
 
 Contract: one tiny job; a session that was started for it ends with it. The storage of each table is tried with the
-settings that a landing's tasks would have, those that the catalog hands out included. Through Spark Connect they would
-travel in the job's plan, so the storage is tried there only if they hold no secret.
+settings of a landing's tasks, including those that the catalog vends. Through Spark Connect they would travel in the
+job's plan, so the storage is tried there only if they have no secret.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _MUST_MATCH = (_OURS, "pyspark")
 
 
 def executor(look: Mapping[str, Any], began: float, *, tried: bool) -> Iterable[CheckResult]:
-    """What a task reported, against this host.
+    """Compare the report of a task with this host.
 
     :param began: this host's clock when the job was started
-    :param tried: was the storage tried?
+    :param tried: whether the storage was tried
     """
     yield ok("executor", f"a task ran on {look['host']}")
     yield from compared(look["versions"], local_view()["versions"])
-    # The task read its clock somewhere between then and now.
+    # The task read its clock at some time between start and now.
     ahead, behind = look["time"] - time.time(), began - look["time"]
     apart = max(ahead, behind, 0.0)
     if apart > CLOCK_SECONDS:
@@ -40,15 +40,15 @@ def executor(look: Mapping[str, Any], began: float, *, tried: bool) -> Iterable[
     else:
         yield ok("executor clock", "agrees with the one here")
     if look["storage"]:
-        yield fail("executor storage", look["storage"], "let the executors write, read and delete where the table is")
+        yield fail("executor storage", look["storage"], "let executors write, read and delete in the table location")
     elif tried:
         yield ok("executor storage", "a file was written, read and deleted from a task")
     else:
-        yield warn("executor storage", "not tried", "it is tried once the table exists and its settings can be sent")
+        yield warn("executor storage", "not tried", "tried as soon as the table exists and its settings can be sent")
 
 
 def compared(there: Mapping[str, str], here: Mapping[str, str]) -> Iterable[CheckResult]:
-    """Libraries of a task against those of this host. This package need not be installed there: each job brings it."""
+    """Compare libraries of a task with this host's. This package need not be installed there: each job brings it."""
     brought = {_OURS: "not installed"}.items()
     differ = {name: found for name, found in there.items() if found != here.get(name) and (name, found) not in brought}
     for name, found in sorted(differ.items()):

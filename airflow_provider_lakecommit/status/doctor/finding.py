@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A finding of the doctor, and how a look that fails becomes one.
+"""A finding of the doctor, and how a failing check becomes one.
 
 Contract: a check yields findings and raises nothing that :func:`looked` does not turn into a finding, so one run shows
-everything that is wrong. ``FAIL`` is what keeps a run from landing, ``warn`` what may bite later.
+all problems. ``FAIL`` keeps a run from landing, ``warn`` may cause problems later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["CheckResult", "Level", "fail", "looked", "ok", "warn"]
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARN = "warn"
@@ -26,7 +26,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """One thing that was looked at: what was seen, and what helps."""
+    """The result of one check: the observation, and the remedy."""
 
     check: str
     level: Level
@@ -47,12 +47,12 @@ def fail(check: str, seen: str, remedy: str) -> CheckResult:
 
 
 def looked(check: str, look: Callable[[], Iterable[CheckResult]]) -> list[CheckResult]:
-    """What a look finds; one that ends in an error has found that."""
+    """Return the findings of a check; an error of the check becomes a finding."""
     out: list[CheckResult] = []
     try:
         out.extend(look())
     except LakecommitError as e:
-        out.append(fail(check, str(e), "the message says what helps"))
-    except Exception as e:  # a doctor that dies of what he looks at is of no use
-        out.append(fail(check, f"{type(e).__name__}: {e}", "this is not expected: report it with this line"))
+        out.append(fail(check, str(e), "follow the message"))
+    except Exception as e:  # a failing check must not end the doctor
+        out.append(fail(check, f"{type(e).__name__}: {e}", "unexpected error: report it with this line"))
     return out

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who else speaks on the control topic, and whether they sign.
+"""Which other groups write to the control topic, and whether they sign.
 
-Contract: reads the newest :data:`LOOK` offsets of each partition, writes nothing. Kafka does not tell who sent a
-record; what is told are the groups that records say they are of. Whoever may write for one of them may write in the
-name of all that do not sign.
+Contract: reads the newest :data:`LOOK` offsets of each partition, writes nothing. Kafka does not record the sender of a
+record; the check reports the groups that records name. A writer for one of them can write in the name of all that do
+not sign.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_LETTERS = 80
 
 
 class Record(Protocol):
-    """What is looked at of a record."""
+    """The fields of a record that are read."""
 
     @property
     def value(self) -> bytes | None: ...
@@ -47,13 +47,13 @@ class OtherGroup:
     signs: bool
 
     def __str__(self) -> str:
-        # Anybody may have written it.
+        # Any writer may have sent it.
         name = "".join(letter if letter.isprintable() else "�" for letter in self.group[:MOST_LETTERS])
         return f"landing {name.removeprefix(PREFIX)}" if self.landing else f"connector group {name}"
 
 
 def other_groups(records: Iterable[Record], own: str) -> tuple[OtherGroup, ...]:
-    """The groups of these records but one's own, by name."""
+    """Return the groups of these records except the own one, by name."""
     found: dict[str, OtherGroup] = {}
     for record in records:
         names = {name for name, _ in record.headers}
@@ -67,9 +67,9 @@ def other_groups(records: Iterable[Record], own: str) -> tuple[OtherGroup, ...]:
 
 
 def shared(topic: str, others: tuple[OtherGroup, ...], *, signed: bool) -> CheckResult:
-    """What that means for a landing, and for the others.
+    """Return the finding for a landing, and for the others.
 
-    :param signed: does this landing sign?
+    :param signed: whether this landing signs
     """
     if not others:
         return ok(CHECK, f"{topic} holds no records of others")
@@ -78,26 +78,26 @@ def shared(topic: str, others: tuple[OtherGroup, ...], *, signed: bool) -> Check
     if not signed:
         return warn(
             CHECK,
-            f"{seen}, and nothing of this landing is signed: whoever may write for one of them can write in its name",
-            f"{own_topic}, or `{KEY}` beside the Kafka settings (docs: Security)",
+            f"{seen}, and this landing does not sign: a writer for one of them can write in its name",
+            f"{own_topic}, or `{KEY}` next to the Kafka settings (docs: Security)",
         )
     if unsigned := tuple(n for n in others if n.landing and not n.signs):
         return warn(
             CHECK,
-            f"{seen}; {_told(unsigned)} {'does' if len(unsigned) == 1 else 'do'} not sign, and what is written in such "
-            "a name is believed by it",
-            f"state `{KEY}` there too, or {own_topic}",
+            f"{seen}; {_told(unsigned)} {'does' if len(unsigned) == 1 else 'do'} not sign, so records in such a name "
+            "are accepted unverified",
+            f"set `{KEY}` there too, or use {own_topic}",
         )
     return ok(CHECK, f"{seen}; all landings sign")
 
 
 def sharing(session: LandingSession) -> Iterable[CheckResult]:
-    """What is seen of the topic."""
+    """Return the finding on the topic."""
     control, own = session.control, session.landing.group_id
     try:
         others = other_groups(_newest(session), own)
     except ControlTopicError as e:
-        yield ok(CHECK, f"nothing was read yet: {e}")
+        yield ok(CHECK, f"no records could be read yet: {e}")
         return
     yield shared(control.name, others, signed=SigningKeys.of(session.kafka) is not None)
 

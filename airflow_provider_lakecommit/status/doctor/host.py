@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This host: the versions of what we stand on, Java, and memory.
+"""This host: the versions of the dependencies, Java, and memory.
 
-Contract: what is needed is read from the metadata of this package's own distribution, so that it is stated once. What
-is installed, and where Java is, are parameters for tests.
+Contract: the required versions come from the metadata of this package's own distribution, so they are stated once. The
+installed versions, and the location of Java, are parameters for tests.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ _PAIR = ("pyspark", "pyspark-client")
 
 
 def installed_versions() -> dict[str, str]:
-    """Of the distributions that we need, those that are installed."""
+    """Return the versions of the installed dependencies."""
     return {name: found for name, _ in _needs() if (found := _installed(name)) is not None}
 
 
 def versions(installed: Mapping[str, str], python: tuple[int, ...] = sys.version_info[:3]) -> Iterable[CheckResult]:
-    """Python and every distribution that we need, against what this release was made for."""
+    """Check Python and every dependency against the versions of this release."""
     text = ".".join(map(str, python))
     if python[:2] >= (3, 11):
         yield ok("python", text)
     else:
-        yield fail("python", text, "3.11 or later is needed")
+        yield fail("python", text, "install 3.11 or later")
     for name, wanted in _needs():
         found = installed.get(name)
         if found is None:
             yield fail(name, "not installed", f"pip install '{name}{wanted}'")
         elif not _fits(found, wanted):
-            yield fail(name, f"{found}, {wanted} is needed", f"pip install '{name}{wanted}'")
+            yield fail(name, f"{found}, but {wanted} is required", f"pip install '{name}{wanted}'")
         else:
             yield ok(name, found)
     spark = [installed.get(name) for name in _PAIR]
     if len(set(spark)) > 1:
         seen = ", ".join(f"{name} {found}" for name, found in zip(_PAIR, spark, strict=True))
-        yield fail("pyspark", f"{seen}: both write the same folder", "install one release of both, in one command")
+        yield fail("pyspark", f"{seen}: both use the same folder", "install the same release of both, in one command")
     yield from _librdkafka()
 
 
 def java(master: str | None, environment: Mapping[str, str] = os.environ) -> Iterable[CheckResult]:
-    """The Java that a session of this host would run on.
+    """Check the Java that a session of this host would use.
 
     :param master: of the session; ``None`` for a Spark Connect server, which has its own
     """
@@ -65,7 +65,7 @@ def java(master: str | None, environment: Mapping[str, str] = os.environ) -> Ite
     binary = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
     remedy = "install a Java 17 or 21 runtime, or set JAVA_HOME to one"
     if binary is None:
-        yield fail("java", "there is none on the search path, and JAVA_HOME is not set", remedy)
+        yield fail("java", "not found on the search path, and JAVA_HOME is not set", remedy)
         return
     try:
         done = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False, timeout=30)
@@ -74,7 +74,7 @@ def java(master: str | None, environment: Mapping[str, str] = os.environ) -> Ite
         return
     version = re.search(r'version "(?:1\.)?(\d+)[^"]*"', done.stderr + done.stdout)
     if version is None:
-        yield fail("java", f"{binary} ended with {done.returncode} and told no version", remedy)
+        yield fail("java", f"{binary} ended with {done.returncode} and reported no version", remedy)
     elif int(version[1]) not in JAVA:
         yield fail("java", f"Java {version[1]} in {binary}", remedy)
     else:
@@ -82,7 +82,7 @@ def java(master: str | None, environment: Mapping[str, str] = os.environ) -> Ite
 
 
 def memory(master: str | None, conf: Mapping[str, str], free_kb: int | None = None) -> Iterable[CheckResult]:
-    """Room for a local session: the Java heap, and a Python worker of about half a gigabyte for each slot."""
+    """Check the memory for a local session: the Java heap, and a Python worker of about half a gigabyte per slot."""
     if master is None or not master.startswith("local"):
         return
     slots_text = re.search(r"\[(\d+|\*)", master)
@@ -92,13 +92,13 @@ def memory(master: str | None, conf: Mapping[str, str], free_kb: int | None = No
     need = heap + 0.5 * slots
     seen = f"{free:.1f} GB are free; {slots} slots and a Java heap of {heap:.1f} GB take about {need:.1f} GB"
     if free < need:
-        yield warn("memory", seen, f'give fewer slots, as in spark: {{master: "local[{max(1, slots // 2)}]"}}')
+        yield warn("memory", seen, f'use fewer slots, for example spark: {{master: "local[{max(1, slots // 2)}]"}}')
     else:
         yield ok("memory", seen)
 
 
 def _needs() -> list[tuple[str, str]]:
-    """Names and bounds of what we need; nothing of extras."""
+    """Return names and bounds of the dependencies, without extras."""
     out: list[tuple[str, str]] = []
     for text in requires(DISTRIBUTION) or ():
         found = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)", text)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalog and the tables: reached, there or makeable, able to take the rows, with a ledger that can be used; and
+"""The catalog and the tables: reachable, present or creatable, compatible with the rows, with a usable ledger; and
 their storage, written, read and deleted from here.
 
-Contract: no table is made or changed. The storage is tried with one small file beside the data files, in no
+Contract: no table is created or changed. The storage is tried with one small file next to the data files, in no
 snapshot, which is removed again, and commits with requests that can never be applied.
 """
 
@@ -38,17 +38,17 @@ __all__ = ["headroom", "probe_place", "tables"]
 
 
 def tables(session: LandingSession) -> tuple[list[CheckResult], list[Table]]:
-    """All of it, and the tables that are there."""
+    """Return all findings, and the existing tables."""
     found: list[Table] = []
     try:
         session.tables.catalog.list_namespaces()
     except (CatalogError, SpecError) as e:
-        return [fail("catalog", str(e), "correct the connection; no table was looked at")], found
+        return [fail("catalog", str(e), "correct the connection; no table was checked")], found
     except ForbiddenError:
-        seen = f"{session.tables.name}; these credentials may not list its namespaces, which no landing needs"
+        seen = f"{session.tables.name}; these credentials cannot list its namespaces, which no landing needs"
     except Exception as e:
         seen = session.tables.describe(e)
-        return [fail("catalog", seen, "check that it runs, can be reached, and takes the credentials")], found
+        return [fail("catalog", seen, "check that it runs, is reachable, and accepts the credentials")], found
     else:
         seen = session.tables.name
     out = [ok("catalog", seen), *_lock(session.tables.catalog)]
@@ -65,19 +65,19 @@ def _lock(catalog: Catalog) -> Iterable[CheckResult]:
     if type(catalog).__module__ == "pyiceberg.catalog.hive":
         yield warn(
             "catalog lock",
-            "a Hive Metastore's lock ends by itself: a committer that stands still past metastore.txn.timeout and then "
-            "goes on overwrites what others have committed",
-            "see that no committer can be paused that long, or take another catalog (docs: Catalogs)",
+            "a Hive Metastore's lock expires: a committer that is paused longer than metastore.txn.timeout and then "
+            "continues overwrites other commits",
+            "ensure that no committer can be paused that long, or use another catalog (docs: Catalogs)",
         )
 
 
 def _table(session: LandingSession, name: str, found: list[Table]) -> Iterable[CheckResult]:
     check = f"table {name}"
     there = session.tables.find(name)
-    # Also says what `create` lacks, and which columns this landing cannot fill.
+    # Also reports what `create` lacks, and which columns this landing cannot fill.
     table = table_of(session, name, dry=True, before_making=lambda name: _check_not_gone(session, name))
     if there is None:
-        yield ok(check, "does not exist; the first run makes it as stated, and its storage is looked at after that")
+        yield ok(check, "does not exist; the first run creates it as declared, and its storage is checked after that")
         return
     found.append(there)
     yield ok(check, f"format version {table.format_version}, {len(table.schema().fields)} columns, {table.location()}")
@@ -90,9 +90,9 @@ def _table(session: LandingSession, name: str, found: list[Table]) -> Iterable[C
 
 
 def _check_not_gone(session: LandingSession, name: str, table: Table | None = None) -> None:
-    """That nothing was landed in a table which is not there, or has no ledger.
+    """Check that nothing was landed in a table that is missing, or has no ledger.
 
-    :raises LedgerError: the control log, where it can be read, remembers it
+    :raises LedgerError: the control topic has records of it
     """
     with suppress(ControlTopicError):
         check_first_run(session, name, table)
@@ -107,24 +107,24 @@ def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckR
     try:
         require_ledger(state, name)
     except LedgerError as e:
-        yield fail(check, f"{state.condition}: {state.reason}", str(e).partition(": ")[2] or "see the message")
+        yield fail(check, f"{state.condition}: {state.reason}", str(e).partition(": ")[2] or "follow the message")
         return
     own = state.section(session.landing.name, session.lane)
     if state.condition is Condition.ROLLED_BACK:
         yield warn(
             check,
             f"{state.condition}: {state.reason}",
-            f"nothing: the next run voids what is pending and reads the rest again; to keep it out: `{RESET_OFFSETS}` "
+            f"nothing: the next run voids pending slices and reads the rest again; to prevent it: `{RESET_OFFSETS}` "
             f"or `{RESET_ASSERT}` before that",
         )
     elif own is None:
         _check_not_gone(session, name, table)
-        yield ok(check, "nothing of this landing is in the table yet")
+        yield ok(check, "this landing has no rows in the table yet")
     else:
         yield ok(check, f"present in snapshot {state.snapshot_id}, {len(own.covered)} offsets landed")
     if state.crowding:
         yield warn(
-            f"room of the ledger of {name}", state.crowding, f"`{MAINTAIN} SPEC --only ledger` shows what is gone"
+            f"room of the ledger of {name}", state.crowding, f"`{MAINTAIN} SPEC --only ledger` lists unneeded entries"
         )
     debt = debt_of(table.metadata, session.landing.branch)
     if debt is not None and debt.share >= 1:
@@ -132,31 +132,31 @@ def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckR
     if state.condition is Condition.ROLLED_BACK and state.tag_id is None and _renewed_last(session, table):
         yield fail(
             check,
-            f"tag {tag_name(session.landing.branch)} is not there, though the newest commit of a landing has set it",
-            "if nobody has removed it, this catalog keeps no tags: land through one that does (docs: Catalogs)",
+            f"tag {tag_name(session.landing.branch)} is missing, although the newest commit of a landing has set it",
+            "if no user has removed it, this catalog keeps no tags: use one that does (docs: Catalogs)",
         )
     tag = table.metadata.refs.get(tag_name(session.landing.branch))
     if tag is not None and tag.max_ref_age_ms is None:
         yield warn(
             check,
             f"tag {tag_name(session.landing.branch)} has no age of its own: it expires by the table's property",
-            "land once: each landing sets it anew",
+            "land once: each commit sets it again",
         )
 
 
 def _renewed_last(session: LandingSession, table: Table) -> bool:
-    """Return True if the newest landing snapshot was made because the tag was missing. It has set the tag anew."""
+    """Return True if the newest landing snapshot was made because the tag was missing. It has set the tag again."""
     newest = next(landing_snapshots(table.metadata, session.landing.branch), None)
     return newest is not None and newest.kind in (SnapshotKind.EPOCH, SnapshotKind.ORIGIN)
 
 
 def probe_place(table: Table) -> str:
-    """A file of its own among the data files."""
+    """Return the path of a file of its own among the data files."""
     return f"{data_folder(table)}/.lakecommit-probe-{uuid4()}"
 
 
 def _storage(table: Table, place: str) -> Iterable[CheckResult]:
-    """The steps of :func:`~airflow_provider_lakecommit.spark.probe.try_storage`, from here."""
+    """Run the steps of :func:`~airflow_provider_lakecommit.spark.probe.try_storage` from here."""
     from airflow_provider_lakecommit.spark import try_storage
 
     check = f"storage of {'.'.join(table.name())}"
@@ -167,7 +167,7 @@ def _storage(table: Table, place: str) -> Iterable[CheckResult]:
 
 
 def headroom(session: LandingSession, every: timedelta | None) -> Iterable[CheckResult]:
-    """How long the unread offsets are kept, and what waits for a person."""
+    """Return how long the unread offsets are kept, and what needs a decision."""
     check, status = "headroom", read_status(session, every)
     yield from (warn(check, text, "land now; then land more often, or raise retention.ms") for text in status.warnings)
     if not status.warnings:
@@ -177,8 +177,8 @@ def headroom(session: LandingSession, every: timedelta | None) -> Iterable[Check
     if status.quarantined_count:
         yield warn(
             "control records",
-            f"{status.quarantined_count} are passed over, the newest is {status.quarantined[-1]}",
-            f"`{HISTORY} --control-topic` shows what it holds; see who may write to the control topic",
+            f"{status.quarantined_count} are ignored, the newest is {status.quarantined[-1]}",
+            f"`{HISTORY} --control-topic` shows its content; check the writers of the control topic",
         )
     gone = [p for p in status.partitions if p.removed]
     yield from (

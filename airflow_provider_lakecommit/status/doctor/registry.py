@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that the schema registry answers, and that the subjects of this landing have its format.
 
-Contract: asked of the registry, from where the doctor runs; tasks ask it from where they run. Nothing is written.
+Contract: requests go to the registry from the host of the doctor; tasks send theirs from their own. Writes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CHECK = "schema registry"
 
 
 def registry(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult]:
-    """What is seen of it; nothing, where the landing needs none."""
+    """Return the findings; none, if the landing needs no registry."""
     subjects = asked_subjects(landing)
     if not subjects:
         return
@@ -37,13 +37,13 @@ def registry(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult
             found = asked.newest(subject)
         except UnknownSchemaError as e:
             yield warn(
-                CHECK, str(e), "records may name schemas of other subjects; see by which names they are registered"
+                CHECK, str(e), "records may name schemas of other subjects; check the names that they are registered by"
             )
         except RegistryError as e:
-            yield fail(CHECK, str(e), "correct its address or credentials, or bring it back: records cannot be read")
+            yield fail(CHECK, str(e), "correct its address or credentials, or restore it: records cannot be read")
         else:
             seen = f"{asked.place}: the newest version of {subject} is {told(found.key)}, of type {found.kind}"
             if found.kind == WITH_REGISTRY[format]:
                 yield ok(CHECK, seen)
             else:
-                yield fail(CHECK, seen, f"state another `format` than {format}, its records would be rejected")
+                yield fail(CHECK, seen, f"set another `format` than {format}, which would reject its records")

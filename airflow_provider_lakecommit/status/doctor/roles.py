@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rights of each role the connection in hand has, and which it lacks.
+"""Which rights of each role the connection has, and which it lacks.
 
-Contract: pure. :data:`NEEDS` is the table of the page "Several teams on one cluster"; a test holds one against the
-other. Of the roles that the connection is *asked* to play a missing right is ``FAIL``, of the others it is told. What
-nobody could see (a control topic that does not exist yet, a transactional id that was not tried) is not said to be
-lacking.
+Contract: pure. :data:`NEEDS` is the table of the page "Several teams on one cluster"; a test compares them. For the
+*requested* roles a missing right is ``FAIL``, for the others it is reported. Unknown rights (a control topic that does
+not exist yet, a transactional id that was not tried) are not reported as missing.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ CONFIGS = AclOperation.DESCRIBE_CONFIGS
 
 
 class Role(StrEnum):
-    """Whose connection it is."""
+    """The user of a connection."""
 
     PLAN = "plan"
     WRITE = "write"
@@ -34,13 +33,13 @@ class Role(StrEnum):
 
 
 LANDING_ROLES = (Role.PLAN, Role.WRITE, Role.COMMIT)
-"""Those that a landing under one connection plays, as `lakecommit land` does."""
+"""Roles of a landing under one connection, as in `lakecommit land`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleRights:
     """What a role does with each source topic, with the control topic and with the landing's transactional ids.
-    ``settings`` are topics (``source``, ``control``) whose settings it reads where it may.
+    ``settings`` are topics (``source``, ``control``) whose settings it reads if allowed.
     """
 
     source: tuple[AclOperation, ...] = ()
@@ -61,8 +60,8 @@ NEEDS: Mapping[Role, RoleRights] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRights:
-    """What the brokers say that this connection may do; ``None`` for a topic that does not exist, and for ids of which
-    none was tried.
+    """The rights of this connection as reported by the brokers; ``None`` for a topic that does not exist, and for ids
+    if none was tried.
     """
 
     sources: Mapping[str, frozenset[AclOperation] | None]
@@ -73,7 +72,7 @@ class HeldRights:
 
 
 def role_findings(granted: HeldRights, asked: Collection[Role]) -> Iterable[CheckResult]:
-    """One finding for each role, the asked ones first."""
+    """Yield one finding for each role, the requested ones first."""
     for role in sorted(Role, key=lambda r: (r not in asked, list(Role).index(r))):
         lacking, blind = tuple(_lacking(NEEDS[role], granted)), tuple(_blind(NEEDS[role], granted))
         check = f"role {role}"
@@ -82,14 +81,14 @@ def role_findings(granted: HeldRights, asked: Collection[Role]) -> Iterable[Chec
         elif lacking:
             yield ok(check, f"not for this connection: lacks {_told(lacking)}")
         elif blind and role in asked:
-            yield warn(check, f"lacks {_told(blind)}, which it can do without", _grant(blind))
+            yield warn(check, f"lacks {_told(blind)}, which is optional", _grant(blind))
         else:
             tried = granted.ids is not None or not NEEDS[role].ids
             yield ok(check, "has its rights" if tried else "has its rights on topics")
 
 
 Lack = tuple[str, str, str]
-"""An operation, on which kind of resource, of what name."""
+"""An operation, and the kind and name of its resource."""
 
 
 def _lacking(needs: RoleRights, granted: HeldRights) -> Iterator[Lack]:
@@ -101,7 +100,7 @@ def _lacking(needs: RoleRights, granted: HeldRights) -> Iterator[Lack]:
 
 
 def _blind(needs: RoleRights, granted: HeldRights) -> Iterator[Lack]:
-    """Settings that it may not read."""
+    """Yield the settings that it cannot read."""
     topics = dict(granted.sources) if "source" in needs.settings else {}
     if "control" in needs.settings:
         topics[granted.control] = granted.on_control
@@ -122,7 +121,7 @@ def _told(lacking: Iterable[Lack]) -> str:
 
 
 def _grant(lacking: Iterable[Lack]) -> str:
-    """The arguments of `kafka-acls` that give it."""
+    """Return the arguments of `kafka-acls` that grant it."""
     texts = []
     for (kind, name), operations in _by_resource(lacking).items():
         prefixed = " --resource-pattern-type prefixed" if kind == "transactional-id" else ""

@@ -44,10 +44,10 @@ def test_options_are_what_they_say(arguments: str, expected: FollowOptions | Non
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ("--window-age 5s", "--window-age goes with --follow"),
-        ("--keep-snapshots all", "--keep-snapshots goes with --follow"),
-        ("--follow --cycles 3", "--cycles goes without --follow"),
-        ("--follow --window-age 0s", "'0s' is not a time"),
+        ("--window-age 5s", "--window-age needs --follow"),
+        ("--keep-snapshots all", "--keep-snapshots needs --follow"),
+        ("--follow --cycles 3", "--cycles and --follow exclude each other"),
+        ("--follow --window-age 0s", "'0s' is not a duration"),
     ],
 )
 def test_what_does_not_go_together_is_bad_usage(arguments: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,9 +146,9 @@ def test_landings_of_dags_and_their_connections(ask: Any) -> None:
     (shop,), sets, (b,) = (found for found, _ in (many, two_sets, one_of_two))
     assert (shop["name"], shop["control"], shop["spark"]) == ("shop", "deployments", {"master": "local[2]"})
     assert shop["catalog"]["credential"] == "me:hunter-two"
-    assert sets == "DAG 'sets' has 2 landing sets, a, b: say which by --task-group [LC8008]"
+    assert sets == "DAG 'sets' has 2 landing sets, a, b: choose one by --task-group [LC8008]"
     assert (b["name"], b["control"]) == ("b", "own")
-    assert "submits to yarn, which the command line does not" in both[0]
+    assert "submits to yarn, which the command line cannot do" in both[0]
     (orders,), struck = group
     assert (orders["name"], orders["control"]) == ("orders", "deployments")
     kafka = {"bootstrap.servers": "b:1", "sasl.password": "hunter-one"}

@@ -43,10 +43,10 @@ def test_a_worker_is_asked_with_that_login(tmp_path: Path) -> None:
     [
         ("{url: 'http://a', user: me}", "unknown key 'user'"),
         ("[]", "a mapping of url, login"),
-        ("{login: me}", "give the `url`"),
+        ("{login: me}", "`url` of a Kafka Connect worker is missing"),
         ("{url: 'http://a', headers: [x]}", "`headers` is a mapping"),
         ("{url: 'http://a', verify: 3}", "`verify` true, false or a file"),
-        ("{password: canary-4711", "cannot be read as YAML"),
+        ("{password: canary-4711", "cannot be parsed as YAML"),
     ],
 )
 def test_another_file_is_refused_and_no_password_shown(text: str, named: str, tmp_path: Path) -> None:

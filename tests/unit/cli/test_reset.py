@@ -70,7 +70,7 @@ def test_bad_usage_is_2(arguments: list[str]) -> None:
 
 def test_a_topic_without_brokers_is_a_bad_spec(capsys: pytest.CaptureFixture[str]) -> None:
     assert face.main(["infer-schema", "orders"]) == 2
-    assert "there is no file orders; of the topic orders, give its brokers too" in capsys.readouterr().err
+    assert "file orders does not exist; for a topic orders, give its brokers too" in capsys.readouterr().err
 
 
 def test_ranges_are_named_by_their_ends() -> None:
@@ -130,7 +130,7 @@ class TestConfirmation:
         assert person.init("latest") == Exit.UNCONFIRMED == 3
         out, err = capsys.readouterr()
         assert "GIVES UP, never read: orders[0] [20, 80) (60 offsets, about 600 bytes)" in out
-        assert "the same with --yes does it" in err
+        assert "run it again with --yes" in err
         assert person.landing.snapshots() == before
         assert person.init("latest", "--json") == Exit.UNCONFIRMED
         assert json.loads(capsys.readouterr().out)["written"] is False
@@ -174,7 +174,7 @@ class TestConfirmation:
 
     def test_whole_is_of_skip(self, person: Person, capsys: pytest.CaptureFixture[str]) -> None:
         assert person.types("reset", "blocked", "--raise", "5:1", "--whole") == Exit.USAGE
-        assert "--whole is of --skip" in capsys.readouterr().err
+        assert "--whole needs --skip" in capsys.readouterr().err
 
 
 class TestPrune:
@@ -194,7 +194,7 @@ class TestPrune:
         assert self.prune(person) == Exit.UNCONFIRMED
         out, err = capsys.readouterr()
         assert "orders[0] of topic id topic-1, which was deleted: 20 landed offsets" in out
-        assert "nothing is written: the same with --yes does it" in err
+        assert "nothing is written: run it again with --yes" in err
         assert person.landing.snapshots() == before
 
     def test_who_did_it_and_why_is_kept(self, person: Person) -> None:

@@ -110,7 +110,7 @@ def test_the_plan_of_another_landing_is_refused_by_those_that_work_by_it() -> No
     )
     context: Any = {"ti": ti}
     commit = LakeCommitOperator(task_id="commit", landing=A, plan_task_id="plan")
-    told = r"plan that this task was given is of landing 'former', .* of landing 'a'\..*give it the name 'former' back"
+    told = r"the plan is of landing 'former', .* of landing 'a'\..*restore the name 'former'"
     with pytest.raises(AirflowFailException, match=told):
         commit._close(context)
     assert "'former'" in left[CLOSED][FAILURE]

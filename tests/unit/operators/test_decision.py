@@ -170,7 +170,7 @@ class TestResetBlocked:
     def test_a_retry_reads_again_under_the_landings_own_budget(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
         shown = run(BLOCKED, how="retry", partitions=["orders:1"])
-        assert "READS AGAIN, as the landing says now: orders[1][0, 10)" in shown["text"]
+        assert "READS AGAIN, under the landing's current budget: orders[1][0, 10)" in shown["text"]
         done = run(BLOCKED, how="Retry", agreed=shown, decided_by=YES)
         assert (done["read_again"], done["skipped"]) == ({"orders[1]": [[0, 10]]}, False)
         budget = own_budget(landing.session.landing.budget, landing.session.landing.dead_letter_table)
@@ -193,7 +193,7 @@ class TestResetBlocked:
         blocked(landing)
         shown = run(BLOCKED, how="skip")
         for asked in ({"how": "skip whole"}, {"how": "raise", "budget": 5}):
-            with pytest.raises(AirflowFailException, match="was not shown and agreed to"):
+            with pytest.raises(AirflowFailException, match="was not previewed and approved"):
                 run(BLOCKED, **asked, agreed=shown, decided_by=YES)
 
     def test_other_counts_than_were_shown_are_refused(self, run: Run, landing: FakeLanding) -> None:
@@ -211,13 +211,13 @@ class TestResetBlocked:
         blocked(landing)
         shown = run(BLOCKED, how="skip whole")
         run(BLOCKED, how="skip whole", agreed=shown, decided_by=YES)
-        with pytest.raises(AirflowSkipException, match="done already"):
+        with pytest.raises(AirflowSkipException, match="already done"):
             run(BLOCKED, how="skip whole", agreed=shown, decided_by=YES)
 
     @pytest.mark.parametrize(
         ("asked", "told"),
         [
-            ({"how": "retry later"}, "say raise, retry, skip or skip whole"),
+            ({"how": "retry later"}, "use raise, retry, skip or skip whole"),
             ({"how": "raise"}, "needs a budget"),
             ({"how": "raise", "budget": "many"}, "is not N or N:RATIO"),
             ({"how": "skip", "partitions": ["orders"]}, "is not TOPIC:PARTITION"),
@@ -263,7 +263,7 @@ class TestResetOffsets:
         shown = run(OFFSETS, start="orders:0=30")
         with pytest.raises(AirflowFailException, match="start='latest'"):
             run(OFFSETS, start="latest", agreed=shown, decided_by=YES)
-        with pytest.raises(AirflowFailException, match="topic was made anew"):
+        with pytest.raises(AirflowFailException, match="topic was recreated"):
             run(
                 OFFSETS,
                 start="orders:0=30",
@@ -291,7 +291,7 @@ class TestResetAttest:
         landing.source.ends = {P0: 40, P1: 10}
         landing.cycle("b")
         before = landing.snapshots()
-        with pytest.raises(AirflowFailException, match="was not shown and agreed to"):
+        with pytest.raises(AirflowFailException, match="was not previewed and approved"):
             run(ASSERT, **asked, agreed=shown, decided_by=YES)
         assert landing.snapshots() == before
 
@@ -303,9 +303,9 @@ class TestResetAttest:
     @pytest.mark.parametrize(
         ("asked", "told"),
         [
-            ({"snapshot_id": ""}, "the number of a snapshot"),
-            ({"snapshot_id": "newest"}, "the number of a snapshot"),
-            ({"at": "orders:0"}, "say TOPIC:PARTITION=OFFSET"),
+            ({"snapshot_id": ""}, "use the id .a number. of a snapshot"),
+            ({"snapshot_id": "newest"}, "use the id .a number. of a snapshot"),
+            ({"at": "orders:0"}, "use TOPIC:PARTITION=OFFSET"),
             ({"from_log": True, "tables": ["shop.other"]}, "the landing has shop.rows"),
         ],
         ids=str,

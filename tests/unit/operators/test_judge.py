@@ -110,7 +110,7 @@ def test_a_write_task_that_is_missing_or_not_before_the_commit_is_named(
     monkeypatch: pytest.MonkeyPatch, write: bool
 ) -> None:
     found = ended(monkeypatch, WELL, Closed(commit_id=UUID(int=1), missing=("orders[0][0, 20)",)), write=write)
-    assert ("no WriteWindowOperator stands before task commit" in str(found)) is not write
+    assert ("no WriteWindowOperator is upstream of task commit" in str(found)) is not write
 
 
 def test_where_nothing_was_to_be_written_none_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_the_last_line_tells_rows_ranges_snapshot_freshness_and_what_is_left() -
     assert "5 rows of" in line
     assert "in shop.orders snapshot 7" in line
     assert "valid through 2026-01-02T00:00:00+00:00" in line
-    assert "left over: 12 records not planned, 1 slices to be read again" in line
+    assert "left over: 12 records not planned, 1 slices must be read again" in line
 
 
 def test_the_last_line_of_an_idle_cycle_says_so() -> None:

@@ -78,9 +78,9 @@ def test_a_set_has_the_tasks_of_a_landing(tmp_path: Path, by_path: bool) -> None
 @pytest.mark.parametrize(
     ("landing", "wrong", "told"),
     [
-        (SHOP, {"hourly": True}, "`hourly` is for a landing"),
+        (SHOP, {"hourly": True}, "`hourly` is for a single landing"),
         (SHOP, {"replica_queues": ["a"]}, "1 replicas"),
-        (SHOP, {"tasks": 0}, "tasks=0: a number of at least 1"),
+        (SHOP, {"tasks": 0}, "tasks=0: use a number of at least 1"),
         (ORDERS, {"tasks": 2}, "`tasks` is for a landing set"),
     ],
 )

@@ -209,10 +209,10 @@ def test_who_could_not_look_tells_no_stall(monkeypatch: pytest.MonkeyPatch, erro
 def test_what_callbacks_are_told_of_the_end_of_a_wait() -> None:
     waits, context = sensor(landing="orders", on_stall="wait"), cast(Any, {})
     waits.execute_complete(context, "success")
-    assert context == {"reason": "commits come through"}
+    assert context == {"reason": "commits get through"}
     with pytest.raises(AirflowSkipException):
         waits.execute_complete(context, "skipped")
-    assert context == {"reason": "commits did not come through in time"}
+    assert context == {"reason": "commits did not get through in time"}
 
 
 @pytest.mark.parametrize(

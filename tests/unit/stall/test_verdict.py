@@ -782,7 +782,7 @@ def test_a_dead_letter_table_that_fails_alone_slows_and_never_stalls() -> None:
         sink.log(EventKind.START, commit=sink.start(), failed="it is away", beside=("shop.dead",))
         sink.publish()
         assert sink.verdict is Verdict.SLOWING
-    assert "for shop.dead alone" in sink.finding.reason
+    assert "for shop.dead only" in sink.finding.reason
     assert sink.finding.reason.endswith("it is away")
     sink.complete()
     assert sink.verdict is Verdict.HEALTHY
@@ -841,9 +841,9 @@ def test_a_blocked_range_waits_for_the_word_on_it() -> None:
     sink.log(EventKind.ANSWERED, blocked="all rejected", covers=ranges(30, 40))
     assert sink.verdict is Verdict.BLOCKED
     sink.complete()
-    assert sink.finding.reason.startswith("2 ranges need a hand")
+    assert sink.finding.reason.startswith("2 ranges need action")
     sink.complete(covers=ranges(0, 20))
-    assert sink.finding.reason.startswith("1 range needs a hand")
+    assert sink.finding.reason.startswith("1 range needs action")
     sink.publish(covers=ranges(30, 40))
     assert sink.verdict is Verdict.HEALTHY
 

@@ -16,7 +16,7 @@ from tests.fakes.session import DATA, P0, P1, FakeLanding
 def told(landing: FakeLanding) -> list[tuple[Severity, str]]:
     history = read_history(landing.session.tables, DATA, "main", files=False, progress=landing.lines.append)
     found = check_landing(landing.session.landing, [history])
-    return [(f.level, f.text) for f in found if f.text.startswith("another writer brought")]
+    return [(f.level, f.text) for f in found if f.text.startswith("another writer added")]
 
 
 def add(landing: FakeLanding, *paths: str, rows: int = 10) -> None:
@@ -55,7 +55,7 @@ def test_rows_that_are_read_again_and_brought_back_are_off(
         add(landing, *rolled_back)
     ((level, text),) = told(landing)
     assert level is Severity.WRONG
-    assert text.startswith("another writer brought 2 files of landing rows with 20 rows into the table")
+    assert text.startswith("another writer added 2 files of landing rows with 20 rows")
 
 
 def test_a_person_who_has_said_since_what_is_there_is_believed(landing: FakeLanding, rolled_back: list[str]) -> None:

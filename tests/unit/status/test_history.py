@@ -99,7 +99,7 @@ def test_a_table_of_format_version_1_holds_the_files_that_it_says(tmp_path: Path
 
 def test_a_table_that_is_missing_is_one_finding(lake: Lake) -> None:
     found = read_history(lake.tables, "shop.none", "main", progress=print)
-    assert texts(found) == ["there is no such table"]
+    assert texts(found) == ["the table does not exist"]
     assert found.snapshots == ()
 
 
@@ -123,7 +123,7 @@ def test_files_that_a_commit_lost_without_a_word_are_wrong(lake: Lake) -> None:
     with table.transaction() as change:
         _WithoutTheOldest(operation=Operation.APPEND, transaction=change, io=table.io).commit()
     (text,) = texts(history(lake))
-    assert "1 files of 5 rows that were landed are not in it any more" in text
+    assert "1 landed files of 5 rows are missing" in text
     assert lost.file_path in text
 
 
@@ -140,7 +140,7 @@ def test_files_that_others_took_out_by_a_commit_are_not_lost(lake: Lake) -> None
 def test_a_table_in_which_nothing_was_landed_says_so(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.create()
-    assert texts(history(lake), Severity.NOTE) == ["nothing was landed in this table yet"]
+    assert texts(history(lake), Severity.NOTE) == ["no landing has landed in this table yet"]
     lake.catalog.close()
 
 
@@ -162,7 +162,7 @@ def test_files_that_others_removed_since_are_found_in_the_snapshot_s_own_manifes
     found = history(lake)
     assert [[f.rows for f in s.files] for s in found.snapshots] == [[], [5], [4]]
     assert found.head == ()
-    assert texts(found, Severity.NOTE) == ["made by another writer (delete): it took out 9 rows and added 0"]
+    assert texts(found, Severity.NOTE) == ["made by another writer (delete): it removed 9 rows and added 0"]
     assert found.fewer == 9
 
 
@@ -185,7 +185,7 @@ def test_a_tag_beside_the_ledger_is_wrong(lake: Lake) -> None:
     before, now = lake.load().metadata.snapshots[0].snapshot_id, head(lake)
     tag(lake, before, KEPT_FOR_EVER)
     (text,) = texts(history(lake))
-    assert text == f"tag lakecommit-main is on {before}, the ledger is on {now}"
+    assert text == f"tag lakecommit-main is on {before}, but the ledger is on {now}"
 
 
 def test_a_rollback_is_a_note_and_what_was_rolled_back_is_no_part_of_the_story(lake: Lake) -> None:
@@ -197,7 +197,7 @@ def test_a_rollback_is_a_note_and_what_was_rolled_back_is_no_part_of_the_story(l
     assert [s.record.rows for s in found.snapshots] == [0, 5]
     assert texts(found) == []
     (note,) = texts(found, Severity.NOTE)
-    assert note.endswith("the next cycle starts a new epoch and reads again what the source has of the rest")
+    assert note.endswith("the next cycle starts a new epoch and reads again what the source still has")
 
 
 def test_a_history_whose_begin_was_expired_is_told_from_where_it_begins(lake: Lake) -> None:
@@ -207,7 +207,7 @@ def test_a_history_whose_begin_was_expired_is_told_from_where_it_begins(lake: La
     found = history(lake)
     assert not found.whole
     (note,) = texts(found, Severity.NOTE)
-    assert note.startswith(f"the history begins at snapshot {head(lake)}: what the table has from before")
+    assert note.startswith(f"the history starts at snapshot {head(lake)}: the sums do not include older ranges")
     assert list(check_table(found)) == []
 
 
@@ -221,11 +221,11 @@ def test_a_file_that_is_gone_and_one_of_another_size_are_both_named_if_the_stora
     wrong = texts(history(lake, None, lines))
     assert sorted(wrong) == sorted(
         [
-            f"file {gone.file_path} of 5 rows is gone",
-            f"file {short.file_path} has 1 bytes, {short.file_size_in_bytes} were announced",
+            f"file {gone.file_path} of 5 rows is missing",
+            f"file {short.file_path}: 1 bytes, not the announced {short.file_size_in_bytes}",
         ]
     )
-    assert lines == [f"{NAME}: looking for 2 files"]
+    assert lines == [f"{NAME}: checking 2 files"]
     assert texts(history(lake, files=False, lines=lines)) == []
     assert len(lines) == 1
 
@@ -235,7 +235,7 @@ def test_a_storage_elsewhere_is_asked_only_on_request(lake: Lake, monkeypatch: p
     Path(gone.file_path.removeprefix("file://")).unlink()
     monkeypatch.setattr(Table, "location", lambda _: "s3://lake/orders")
     assert texts(history(lake, None)) == []
-    assert texts(history(lake, files=True)) == [f"file {gone.file_path} of 5 rows is gone"]
+    assert texts(history(lake, files=True)) == [f"file {gone.file_path} of 5 rows is missing"]
 
 
 def test_a_manifest_that_cannot_be_read_is_a_finding_and_the_ledger_is_told_all_the_same(lake: Lake) -> None:
@@ -277,7 +277,7 @@ def test_a_file_with_other_rows_than_were_announced_is_wrong(lake: Lake) -> None
     landed(lake, 0, 5)
     landed(lake, 5, 12, rows=9)
     (text,) = texts(history(lake, files=True))
-    assert text.endswith("holds 9 rows, 7 were announced")
+    assert text.endswith(": 9 rows, not the announced 7")
 
 
 def test_a_file_that_is_no_parquet_is_wrong(lake: Lake) -> None:
@@ -322,7 +322,7 @@ def test_a_landing_whose_first_snapshot_was_rolled_back_too_has_lost_its_rows(la
     assert not any(f.level is Severity.WRONG for name in owners for f in check_landing(owners[name], [history(lake)]))
     lake.roll_back(before)
     lost = [f.text for f in check_landing(owners["late"], [history(lake)]) if f.level is Severity.WRONG]
-    assert lost == ["was rolled back to before the first snapshot of landing late, and 7 rows with it"]
+    assert lost == ["was rolled back to before the first snapshot of landing late, which removed 7 rows"]
     assert not any(f.level is Severity.WRONG for f in check_landing(owners["orders"], [history(lake)]))
     renew_epochs(lake.tables, NAME, "orders", LIVE, branch="main")
     lake.join(section("late", starts={at(0, "another topic"): 0}))

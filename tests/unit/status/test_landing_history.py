@@ -96,7 +96,7 @@ def test_a_spec_that_changed_is_told_with_what_was_changed(landing: FakeLanding,
     lines = [line.strip() for line in told().splitlines()]
     at = lines.index("2 spec versions")
     assert lines[at + 1].endswith('; unknown_fields: default -> "dead_letter"')
-    assert lines[at + 2].endswith("the first that is known")
+    assert lines[at + 2].endswith("the first known one")
 
 
 def test_epochs_and_what_persons_decided_are_told(landing: FakeLanding, told: Run) -> None:
@@ -105,10 +105,10 @@ def test_epochs_and_what_persons_decided_are_told(landing: FakeLanding, told: Ru
     ledger_init(landing.session, {("orders", 0): 30}, decision=SAID)
     landing.cycle("b")
     lines = told().splitlines()
-    assert sum(line.endswith(": a person set the ledger") for line in lines) == 1
+    assert sum(line.endswith(": a user set the ledger") for line in lines) == 1
     assert sum(line.endswith(": the landing joined the table") for line in lines) == 1
     assert f"    {replace(SAID, what='gives up orders[0] [20, 30)')}" in lines
-    assert "  1 decision of persons" in lines
+    assert "  1 decision of users" in lines
 
 
 def test_the_table_alone_tells_it_where_the_control_topic_is_gone(

@@ -18,11 +18,11 @@ def snapshot(operation: Operation, **sums: str) -> Snapshot:
     ("operation", "sums", "fewer", "said"),
     [
         (Operation.APPEND, {"added_records": "5"}, 0, "added 5 rows"),
-        (Operation.OVERWRITE, {"added_records": "93", "deleted_records": "100"}, 7, "took out 100 rows and added 93"),
-        (Operation.OVERWRITE, {"added_records": "100", "deleted_records": "100"}, 0, "took out 100 rows and added 100"),
-        (Operation.DELETE, {"deleted_records": "9"}, 9, "took out 9 rows and added 0"),
+        (Operation.OVERWRITE, {"added_records": "93", "deleted_records": "100"}, 7, "removed 100 rows and added 93"),
+        (Operation.OVERWRITE, {"added_records": "100", "deleted_records": "100"}, 0, "removed 100 rows and added 100"),
+        (Operation.DELETE, {"deleted_records": "9"}, 9, "removed 9 rows and added 0"),
         (Operation.OVERWRITE, {"added_position_deletes": "4"}, 4, "marked 4 rows"),
-        (Operation.OVERWRITE, {"added_equality_deletes": "2"}, 0, "2 equality deletes, for as many rows as they match"),
+        (Operation.OVERWRITE, {"added_equality_deletes": "2"}, 0, "2 equality deletes, for all rows that they match"),
         (Operation.REPLACE, {"added_records": "100", "deleted_records": "100"}, 0, ""),
         (Operation.DELETE, {"deleted_records": "many"}, 0, ""),
     ],
@@ -38,7 +38,7 @@ def test_what_they_took_out_is_told_in_rows(operation: Operation, sums: dict[str
 def test_a_compaction_with_other_rows_than_before_is_wrong(added: str) -> None:
     change = row_change(snapshot(Operation.REPLACE, added_records=added, deleted_records="100"))
     assert change.wrong
-    assert str(change) == f"it replaced 100 rows by {added}, and a compaction changes none"
+    assert str(change) == f"it replaced 100 rows by {added}, but a compaction changes none"
 
 
 def test_a_compaction_that_works_delete_files_off_has_fewer_rows() -> None:

@@ -89,7 +89,7 @@ def test_what_is_landed_again_afterwards_adds_up() -> None:
     again = snapshot(5, cover((P0, 0, 15), (P1, 0, 4)), cover((P0, 5, 15)))
     assert wrong(deleting(), again) == ""
     found = texts(check_landing(LANDING, [history(ORIGIN, FIRST, SECOND, deleting())]))
-    assert "orders[0] [5, 15) is not landed again" in found
+    assert "orders[0] [5, 15) was removed from the ledger of landing 'orders' and not landed again" in found
 
 
 def without_extra(s: LandingSnapshot) -> LandingSnapshot:
@@ -99,20 +99,20 @@ def without_extra(s: LandingSnapshot) -> LandingSnapshot:
 @pytest.mark.parametrize(
     ("forged", "told"),
     [
-        (without_extra(deleting()), "does not say which"),
-        (replace(deleting(), removed=(*GONE, AddedFile(path="more", rows=3))), "took out held 22"),
-        (replace(deleting(), removed=GONE[:1]), "2 rewritten, 1 are gone"),
-        (replace(deleting(), files=COPIES[:1]), "says 0 rows and 9 copied ones, its 1 files hold 5"),
-        (deleting(replace(TOOK, copied_rows=4)), "its 2 files hold 9"),
-        (deleting(replace(TOOK, rows=30, copied_rows=9, deleted_rows=0)), "were landed at most"),
+        (without_extra(deleting()), "does not record which"),
+        (replace(deleting(), removed=(*GONE, AddedFile(path="more", rows=3))), "removed files had 22"),
+        (replace(deleting(), removed=GONE[:1]), "2 rewritten, but 1 are removed"),
+        (replace(deleting(), files=COPIES[:1]), "reports 0 rows and 9 copied ones, but its 1 files have 5"),
+        (deleting(replace(TOOK, copied_rows=4)), "its 2 files have 9"),
+        (deleting(replace(TOOK, rows=30, copied_rows=9, deleted_rows=0)), "but at most"),
         (deleting(replace(TOOK, ranges=cover((P0, 5, 30)))), "[15, 30), which the ledger did not have"),
         (deleting(replace(TOOK, ranges=cover((P0, 7, 15)))), "lost orders[0] [5, 7)"),
-        (deleting(covered=cover((P0, 0, 8), (P1, 0, 4))), "gained orders[0] [5, 8), the snapshot says nothing"),
+        (deleting(covered=cover((P0, 0, 8), (P1, 0, 4))), "gained orders[0] [5, 8), but the snapshot reports nothing"),
         (
             replace(anew(), record=replace(anew().record, ranges=cover((P0, 5, 12)))),
-            "gained orders[0] [5, 15), the snapshot says orders[0] [5, 12)",
+            "gained orders[0] [5, 15), but the snapshot reports orders[0] [5, 12)",
         ),
-        (replace(SECOND, removed=GONE[:1], record=replace(SECOND.record, snapshot_id=9)), "says nothing of it"),
+        (replace(SECOND, removed=GONE[:1], record=replace(SECOND.record, snapshot_id=9)), "but does not record it"),
     ],
 )
 def test_each_forgery_is_found(forged: LandingSnapshot, told: str) -> None:
@@ -122,7 +122,7 @@ def test_each_forgery_is_found(forged: LandingSnapshot, told: str) -> None:
 
 
 def test_a_replaced_file_that_another_writer_brings_back_is_found() -> None:
-    assert "file f2 was replaced, and another writer has brought it back" in wrong(deleting(), head=["c2", "c3", "f2"])
+    assert "file f2 was replaced, but another writer has restored it" in wrong(deleting(), head=["c2", "c3", "f2"])
 
 
 def test_ranges_of_another_landing_are_not_taken_with_it() -> None:
@@ -130,7 +130,7 @@ def test_ranges_of_another_landing_are_not_taken_with_it() -> None:
     before = replace(SECOND, sections={**SECOND.sections, theirs.key: theirs})
     after = deleting()
     found = texts(check_table(history(ORIGIN, FIRST, before, after)))
-    assert "the ledger of landing 'returns' is gone" in found
+    assert "the ledger of landing 'returns' is missing" in found
     lost = replace(theirs, covered=cover((P1, 4, 5)))
     found = texts(
         check_table(history(ORIGIN, FIRST, before, replace(after, sections={**after.sections, lost.key: lost})))
@@ -149,7 +149,7 @@ def test_the_accounts_of_what_was_landed_anew_count() -> None:
     ]
     assert texts(f for f in check_landing(LANDING, [told]) if f.level is Severity.WRONG) == ""
     found = texts(check_landing(LANDING, [told, history(*dead, table="shop.dead")]))
-    assert "of orders[0] [5, 15) it has 1 rows, while 0 records of shop.orders were rejected" in found
+    assert "of orders[0] [5, 15) it has 1 rows, but 0 records of shop.orders were rejected" in found
 
 
 def test_the_statement_comes_back_and_damage_is_none() -> None:

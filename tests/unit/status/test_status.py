@@ -30,7 +30,7 @@ def test_before_the_first_run_everything_that_the_source_holds_is_lag(landing: F
     landing.control.away = AWAY
     found = status(landing)
     (table,) = found.tables
-    assert (table.condition, table.reason) == ("missing", "there is no such table yet")
+    assert (table.condition, table.reason) == ("missing", "the table does not exist yet")
     assert lags(found) == {"orders[0]": 15, "orders[1]": 10}
     assert found.lag == 25
     assert [p.landed for p in found.partitions] == [None, None]
@@ -115,7 +115,7 @@ def test_a_table_with_another_landing_s_ledger_is_absent_for_this_one(landing: F
     landing.cycle()
     landing.session = landing.connect(name="others")
     (table,) = status(landing).tables
-    assert (table.condition, table.reason) == ("absent", "nothing of this landing is in it yet")
+    assert (table.condition, table.reason) == ("absent", "it has nothing of this landing yet")
     assert table.head_id is not None
     assert (table.snapshot_id, table.ends) == (None, {})
 

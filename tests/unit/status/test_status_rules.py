@@ -65,14 +65,14 @@ def found(**changes: Any) -> Status:
             found(valid_through=found().at + timedelta(minutes=6)),
             StatusLimits(age=timedelta(days=9)),
             StatusVerdict.BEHIND,
-            "yet to come: a clock is wrong",
+            "in the future: a clock is wrong",
             id="of a clock that is ahead",
         ),
         pytest.param(
             found(valid_through=None),
             StatusLimits(age=timedelta(days=9)),
             StatusVerdict.BEHIND,
-            "not known",
+            "valid-through time is unknown",
             id="unknown age",
         ),
         pytest.param(
@@ -107,14 +107,14 @@ def found(**changes: Any) -> Status:
             found(missing_topics=("orders",)),
             StatusLimits(lag=99),
             StatusVerdict.BEHIND,
-            "topic orders is not",
+            "topic orders is missing",
             id="no topic",
         ),
         pytest.param(
             found(partitions=(replace(at(), held_up=5, stale_transaction=True),)),
             StatusLimits(lag=99),
             StatusVerdict.BEHIND,
-            "a transaction holds up 5 offsets of orders[0] from 10 on",
+            "a transaction has blocked 5 offsets of orders[0] from 10 on",
             id="a transaction that does not end",
         ),
         pytest.param(
@@ -206,4 +206,4 @@ def test_what_is_reported_and_the_source_has_no_more_is_not_lost(landing: FakeLa
     landing.source.ends, landing.source.starts = {P0: 60, P1: 10}, {P0: 50}
     verdict, why = status_verdict(read_status(landing.session), StatusLimits())
     assert verdict is StatusVerdict.BLOCKED
-    assert why.startswith("10 offsets of orders[0] that are not landed were removed")
+    assert why.startswith("10 offsets of orders[0] were removed from the source before they were landed")

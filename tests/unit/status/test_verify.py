@@ -119,26 +119,26 @@ def test_totals_are_of_one_landing() -> None:
     [
         (
             snapshot(2, cover((P0, 0, 9)), cover((P0, 0, 10))),
-            "gained orders[0] [0, 9), the snapshot says orders[0] [0, 10)",
+            "gained orders[0] [0, 9), but the snapshot reports orders[0] [0, 10)",
         ),
-        (snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 9))), "gained orders[0] [0, 10), the snapshot says"),
+        (snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 9))), "gained orders[0] [0, 10), but the snapshot reports"),
         (
             snapshot(2, cover((P0, 0, 10)), Coverage(), kind=SnapshotKind.CARRY),
-            "gained orders[0] [0, 10), the snapshot says nothing",
+            "gained orders[0] [0, 10), but the snapshot reports nothing",
         ),
         (snapshot(2, cover((P0, 2, 10)), cover((P0, 2, 10))), "has a hole: orders[0] is landed to 0 and in [2, 10)"),
         (snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), rows=9), "9 rows for 10 landed records"),
         (
             snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), files=[AddedFile(path="f", rows=9)]),
-            "says 10 rows, its 1 files hold 9",
+            "reports 10 rows, but its 1 files have 9",
         ),
         (
             snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=Account({P0: Counts(landed=9)})),
-            "orders[0]: [0, 10) spans 10 offsets, 9 are accounted for",
+            "orders[0]: [0, 10) spans 10 offsets, but 9 are accounted for",
         ),
         (
             snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=Account({P1: Counts(landed=10)})),
-            "orders[1]: nothing spans 0 offsets, 10 are accounted for",
+            "orders[1]: nothing spans 0 offsets, but 10 are accounted for",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -189,10 +189,10 @@ def test_the_section_of_another_landing_must_stay_as_it_was() -> None:
     gone = snapshot(3, cover((P1, 0, 4)), cover((P1, 2, 4)))
     first = replace(ORIGIN, sections={**ORIGIN.sections, ("other", "live"): other})
     start = replace(ORIGIN, sections={("other", "live"): other})
-    assert "ledger of landing 'other' gained orders[0] [3, 5), the snapshot says nothing" in texts(
+    assert "ledger of landing 'other' gained orders[0] [3, 5), but the snapshot reports nothing" in texts(
         check_table(history(start, first, before, after, whole=False))
     )
-    assert "the ledger of landing 'other' is gone" in texts(
+    assert "the ledger of landing 'other' is missing" in texts(
         check_table(history(start, first, before, gone, whole=False))
     )
 
@@ -200,7 +200,7 @@ def test_the_section_of_another_landing_must_stay_as_it_was() -> None:
 def test_two_landings_that_hold_the_same_offsets_are_wrong() -> None:
     other = section(cover((P0, 5, 8)), "other", starts={P0: 5})
     both = snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), others=[other])
-    assert "landings 'orders' and 'other' both hold orders[0] [5, 8)" in texts(check_table(history(both, whole=False)))
+    assert "landings 'orders' and 'other' both have orders[0] [5, 8)" in texts(check_table(history(both, whole=False)))
 
 
 def test_a_token_that_names_two_snapshots_is_wrong() -> None:
@@ -243,9 +243,7 @@ def test_each_rejected_record_is_one_dead_letter() -> None:
 
 
 def test_tables_at_the_same_end_must_agree_on_what_was_rejected() -> None:
-    assert "4 rows, while 3 records of shop.orders were rejected" in texts(
-        check_landing(LANDING, [data(3), dead(4, 4)])
-    )
+    assert "4 rows, but 3 records of shop.orders were rejected" in texts(check_landing(LANDING, [data(3), dead(4, 4)]))
 
 
 def test_a_dead_letter_table_that_is_behind_is_told_and_not_wrong() -> None:
@@ -266,7 +264,7 @@ def longer(of: TableHistory, rejected: int, rows: int, end: int = 20) -> TableHi
 
 def test_tables_at_different_ends_are_compared_on_what_both_have() -> None:
     found = check_landing(LANDING, [longer(data(3), 0, 10), dead(4, 4)])
-    assert "of orders[0] [0, 10) it has 4 rows, while 3 records of shop.orders were rejected" in texts(found)
+    assert "of orders[0] [0, 10) it has 4 rows, but 3 records of shop.orders were rejected" in texts(found)
     assert {f.level for f in found} == {Severity.WRONG}
     assert texts(check_landing(LANDING, [longer(data(3), 0, 10), dead(3, 3)])) == ""
 
@@ -274,8 +272,8 @@ def test_tables_at_different_ends_are_compared_on_what_both_have() -> None:
 def test_differences_of_two_ranges_do_not_cancel_out() -> None:
     ours, theirs = longer(data(3), 1, 9), longer(dead(1, 1), 3, 3)
     found = texts(check_landing(LANDING, [ours, theirs]))
-    assert "[0, 10) it has 1 rows, while 3" in found
-    assert "[10, 20) it has 3 rows, while 1" in found
+    assert "[0, 10) it has 1 rows, but 3" in found
+    assert "[10, 20) it has 3 rows, but 1" in found
 
 
 def judged(of: TableHistory, **rules: Coverage) -> TableHistory:
@@ -288,7 +286,7 @@ def test_rejects_that_both_tables_tell_apart_by_other_rules_are_wrong_though_the
     whole = cover((P0, 0, 10))
     (found,) = check_landing(LANDING, [judged(data(3), one=whole), judged(dead(3, 3), two=whole)])
     assert (found.level, found.table) == (Severity.WRONG, "shop.dead")
-    assert "orders[0] [0, 10) was judged by other rules than in shop.orders" in found.text
+    assert "orders[0] [0, 10) was evaluated by other rules than in shop.orders" in found.text
 
 
 def test_other_rules_that_reject_nothing_are_nothing_wrong() -> None:
@@ -301,9 +299,9 @@ def test_other_rules_that_reject_nothing_are_nothing_wrong() -> None:
 def test_what_a_person_said_of_dead_letters_is_told_and_not_wrong() -> None:
     said = history(ORIGIN, snapshot(2, cover((P0, 0, 10)), kind=SnapshotKind.INIT), table="shop.dead")
     named, found = check_landing(LANDING, [data(3), said])
-    assert "a person set the ledger" in named.text
+    assert "a user set the ledger" in named.text
     assert {named.level, found.level} == {Severity.NOTE}
-    assert "or a person said that it has them" in found.text
+    assert "or a user stated that it has them" in found.text
 
 
 def test_dead_letters_that_a_person_gave_up_are_told_and_not_wrong() -> None:
@@ -313,7 +311,7 @@ def test_dead_letters_that_a_person_gave_up_are_told_and_not_wrong() -> None:
     )
     (found,) = check_landing(LANDING, [data(3), skipped])
     assert found.level is Severity.NOTE
-    assert "a person gave up 10 offsets" in found.text
+    assert "a user gave up 10 offsets" in found.text
 
 
 def test_what_was_given_up_without_a_dead_letter_table_may_be_in_one_that_came_back() -> None:
@@ -325,14 +323,14 @@ def test_what_was_given_up_without_a_dead_letter_table_may_be_in_one_that_came_b
         return check_landing(LANDING, [history(ORIGIN, rows), history(ORIGIN, dead, table="shop.dead")])
 
     (found,) = both(skipped=2, rejected=1)
-    assert (found.level, "a person gave up 2 offsets of shop.orders" in found.text) == (Severity.NOTE, True)
+    assert (found.level, "a user gave up 2 offsets of shop.orders" in found.text) == (Severity.NOTE, True)
     assert [f.level for f in both(skipped=1, rejected=2)] == [Severity.WRONG]
 
 
 def test_a_landing_that_no_table_knows_where_others_are_is_not_all_right() -> None:
     (found,) = check_landing(replace(LANDING, name="orderz"), [history(ORIGIN, FIRST)])
     assert found.level is Severity.WRONG
-    assert "nothing of landing 'orderz' is in it, so that nothing could be checked; there is 'orders'" in found.text
+    assert "it has nothing of landing 'orderz', so nothing could be checked; it has 'orders'" in found.text
     assert check_landing(LANDING, [history()]) == []
 
 
@@ -349,5 +347,5 @@ def test_what_a_person_decided_is_told_once_also_where_a_release_did_not_carry_i
     kept = [(said[0],), tuple(said), ()]
     told = [replace(s, record=replace(s.record, decisions=d)) for s, d in zip(snapshots, kept, strict=True)]
     found = check_landing(LANDING, [TableHistory(table="shop.orders", snapshots=tuple(told), whole=True)])
-    notes = [f.text for f in found if "a person decided" in f.text]
+    notes = [f.text for f in found if "decision of a user" in f.text]
     assert [n.partition("`")[2].partition("`")[0] for n in notes] == commands

@@ -46,7 +46,7 @@ def test_the_code_tells_the_worst_and_the_lines_tell_whose_it_is(
     failed = [name for name, each in ended.items() if isinstance(each, BaseException)]
     assert [json.loads(line)["landing"] for line in out.getvalue().splitlines()] == failed
     last = err.getvalue().splitlines()[-1]
-    assert last.startswith(f"{1 + (code == Exit.DONE)} of 2 landings did what was asked")
+    assert last.startswith(f"{1 + (code == Exit.DONE)} of 2 landings succeeded")
     assert all(name in last for name in failed)
 
 
@@ -107,4 +107,4 @@ def test_a_call_that_was_told_to_stop_and_did_not_hear_it_ends_as_stopped(monkey
     declared = LandingSet(name="shop", topics_pattern=".*", table="lake.{topic}")
     given = LandingSetSpec(landing_set=declared, kafka={}, catalog={"type": "sql", "uri": "sqlite://"}, spark={})
     assert land_set(given, Output(err=err), cycles=None) == 128 + signal.SIGTERM
-    assert err.getvalue() == "told to stop by SIGTERM\n"
+    assert err.getvalue() == "stopped by SIGTERM\n"

@@ -68,9 +68,9 @@ class TestResetOffsets:
         ledger_init(landing.session, {("orders", 0): 3, ("orders", 1): 0}, decision=SAID)
         ledger_init(landing.session, {("orders", 0): 15}, decision=SAID)
         told = notes(landing)
-        assert "a person set the ledger of landing 'rows'; it begins at orders[0]@3, orders[1]@0" in told
-        assert "a person set the ledger of landing 'rows'; gives up orders[0] [3, 15), 12 offsets" in told
-        assert "a person decided: now ann on here, `a command` of landing rows: an outage; gives up nothing" in told
+        assert "a user set the ledger of landing 'rows'; it starts at orders[0]@3, orders[1]@0" in told
+        assert "a user set the ledger of landing 'rows'; gives up orders[0] [3, 15), 12 offsets" in told
+        assert "decision of a user: now ann on here, `a command` of landing rows: an outage; gives up nothing" in told
         landing.cycle()
         assert told[-1] in notes(landing)
         assert told[-1].endswith("an outage; gives up orders[0] [3, 15)")
@@ -84,7 +84,7 @@ class TestResetOffsets:
         ledger_init(landing.session, {("orders", 0): 20, ("orders", 1): 10}, decision=SAID)
         history = read_history(landing.session.tables, DEAD, "main", progress=landing.lines.append)
         told = [f.text for f in check_landing(landing.session.landing, [history])]
-        assert "a person set the ledger of landing 'rows'; gives up nothing" in told
+        assert "a user set the ledger of landing 'rows'; gives up nothing" in told
         assert not any("gives up orders" in text for text in told)
 
     def test_beside_what_was_passed_it_names_what_is_given_up(self, make_landing: Callable[..., FakeLanding]) -> None:
@@ -95,7 +95,7 @@ class TestResetOffsets:
         ledger_init(landing.session, {("orders", 0): 15, ("orders", 1): 10})
         history = read_history(landing.session.tables, DEAD, "main", progress=landing.lines.append)
         told = [f.text for f in check_landing(landing.session.landing, [history])]
-        assert "a person set the ledger of landing 'rows'; gives up orders[0] [0, 15), 15 offsets" in told
+        assert "a user set the ledger of landing 'rows'; gives up orders[0] [0, 15), 15 offsets" in told
 
     @pytest.mark.parametrize(
         ("start", "message"),
@@ -155,8 +155,8 @@ class TestResetBlocked:
         assert landing.said("recorded the decision in the control log")
         landing.close("b", landing.open("b"))
         assert ends(landing)["orders[0]"] == 20
-        (said,) = [text for text in notes(landing) if text.startswith("a person decided")]
-        assert said == f"a person decided: {replace(SAID, what='gives up orders[0] [0, 20)')}"
+        (said,) = [text for text in notes(landing) if text.startswith("decision of a user")]
+        assert said == f"decision of a user: {replace(SAID, what='gives up orders[0] [0, 20)')}"
 
     def test_the_history_tells_once_who_had_a_range_read_again_also_where_the_commit_failed(
         self, landing: FakeLanding, monkeypatch: pytest.MonkeyPatch
@@ -168,8 +168,8 @@ class TestResetBlocked:
         for run in ("b", "c"):
             landing.source.ends = {**landing.source.ends, P1: landing.source.ends[P1] + 1}
             landing.cycle(run)
-        told = f"a person decided: {replace(SAID, what='reads orders[0] [0, 20) again')}"
-        assert [text for text in notes(landing) if text.startswith("a person decided")] == [told]
+        told = f"decision of a user: {replace(SAID, what='reads orders[0] [0, 20) again')}"
+        assert [text for text in notes(landing) if text.startswith("decision of a user")] == [told]
         (summary,) = {s["lakecommit.decisions"] for s in landing.snapshots() if "lakecommit.decisions" in s}
         assert summary.count("ann") == 1
 

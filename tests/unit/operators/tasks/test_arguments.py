@@ -83,7 +83,7 @@ def test_times_may_be_told_in_many_ways(told: Any) -> None:
 
 
 def test_a_text_that_is_no_time_is_named() -> None:
-    with pytest.raises(ValueError, match="max_valid_through_age=soon: a positive duration"):
+    with pytest.raises(ValueError, match="max_valid_through_age=soon: use a positive duration"):
         StallPolicy(max_valid_through_age="soon")
     with pytest.raises(SpecError, match="LC1014"):
         KafkaConnectOperator(task_id="a", connector="c", action="pause", arguments={"wait": "soon"})
@@ -155,7 +155,7 @@ def test_a_write_task_is_mapped_over_its_plan() -> None:
 @pytest.mark.parametrize("group", [1, [{"cycle": {}, "group": 0}], {"group": 0}])
 def test_what_is_no_entry_of_a_plan_is_refused_by_the_task(group: Any) -> None:
     task = WriteWindowOperator(task_id="w", landing=ORDERS, group=group)
-    with pytest.raises(AirflowFailException, match="and not an entry of what the plan returned"):
+    with pytest.raises(AirflowFailException, match="not an entry of the plan's result"):
         task._execute()
 
 
@@ -174,15 +174,15 @@ def test_a_name_in_place_of_a_landing_is_told_as_that(name: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "wrong", "told"),
     [
-        (BLOCKED, {"how": "skipp"}, "how='skipp': say raise"),
+        (BLOCKED, {"how": "skipp"}, "how='skipp': use raise"),
         (BLOCKED, {"how": "raise"}, "needs a budget"),
         (BLOCKED, {"how": "raise", "budget": "lots"}, "'lots' is not N"),
         (BLOCKED, {"how": "skip", "partitions": "orders"}, "'orders' is not TOPIC:PARTITION"),
-        (BLOCKED, {"how": "skip", "ranges": ["orders:0=5"]}, "ranges: 'orders:0=5': say"),
-        (OFFSETS, {"start": "begin"}, "start: 'begin': say earliest"),
-        (OFFSETS, {"start": "latest", "others": "maybe"}, "others='maybe': say ask, there or gone"),
-        (ASSERT, {"at": "orders:0"}, "at='orders:0': say"),
-        (ASSERT, {"snapshot_id": "abc"}, "snapshot_id='abc': the number"),
+        (BLOCKED, {"how": "skip", "ranges": ["orders:0=5"]}, "ranges: 'orders:0=5': use"),
+        (OFFSETS, {"start": "begin"}, "start: 'begin': use earliest"),
+        (OFFSETS, {"start": "latest", "others": "maybe"}, "others='maybe': use ask, there or gone"),
+        (ASSERT, {"at": "orders:0"}, "at='orders:0': use"),
+        (ASSERT, {"snapshot_id": "abc"}, "snapshot_id='abc': use the id"),
         (ASSERT, {"from_log": True, "tables": "shop.order"}, "the landing has shop.orders"),
         (ASSERT, {"from_log": True, "others": "maybe"}, "others='maybe'"),
     ],
@@ -194,7 +194,7 @@ def test_a_wrong_value_is_told_before_anybody_runs_or_approves_it(kind: Any, wro
 
 @pytest.mark.parametrize(
     ("wrong", "told"),
-    [({"max_cycles": "a"}, "max_cycles='a': a number"), ({"spark_conf": "x=y"}, "spark_conf='x=y': a mapping")],
+    [({"max_cycles": "a"}, "max_cycles='a': use a number"), ({"spark_conf": "x=y"}, "spark_conf='x=y': use a mapping")],
 )
 def test_a_wrong_value_of_a_landing_task_is_told(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(SpecError, match=re.escape(told)):
@@ -211,10 +211,10 @@ def test_a_wrong_value_of_a_landing_task_is_told(wrong: dict[str, Any], told: st
             r"unknown argument 'partition' \(did you mean 'partitions'",
         ),
         (BLOCKED, {}, "missing argument 'how'"),
-        (OFFSETS, {"start": "latest", "delete": "maybe"}, "delete='maybe': True or False is needed"),
-        (OFFSETS, {"start": 5}, "start=5: a text is needed"),
-        (ASSERT, {"at": "orders:0=1", "tables": 3}, "tables=3: a text or a list or None is needed"),
-        (spoken(PUBLISH_NOW), {"wait": None}, "wait=None: a timedelta or a text or a number is needed"),
+        (OFFSETS, {"start": "latest", "delete": "maybe"}, "delete='maybe': use True or False"),
+        (OFFSETS, {"start": 5}, "start=5: use a text"),
+        (ASSERT, {"at": "orders:0=1", "tables": 3}, "tables=3: use a text or a list or None"),
+        (spoken(PUBLISH_NOW), {"wait": None}, "wait=None: use a timedelta or a text or a number"),
     ],
 )
 def test_an_operation_and_its_arguments_are_checked_when_the_dag_is_parsed(
@@ -238,7 +238,7 @@ def test_what_needs_no_approval_takes_none() -> None:
     [
         ("pausing", {}, r"'pausing' is not one of pause, resume, restart, rescue \(did you mean 'pause'"),
         ("resume", {"jiter": "2m"}, r"unknown argument 'jiter' \(did you mean 'jitter'"),
-        ("rescue", {"commit": "perhaps"}, "commit='perhaps': True or False is needed"),
+        ("rescue", {"commit": "perhaps"}, "commit='perhaps': use True or False"),
     ],
 )
 def test_an_action_on_a_connector_is_checked_too(action: str, arguments: dict[str, Any], told: str) -> None:

@@ -68,7 +68,7 @@ def test_a_run_of_another_dag_of_this_airflow_is_asked_for_there() -> None:
 
 def test_a_run_that_is_not_there_may_be_of_an_airflow_of_the_same_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert is_gone(Asked({}), cycle("other"))
-    assert "another Airflow has the [lakecommit] deployment_id 'airflow' too" in capsys.readouterr().out
+    assert "another Airflow also has the [lakecommit] deployment_id 'airflow'" in capsys.readouterr().out
 
 
 def test_the_own_run_is_alive_whatever_airflow_says() -> None:

@@ -29,7 +29,7 @@ def test_runs_that_go_on_after_they_were_given_up_are_named(landing: FakeLanding
     landing.report(theirs)
     found = look(landing)
     assert found.level is Level.WARN
-    assert "1 runs of deployment test went on" in found.seen
+    assert "1 runs of deployment test continued" in found.seen
     assert "scheduled of one of dag (by scheduled of another)" in found.seen
     assert "deployment_id" in found.remedy
 

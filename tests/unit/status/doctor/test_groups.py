@@ -56,8 +56,8 @@ SINK = OtherGroup(group="connect-c", landing=False, signs=False)
         ((), False, Level.OK, "no records of others"),
         ((SIGNS,), True, Level.OK, "all landings sign"),
         ((SIGNS, SINK), True, Level.OK, "landing a, connector group connect-c"),
-        ((SIGNS,), False, Level.WARN, "nothing of this landing is signed"),
-        ((SINK,), False, Level.WARN, "nothing of this landing is signed"),
+        ((SIGNS,), False, Level.WARN, "this landing does not sign"),
+        ((SINK,), False, Level.WARN, "this landing does not sign"),
         ((SIGNS, DOES_NOT), True, Level.WARN, "landing b does not sign"),
     ],
 )

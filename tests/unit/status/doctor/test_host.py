@@ -38,7 +38,7 @@ def test_a_version_out_of_bounds_and_one_that_is_missing_are_named_with_the_comm
 
 def test_two_releases_of_spark_in_one_folder_are_told() -> None:
     found = [f for f in versions({**installed_versions(), "pyspark-client": "4.1.1"}) if f.level is Level.FAIL]
-    assert "both write the same folder" in found[-1].seen
+    assert "both use the same folder" in found[-1].seen
 
 
 def test_an_old_python_is_told() -> None:

@@ -17,10 +17,10 @@ def test_a_table_with_which_nothing_is_handed_out_has_no_finding() -> None:
 @pytest.mark.parametrize(
     ("left", "level", "told"),
     [
-        (None, "ok", "does not tell until when"),
-        (3600, "ok", "hold for 3600 s, until 2023-11-14 23:13:20 UTC"),
-        (600, "warn", "hold for 600 s"),
-        (30, "FAIL", "hold for 30 s"),
+        (None, "ok", "does not report when they expire"),
+        (3600, "ok", "expire in 3600 s, at 2023-11-14 23:13:20 UTC"),
+        (600, "warn", "expire in 600 s"),
+        (30, "FAIL", "expire in 30 s"),
     ],
 )
 def test_names_are_told_and_how_long_they_hold(left: float | None, level: str, told: str) -> None:
