@@ -111,6 +111,15 @@ class Story:
         if not done.published:
             raise RuntimeError(f"nothing was landed: {done.refused}")
 
+    def append(self, window: int) -> None:
+        """One more window, as another writer would append it: its rows are of no range of the ledger."""
+        start = (self.days + window) * self.per_day
+        files = self._written([self._rows(p.partition, start, start + self.per_day) for p in PARTITIONS])
+        table = self.tables.load(TABLE)
+        with table.transaction() as change, change.update_snapshot().fast_append() as append:
+            for file in files:
+                append.append_data_file(file)
+
     def _landed(self, whole: OffsetRange) -> Iterator[DataFile]:
         for p in PARTITIONS:
             for at in range(0, whole.end, SLICE):
@@ -181,11 +190,11 @@ def main(arguments: list[str]) -> int:
     for layout in options.layouts:
         with tempfile.TemporaryDirectory(prefix="lakecommit-bench-") as folder, ExitStack() as ends:
             engine = ends.enter_context(Engine(Path(folder) / "engine")) if options.engine else None
-            _contest(_story(Path(folder), layout, options.days, options.rows // len(PARTITIONS)), engine)
+            _contest(story_at(Path(folder), layout, options.days, options.rows // len(PARTITIONS)), engine)
     return 0
 
 
-def _story(place: Path, layout: str, days: int, per_day: int) -> Story:
+def story_at(place: Path, layout: str, days: int, per_day: int) -> Story:
     (place / "data").mkdir()
     catalog = {
         "name": f"bench_{uuid4().hex[:8]}",

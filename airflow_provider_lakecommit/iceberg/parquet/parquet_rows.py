@@ -53,7 +53,7 @@ class ParquetRows:
         :param deleted: positions of deleted rows, sorted
         """
         at, wanted = 0, None if columns is None else list(columns)
-        batches = self._file.iter_batches(batch_size=self._block_rows(), columns=wanted)
+        batches = self._file.iter_batches(batch_size=self._block_rows(), columns=wanted, use_threads=False)
         while True:
             with _named(self._io, self._path):
                 batch = next(batches, None)

@@ -83,13 +83,15 @@ class Projection:
     """Blocks of one file as rows of a schema: columns are matched by field id, missing ones are null.
 
     :param schema: of the rows that are returned, with the names that columns have in files
+    :param arrow: the same for Arrow: files that have it need no look at their columns
     :raises TableError: the columns of the file cannot be read as columns of a table
     """
 
-    def __init__(self, table: Table, path: str, rows: ParquetRows, schema: Schema) -> None:
+    def __init__(self, table: Table, path: str, rows: ParquetRows, schema: Schema, arrow: pa.Schema) -> None:
         self._path, self._schema = path, schema
-        self._physical = physical_schema(table, path, rows)
-        self._same = self._physical.as_struct() == schema.as_struct()
+        same = rows.schema.equals(arrow, check_metadata=True)
+        self._physical = schema if same else physical_schema(table, path, rows)
+        self._same = same or self._physical.as_struct() == schema.as_struct()
 
     def __call__(self, block: pa.Table) -> pa.Table:
         """Return the block in the columns of the schema.

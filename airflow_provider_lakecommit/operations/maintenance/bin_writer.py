@@ -92,7 +92,7 @@ def write_bin(table: Table, layout: Layout, one: Bin, dead: Mapping[str, Numbers
 
 def _blocks(table: Table, layout: Layout, source: Source, dead: Numbers) -> Iterator[pa.Table]:
     with opened(table.io, source.path, table.metadata.name_mapping()) as rows:
-        projected = Projection(table, source.path, rows, layout.file_schema)
+        projected = Projection(table, source.path, rows, layout.file_schema, layout.arrow)
         for block, live in rows.blocks(dead):
             yield projected(block if live.all() else block.filter(pa.array(live)))
 

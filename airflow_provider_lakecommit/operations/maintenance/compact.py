@@ -141,6 +141,7 @@ class _TableCompaction:
         self._rules = BinRules(target=min(target, SORTED_BYTES) if self._layout.sorting else target, tiered=tiered)
         self._positions = DeletePositions(name)
         self._listed: dict[str, list[ManifestEntry]] = {}
+        self._planned = _Head(entries={}, deletes=deletes_of(self._table, ()))
         self._bins: list[Bin] = []
         self._settles = False
         self._attempt, self._numbers = uuid4(), count()
@@ -158,7 +159,7 @@ class _TableCompaction:
         if state.condition is Condition.ABSENT:
             return False
         require_present(state, self._name)
-        head = self._head(self._table)
+        self._planned = head = self._head(self._table)
         specs = self._table.metadata.specs()
         sources = (
             Source(e, sum(d.record_count for d in head.deletes.of(e)))
@@ -190,8 +191,7 @@ class _TableCompaction:
                 progress(self._out)
 
     def _write(self, one: Bin) -> WrittenBin:
-        head = self._head(self._table)
-        dead = {s.path: self._dead(self._table, head, s.entry) for s in one.sources}
+        dead = {s.path: self._dead(self._table, self._planned, s.entry) for s in one.sources}
         return write_bin(self._table, self._layout, one, dead, self._new_path(one.sources[0].file))
 
     def _commit(self, written: Sequence[WrittenBin]) -> None:

@@ -13,15 +13,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.cli import arguments, everyday, follow_arguments, sweep, upkeep
+from airflow_provider_lakecommit.cli import arguments, everyday, follow_arguments, maintain, upkeep
 from airflow_provider_lakecommit.cli import main as command_line
 from airflow_provider_lakecommit.cli.runs import land, land_set, set_landings
 from airflow_provider_lakecommit.landing import spec_file
+from airflow_provider_lakecommit.operations.maintenance import compact
+from airflow_provider_lakecommit.operations.maintenance.bins import BinRules
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from tests.support.declared import nested, nested_set
@@ -114,7 +117,9 @@ def console(path: Path, spec: dict[str, Any]) -> Iterator[Console]:
         for module in (arguments, everyday):
             patch.setattr(module, "results_only", lambda _: nullcontext())
         # So that files and snapshots of a moment ago are old, and a follow is over in less than a second.
-        patch.setattr(sweep, "least_age", lambda _, asked: asked)
+        patch.setattr(maintain, "least_age", lambda _, asked: asked)
+        # Each compaction rewrites whatever is there.
+        patch.setattr(compact, "BinRules", partial(BinRules, least=1))
         for module in (follow_arguments, upkeep):
             patch.setattr(module, "duration", lambda text: timedelta(seconds=float(text.removesuffix("s"))))
         # Both take longer than most commands; JSON is YAML, too.

@@ -256,7 +256,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "evolve": Operation(nature=KEEPS, act=_run("maintain", "SPEC", "--only", "columns", "--yes"), weight=1),
     "sweep": Operation(nature=KEEPS, act=_run("maintain", "SPEC", "--only", "sweep", "--older-than", "0s", "--yes")),
     "expire": Operation(nature=KEEPS, act=_expire),
-    "compact": Operation(nature=KEEPS, act=_run("maintain", "SPEC", "--only", "compact", "--yes")),
+    "compact": Operation(nature=KEEPS, act=_run("maintain", "SPEC", "--only", "compact", "--yes"), weight=3),
     "adopt": Operation(nature=DECIDES, act=_adopt, real=False, shapes=SINK),
     "hand-back": Operation(nature=LANDS, act=_hand_back, real=False, shapes=SINK),
     "sink": Operation(nature=LANDS, act=_sink, real=False, shapes=SINK),
