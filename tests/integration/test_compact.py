@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,9 @@ from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.stage import stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
 from airflow_provider_lakecommit.committer.trim import expire_older
+from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS
 from airflow_provider_lakecommit.operations.backfill.replace import replace_preview
+from airflow_provider_lakecommit.operations.maintenance import background
 from airflow_provider_lakecommit.operations.maintenance.compact import CompactedTable, compact
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import coverage
@@ -340,3 +343,25 @@ def test_a_forged_compaction_is_found(lake: RowsLake, rows: int, said: str) -> N
     forged = stage(table, "main", (), to_summary(record, state.sections), rewrite=rewrite)
     lake.tables.commit(table, forged.requirements, forged.updates)
     assert any(said in text for text in lake.findings()), lake.findings()
+
+
+@pytest.mark.parametrize("made", [True, False], ids=["made-by-a-landing", "of-others"])
+def test_a_continuous_run_compacts_the_tables_that_landings_made(
+    tmp_path: Path, made: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "DUE", 0.005)
+    lake = lake_at(tmp_path)
+    lake.join()
+    if not made:
+        lake.load().transaction().remove_properties(KEEP_SNAPSHOTS).commit_transaction()
+    lines: list[str] = []
+    land_six(lake)
+    with background.BackgroundCompaction(replace(lake.session(), log=lines.append)) as compaction:
+        compaction.begin()
+        compaction.begin()
+    assert (len(lake.files()), lines) == ((1, ["shop.orders: compacted 6 files into 1"]) if made else (6, []))
+    lake.catalog.away = True
+    with background.BackgroundCompaction(replace(lake.session(), log=lines.append)) as compaction:
+        compaction.begin()
+    assert "WARNING: could not compact" in lines[-1]
+    assert lake.found() == lake.expected(SIX)

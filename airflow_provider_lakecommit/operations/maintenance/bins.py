@@ -22,7 +22,7 @@ __all__ = ["Bin", "BinRules", "Source", "bins_of", "within"]
 class BinRules:
     """When files are rewritten. ``target`` is the size of a file in bytes, ``least`` the number of small files that is
     worth a bin, ``dead_share`` the share of deleted rows that is worth it. ``tiered``: a file is only rewritten with
-    others that come to its own size, so that frequent runs rewrite each row a few times in all.
+    others that come to half its size, so that frequent runs rewrite each row a few times in all.
     """
 
     target: int
@@ -105,11 +105,11 @@ def _many_dead(source: Source, rules: BinRules) -> bool:
 
 
 def _tiers(sources: Iterable[Source]) -> Iterator[list[Source]]:
-    """Runs of files, small ones first, in which no file is larger than all before it together."""
+    """Runs of files, small ones first, in which no file is more than twice as large as all before it together."""
     run: list[Source] = []
     size = 0
     for source in sorted(sources, key=lambda s: (s.size, s.age)):
-        if run and source.size > size:
+        if run and source.size > 2 * size:
             yield run
             run, size = [], 0
         run.append(source)
