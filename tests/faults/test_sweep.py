@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.core.identity import attempt_id
-from airflow_provider_lakecommit.core.places import REPLAY, data_roots, file_mark, file_name
+from airflow_provider_lakecommit.core.places import REPLAY, REWRITE, data_roots, file_mark, file_name
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import CatalogError
@@ -374,10 +374,11 @@ def test_a_catalog_that_goes_away_in_the_middle_ends_it_and_nothing_is_wrong(
     world.check(Counter(range(140)))
 
 
-def test_what_a_replay_of_dead_letters_left_goes_after_a_day_whatever_the_age(world: World) -> None:
+@pytest.mark.parametrize("owner", [REPLAY, REWRITE])
+def test_what_a_replay_or_a_compaction_left_goes_after_a_day_whatever_the_age(world: World, owner: str) -> None:
     with world.session() as session:
         uuid = session.tables.load(world.landing.table).metadata.table_uuid
-    path = next(iter(files(world))).with_name(file_name(attempt_id(uuid, uuid4()), file_mark(uuid, "rows", REPLAY), 0))
+    path = next(iter(files(world))).with_name(file_name(attempt_id(uuid, uuid4()), file_mark(uuid, "rows", owner), 0))
     path.write_bytes(b"x")
     age({path}, 3600.0)
     assert swept(world, older_than=timedelta(0)).kept[Kept.YOUNG] == (1, 1)

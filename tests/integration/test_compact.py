@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import BucketTransform
@@ -28,7 +32,7 @@ from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.stage import stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
 from airflow_provider_lakecommit.committer.trim import expire_older
-from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS
+from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
 from airflow_provider_lakecommit.operations.backfill.replace import replace_preview
 from airflow_provider_lakecommit.operations.maintenance import background
 from airflow_provider_lakecommit.operations.maintenance.compact import CompactedTable, compact
@@ -343,6 +347,48 @@ def test_a_forged_compaction_is_found(lake: RowsLake, rows: int, said: str) -> N
     forged = stage(table, "main", (), to_summary(record, state.sections), rewrite=rewrite)
     lake.tables.commit(table, forged.requirements, forged.updates)
     assert any(said in text for text in lake.findings()), lake.findings()
+
+
+def test_a_landing_two_compactions_and_deletes_of_others_at_once(tmp_path: Path) -> None:
+    """None of them starves, and the rows are those that were landed and not deleted."""
+    # pyiceberg would retry a delete on a head that lacks its file.
+    lake = lake_at(tmp_path, properties={"commit.retry.num-retries": "0"})
+    lake.join()
+    windows, deleted = 30, set[int]()
+    lake.land((1, 0, 5))
+    ended = Event()
+
+    def delete() -> None:
+        while not ended.wait(0.3):
+            table = lake.load()
+            with suppress(CommitFailedException):
+                files = [f for f in lake.files() if f.record_count > 3]
+                file = files[len(files) // 2]
+                with table.io.new_input(file.file_path).open() as stream:
+                    row = pa.parquet.read_table(stream)["id"].to_pylist()[1]
+                delete_positions(table, "main", [(file, 1)])
+                deleted.add(row)
+
+    def rewrite() -> None:
+        while not ended.wait(0.2):
+            (done,) = compact(lake.session(tables=Tables(lake.catalog_properties)), write=True)
+            assert "LC" not in done.error, done.error
+
+    with ThreadPoolExecutor(3) as pool:
+        others = [pool.submit(rewrite), pool.submit(rewrite), pool.submit(delete)]
+        try:
+            for n in range(windows):
+                lake.land((0, n * 10, n * 10 + 10))
+        finally:
+            ended.set()
+        for one in others:
+            one.result()
+    due = set(range(windows * 10)) | {1_000_000 + n for n in range(5)}
+    assert deleted
+    assert scanned(lake) == sorted(due - deleted)
+    assert {row[0] for row in lake.found()} == due - deleted
+    assert any(r.kind is SnapshotKind.COMPACT for r in landing_snapshots(lake.load().metadata, "main"))
+    assert lake.findings() == []
 
 
 @pytest.mark.parametrize("made", [True, False], ids=["made-by-a-landing", "of-others"])
