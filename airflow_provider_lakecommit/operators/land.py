@@ -209,7 +209,7 @@ class KafkaToIcebergOperator(LandingTask):
             return earlier.to_closed(self.landing.table, before)
         log = WindowLog(session.log)
         session.log = log
-        compaction = None if self.follow is None else BackgroundCompaction(session)
+        compaction = None if self.follow is None else BackgroundCompaction(session, log.say)
         continuous: dict[str, Any] = (
             {"over": partial(is_paused, context), "turns": True, "maintain": compaction.begin} if compaction else {}
         )

@@ -32,10 +32,10 @@ def test_the_example_expires_sweeps_and_checks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = make_world(1, dead_letter_table=None)
-    for turn in range(3):
+    for turn in range(5):
         produce(world.landing.topic_names[0], records(turn * 10, 10))
         world.settle()
-    produce(world.landing.topic_names[0], records(30, 10))
+    produce(world.landing.topic_names[0], records(50, 10))
     _, left = killed_task(world, "killed", monkeypatch)
     age(files(world))
     told = EXAMPLE.replace(
@@ -57,6 +57,9 @@ def test_the_example_expires_sweeps_and_checks(
     assert states == dict.fromkeys(("maintain", "verify"), "success")
     assert not left & files(world)
     with world.session() as session:
-        assert len(session.tables.load(world.landing.table).metadata.snapshots) == 2
+        table = session.tables.load(world.landing.table)
+        assert len(table.metadata.snapshots) == 2
+        # One of each bucket.
+        assert table.inspect.data_files().num_rows == 2
     world.settle()
-    world.check(Counter(range(40)))
+    world.check(Counter(range(60)))

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
@@ -402,12 +401,12 @@ def test_a_continuous_run_compacts_the_tables_that_landings_made(
         lake.load().transaction().remove_properties(KEEP_SNAPSHOTS).commit_transaction()
     lines: list[str] = []
     land_six(lake)
-    with background.BackgroundCompaction(replace(lake.session(), log=lines.append)) as compaction:
+    with background.BackgroundCompaction(lake.session(), lines.append) as compaction:
         compaction.begin()
         compaction.begin()
     assert (len(lake.files()), lines) == ((1, ["shop.orders: compacted 6 files into 1"]) if made else (6, []))
     lake.catalog.away = True
-    with background.BackgroundCompaction(replace(lake.session(), log=lines.append)) as compaction:
+    with background.BackgroundCompaction(lake.session(), lines.append) as compaction:
         compaction.begin()
     assert "WARNING: could not compact" in lines[-1]
     assert lake.found() == lake.expected(SIX)

@@ -92,7 +92,7 @@ def land(
             release=is_dead,
             early=section.is_warm,
             progress=progress_on(output, spec.landing.name),
-            **({"maintain": stack.enter_context(BackgroundCompaction(session)).begin} if follow else {}),
+            **({"maintain": stack.enter_context(BackgroundCompaction(session, log.say)).begin} if follow else {}),
         )
         try:
             # Not in the thread that signals interrupt, so a signal costs no work in progress.

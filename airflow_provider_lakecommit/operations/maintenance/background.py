@@ -11,6 +11,7 @@ under way.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Thread
 
 from airflow_provider_lakecommit.committer import debt_of
@@ -26,10 +27,13 @@ MOST_BYTES = 256 << 20
 
 
 class BackgroundCompaction:
-    """Of the tables of one landing; a context manager that waits for the thread."""
+    """Of the tables of one landing; a context manager that waits for the thread.
 
-    def __init__(self, session: LandingSession) -> None:
-        self._session = session
+    :param say: gets a line for each compaction, and for what went wrong
+    """
+
+    def __init__(self, session: LandingSession, say: Callable[[str], None]) -> None:
+        self._session, self._say = session, say
         self._thread: Thread | None = None
 
     def __enter__(self) -> BackgroundCompaction:
@@ -52,13 +56,13 @@ class BackgroundCompaction:
             for done in compact(session, write=True, most_bytes=MOST_BYTES, tiered=True, tables=due):
                 n = done.numbers
                 if done.error:
-                    session.log(f"WARNING: {done.error}")
+                    self._say(f"WARNING: {done.error}")
                 elif done.snapshots:
-                    session.log(f"{done.table}: compacted {n.files_in} files into {n.files_out}")
+                    self._say(f"{done.table}: compacted {n.files_in} files into {n.files_out}")
         except Exception as e:
             # A thread that dies in silence would leave the table to grow.
             text = str(e) if isinstance(e, LakecommitError) else f"{type(e).__name__}: {e}"
-            session.log(f"WARNING: could not compact: {text}")
+            self._say(f"WARNING: could not compact: {text}")
 
     def _is_due(self, name: str) -> bool:
         table = self._session.tables.find(name)
