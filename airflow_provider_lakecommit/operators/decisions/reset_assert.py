@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ResetAssert", "others_of"]
 
-OTHERS = ("ask", "there", "gone")
-"""What can be said of them; by default nothing is, and where there are some it is refused."""
+OTHERS = ("ask", "present", "missing")
+"""Allowed values of ``others``; the default is refused if there are other landings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class ResetAssert(ApprovedOperation):
     :param from_log: take what the control topic reports as published
     :param at: everything below these offsets, as `topic:0=15,topic:1=9`
     :param tables: only these; by default those whose ledger is not in order
-    :param others: where a table's ledger is lost: whether rows of other landings are in it, `there` or `gone`
+    :param others: where a table's ledger is lost: whether rows of other landings are in it, `present` or `missing`
     :param give_up_reported: also reported slices that the source has removed
     """
 
