@@ -167,15 +167,15 @@ class RunOutcome:
         rows = sum(p.rows for p in self.published if p.table in data)
         text = f"{self.landing}: {rows} rows in {self.snapshots} snapshots, {self.cycles} cycles"
         if last.valid_through is not None:
-            text += f"; all up to {last.valid_through.isoformat()} is in the tables"
+            text += f"; the tables have all records up to {last.valid_through.isoformat()}"
         if last.left:
             text += f"; {last.left} offsets are left for the next run"
         if self.refused:
             text += f"; no window was planned: {self.refused}"
         elif last.stopped:
-            text += f"; planned only in part: {last.stopped}"
+            text += f"; planned only partly: {last.stopped}"
         if last.blocked:
-            text += f"; {first_of(last.blocked)} blocked: `{RESET_BLOCKED}` says how to go on"
+            text += f"; {first_of(last.blocked)} blocked: `{RESET_BLOCKED}` explains how to continue"
         if last.waiting:
             text += f"; {first_of(last.waiting)} waiting"
         return text

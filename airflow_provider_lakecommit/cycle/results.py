@@ -259,7 +259,7 @@ class Closed:
             for what, found, more in (
                 ("fields without a column were left out, in this many records", ignored, ""),
                 (
-                    "times in January or February 1970, too coarse for the unit in `timestamps`, in this many records",
+                    "times in January/February 1970, in a coarser unit than `timestamps` states, in this many records",
                     odd,
                     "",
                 ),

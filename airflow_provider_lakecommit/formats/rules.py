@@ -73,5 +73,5 @@ def _encoding_problem(format: str, kind: IcebergType, encoding: str) -> str | No
     if isinstance(kind, OCTETS) or unscaled:
         return None
     return (
-        f"is {kind}, encodings are for binary and fixed, and {UNSCALED} in {' and '.join(_WITH_UNSCALED)} for decimals"
+        f"is {kind}, encodings need binary or fixed, and {UNSCALED} in {' and '.join(_WITH_UNSCALED)} for decimals"
     )

@@ -50,11 +50,11 @@ def chunk_of(messages: Sequence[Message], runs: Sequence[Run]) -> Chunk:
             start = runs[-1].end if runs else 0
             runs.append(Run(r.span, start, start + r.end - r.start))
     values: list[bytes | None] = [m.value() for m in messages]
-    """Yield the chunk in parts of at most so many bytes."""
+    return Chunk(messages=messages, values=values, runs=runs)
 
 
 def bounded(chunk: Chunk, most_bytes: int) -> Iterator[Chunk]:
-    """The chunk in parts of at most so many bytes."""
+    """Yield the chunk in parts of at most so many bytes."""
     if chunk.bytes <= most_bytes:
         if chunk.messages:
             yield chunk

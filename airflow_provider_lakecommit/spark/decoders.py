@@ -176,7 +176,7 @@ def _engine_of_sql() -> Iterator[None]:
     except ModuleNotFoundError as e:
         raise TableError(
             "LC5006",
-            f"a transform needs {e.name}: install airflow-provider-lakecommit[transform], also on the hosts of Spark's tasks",
+            f"a transform needs {e.name}: install airflow-provider-lakecommit[transform], also for Spark's tasks",
         ) from e
 
 

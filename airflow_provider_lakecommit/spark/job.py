@@ -189,7 +189,7 @@ class Secrets:
             callables = ", ".join(sorted(key for key, value in self.kafka.items() if callable(value)))
             raise SpecError(
                 "LC5007",
-                f"the Kafka settings {callables} of this landing are functions, which cannot be sent to Spark's workers: "
+                f"the Kafka settings {callables} of this landing are functions and cannot be sent to Spark's workers: "
                 "use credentials that are settings, or give the workers their own identity",
             ) from e
 

@@ -45,8 +45,8 @@ def check_former(session: LandingSession, name: str) -> None:
                 "LC6007",
                 f"landing {landing} has reported slices for {former}, which its spec no longer names, and the source "
                 f"no longer has them: {'; '.join(lost.values())}. {name} cannot get them: name {former} until "
-                f"`lakecommit land SPEC` has published them, or give up with `{RESET_OFFSETS} SPEC --from earliest "
-                f"--give-up-reported` while {former} is named",
+                f"`lakecommit land SPEC` has published them, or give them up with `{RESET_OFFSETS} SPEC --from "
+                f"earliest --give-up-reported` while {former} is named",
             )
         if known_section(session, state) is not None:
             raise TableError(

@@ -162,7 +162,7 @@ def _is_foreign(session: LandingSession, prepared: Prepared, found: FoundCycle) 
     where = f"offset {found.state.offset} of {session.control.name}[{found.ticket.partition}]"
     session.log(
         f"ignored the plan of cycle {found.state.cycle.commit_id} at {where}: {what}; the ranges it claimed are free. "
-        "Check who else writes to that topic"
+        "Check which other programs write to that topic"
     )
     return True
 

@@ -52,7 +52,7 @@ class OpenLane:
     def lines(self) -> Iterator[str]:
         """For people."""
         done = "are replaced" if self.replaces else "are in the tables"
-        yield f"lane {self.name}: {self.size - len(self.lacking)} of {self.size} offsets {done}"
+        yield f"backfill {self.name}: {self.size - len(self.lacking)} of {self.size} offsets {done}"
         yield from (f"  {p} {r}: lacks {self.lacking[p]}" for p, r in sorted(self.bounds.items()))
 
     def to_dict(self) -> dict[str, Any]:

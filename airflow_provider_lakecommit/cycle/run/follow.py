@@ -113,7 +113,7 @@ class Follow:
         """Return True if a cycle is open."""
         return self._runner.under_way
 
-    def stop(self, reason: str = "the run was told to stop", grace: float = 0.0) -> None:
+    def stop(self, reason: str = "the run was stopped", grace: float = 0.0) -> None:
         """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers.
 
         :param grace: seconds that tasks have to report what they have read, which is published then

@@ -304,7 +304,7 @@ class LandingRunner:
         drained = drained_after(self._session, run, error, executor=self._executor)
         return drained and without_window(number, drained, time.monotonic() - began)
 
-    def stop(self, reason: str = "the run was told to stop", grace: float = 0.0) -> None:
+    def stop(self, reason: str = "the run was stopped", grace: float = 0.0) -> None:
         """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers.
 
         :param reason: for logs
@@ -339,7 +339,7 @@ class LandingRunner:
     def _go_on_or_stop(self) -> None:
         if not self._writers.stopping:
             return
-        told = f"landing {self._session.landing.name} was told to stop"
+        told = f"landing {self._session.landing.name} was stopped"
         if self._gave_up or not self._again:
             self.report_interrupted()
             raise SparkJobError("LC6214", told)

@@ -72,7 +72,7 @@ class WindowWriter:
             try:
                 if self.stopping:
                     raise SparkJobError(
-                        "LC6233", f"the Spark job of group {job.group} did not begin: it was told to stop"
+                        "LC6233", f"the Spark job of group {job.group} did not begin: it was stopped"
                     )
                 return self.engine.run(job, self._secrets(job))
             finally:
