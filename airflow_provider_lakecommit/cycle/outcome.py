@@ -21,8 +21,7 @@ __all__ = ["CycleOutcome", "RunOutcome", "Written", "first_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The result of a cycle's write step: slices by status, causes of unfinished ones, and dead jobs.
-    """
+    """The result of a cycle's write step: slices by status, causes of unfinished ones, and dead jobs."""
 
     slices: Counter[SliceStatus] = field(default_factory=Counter)
     unfinished: tuple[str, ...] = ()

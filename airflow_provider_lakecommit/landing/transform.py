@@ -98,10 +98,7 @@ def wrong_with_transform(values: Mapping[str, Any], tables: tuple[str, ...]) -> 
             "[LC1186]"
         )
     if isinstance(transform, str) and len(tables) > 1:
-        yield (
-            "transform.sql: with several tables, give a mapping of tables to SQL "
-            f"({', '.join(tables)}) [LC1187]"
-        )
+        yield (f"transform.sql: with several tables, give a mapping of tables to SQL ({', '.join(tables)}) [LC1187]")
     if isinstance(transform, Mapping):
         unknown = (table for table in transform if table not in tables)
         yield from (f"transform.sql: {table!r} is not a table of the landing" for table in unknown)

@@ -87,8 +87,7 @@ def wrong_with_unwrap(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"{label('unwrap')}: needs one of the formats {', '.join(_UNWRAPPED)} [LC1193]"
     if values.get("unknown_fields", "ignore") != "ignore":
         yield (
-            f"{label('unwrap')}: for fields in an envelope only `columns.unknown_fields: "
-            "ignore` is possible [LC1194]"
+            f"{label('unwrap')}: for fields in an envelope only `columns.unknown_fields: ignore` is possible [LC1194]"
         )
     create = values.get("create")
     if isinstance(create, Mapping) and create.get("schema") == "registry":

@@ -68,8 +68,7 @@ class Variables:
         if not closed or not _NAME.fullmatch(name):
             shown = found[0] if len(found[0]) <= _SHOWN else f"{found[0][:_SHOWN]}…"
             self.wrong.append(
-                f"{place}: {shown!r} is not a reference such as ${{NAME}}; write "
-                f"`$${{` for a plain `${{` [LC1218]"
+                f"{place}: {shown!r} is not a reference such as ${{NAME}}; write `$${{` for a plain `${{` [LC1218]"
             )
             return found[0]
         if name not in self.values:

@@ -6,6 +6,7 @@ with the job (:class:`Secrets`), and task results hold no secret. Spark only sch
 and a slice number (:mod:`~airflow_provider_lakecommit.spark.task`). A task's work is in the control topic before the
 task ends, so a job that dies loses at most the slices in progress.
 """
+
 from __future__ import annotations
 
 import json

@@ -59,9 +59,7 @@ def run_apart(job: WindowJob, secrets: Secrets, work: SliceWork) -> SliceOutcome
         finally:
             process.kill()
     if not ready:
-        raise SparkJobError(
-            "LC5033", f"slice {work.slice}: its separate process did not start: {_end(code)}"
-        )
+        raise SparkJobError("LC5033", f"slice {work.slice}: its separate process did not start: {_end(code)}")
     if code or not told:
         raise RecordsError("LC5034", f"{work.slice}: the process that handled its records {_end(code)}")
     answer = pickle.loads(told)

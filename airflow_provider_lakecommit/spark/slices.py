@@ -191,9 +191,7 @@ class _SliceRun:
     def _end_early(self, reached: Mapping[int, int]) -> None:
         self._totals.end_at(reached)
         if not self._totals.places or self._totals.blocked_at_the_end():
-            raise SliceStopped(
-                "LC5038", f"slice {self._work.slice} was stopped; the next attempt reads it again"
-            )
+            raise SliceStopped("LC5038", f"slice {self._work.slice} was stopped; the next attempt reads it again")
 
     def _consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
         reported = 0
@@ -223,8 +221,7 @@ class _SliceRun:
                 yield from (part_of(chunk, start, min(start + step, many)) for start in range(0, many, step))
 
     def _spoilt(self, chunk: Chunk, error: Exception) -> RecordsError:
-        """Return which records raised an exception: the first one that does alone, or all that were handled together.
-        """
+        """Return which records raised an exception: the first one that does alone, or all that were handled together."""
 
         def fails(part: Chunk) -> bool:
             with suppress(Exception):

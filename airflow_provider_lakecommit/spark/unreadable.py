@@ -80,9 +80,7 @@ class Unreadable(LastError):
         try:
             marks = self.consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.partition), seconds)
         except KafkaException as e:
-            raise SourceUnavailableError(
-                "LC5055", f"{reading.span}: cannot read the ends of the partition: {e}"
-            ) from e
+            raise SourceUnavailableError("LC5055", f"{reading.span}: cannot read the ends of the partition: {e}") from e
         if marks is None:
             raise SourceUnavailableError(
                 "LC5056", f"{reading.span}: the brokers did not report the partition's ends in {seconds:.0f} s"

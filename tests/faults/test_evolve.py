@@ -281,7 +281,9 @@ def test_what_a_person_dropped_or_renamed_is_not_brought_back(
         foreign(update)
     world.run()
     assert "n" not in table_of(world).schema().column_names
-    assert any("n is not added: the table once had it" in line for line in world.open("next").explain + tuple(world.lines))
+    assert any(
+        "n is not added: the table once had it" in line for line in world.open("next").explain + tuple(world.lines)
+    )
 
 
 def test_a_rollback_to_before_the_change_loses_neither_rows_nor_columns(make_world: Make, produce: Produce) -> None:

@@ -306,7 +306,10 @@ class TestSql:
     @pytest.mark.parametrize(
         ("sql", "why"),
         [
-            ("select id, interval 1 day as age from record", "columns cannot have type month_day_nano_interval: cast it"),
+            (
+                "select id, interval 1 day as age from record",
+                "columns cannot have type month_day_nano_interval: cast it",
+            ),
             ("select id, n::bit as bits from record", "bit.*cast it"),
             ('select id, n as "N" from record', "its name differs from column n only in case"),
             ("select id, n as _file from record", "Iceberg reserves that name for metadata"),

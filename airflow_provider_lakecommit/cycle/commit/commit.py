@@ -99,8 +99,7 @@ class TableCommits:
 
     @property
     def others_go_on(self) -> bool:
-        """Return True if all failures are those of single tables, and another table of rows continues.
-        """
+        """Return True if all failures are those of single tables, and another table of rows continues."""
         whole = not self._others and self._blind is None
         alone = not any(isinstance(error, _NO_TABLES) for error in self.failures.values())
         return whole and alone and bool(self._done & set(self.session.landing.data_tables))

@@ -10,6 +10,7 @@ everything else is published.
 Failure story: if the source does not report its offsets, that is an error and nothing is voided: the next commit tries
 again.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence

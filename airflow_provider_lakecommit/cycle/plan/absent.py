@@ -9,6 +9,7 @@ range is planned for it alone.
 Failure story: a table in no plan of the log is needed to plan at all: its error is the landing's. The commit of each
 run tries the table again, and the run fails as long as that fails.
 """
+
 from __future__ import annotations
 
 from uuid import UUID

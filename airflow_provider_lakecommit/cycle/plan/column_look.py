@@ -43,8 +43,7 @@ MOST_NAMED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLook:
-    """The columns that a table needs for some ranges' records or its SQL. ``named``: it is one of several tables.
-    """
+    """The columns that a table needs for some ranges' records or its SQL. ``named``: it is one of several tables."""
 
     table: str
     wanted: Wanted

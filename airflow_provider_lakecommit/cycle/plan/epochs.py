@@ -268,8 +268,7 @@ def _to_tag(state: LedgerState) -> str:
 
 
 def _newest_by_the_log(session: LandingSession, name: str, state: LedgerState) -> bool:
-    """Return True if everything published by the log is in this table and ledger, by its former landings.
-    """
+    """Return True if everything published by the log is in this table and ledger, by its former landings."""
     log = session.control.describe()
     for section in state.sections:
         if (section.control.cluster_id, section.control.topic_id) != (log.cluster_id, log.topic_id):

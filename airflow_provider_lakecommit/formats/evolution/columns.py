@@ -97,9 +97,7 @@ def registered_columns(schema: RegisteredSchema, subject: str, message: str = ""
     :raises SpecError: it comes to none
     """
     if schema.kind not in COLUMNS:
-        raise SpecError(
-            "LC4010", f"subject {subject} is of type {schema.kind}, which gives no columns; state `create`"
-        )
+        raise SpecError("LC4010", f"subject {subject} is of type {schema.kind}, which gives no columns; state `create`")
     from airflow_provider_lakecommit.formats.decoder import Refusal
 
     module, _, name = COLUMNS[schema.kind].partition(":")

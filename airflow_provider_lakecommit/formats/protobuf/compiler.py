@@ -94,9 +94,7 @@ def compiled(text: str, imported: Imported) -> list[descriptor_pb2.FileDescripto
             given = _given(folder, [inner for _, inner in texts], [file for file in serialized.values() if file])
             return _run(folder, [*given, *(f"-I{place}" for place in (".", *known))])
     except OSError as e:
-        raise CompilerError(
-            "LC4014", f"cannot run the compiler of Protobuf schemas: {e}; the task is retried"
-        ) from e
+        raise CompilerError("LC4014", f"cannot run the compiler of Protobuf schemas: {e}; the task is retried") from e
 
 
 def _put(folder: str, name: str, text: str) -> None:

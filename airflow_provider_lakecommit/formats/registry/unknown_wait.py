@@ -55,9 +55,7 @@ class UnknownWait:
                 raise
             unknown = e
         began, pause = time.monotonic(), _SHORTEST
-        _LOG.warning(
-            "%s; retrying for %.3g s, in case it is new", unknown, max(0.0, end - began)
-        )
+        _LOG.warning("%s; retrying for %.3g s, in case it is new", unknown, max(0.0, end - began))
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(pause, left))
             pause = min(pause * 2, _LONGEST)

@@ -97,9 +97,7 @@ def row_wise(
     told = _tree(connection, sql)
     node = told["statements"][0]["node"]
     for part in _wrong_parts(node):
-        raise TableError(
-            "LC4036", f"transform: {part}: a transform reads one record, `select … from record where …`"
-        )
+        raise TableError("LC4036", f"transform: {part}: a transform reads one record, `select … from record where …`")
     found = _Walk(connection, columns, functions, node["from_table"]["alias"])
     for expression in node["select_list"]:
         found.check(expression, explodes=True)

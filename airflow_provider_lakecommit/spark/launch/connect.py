@@ -58,8 +58,7 @@ POOL_KEY = "spark.scheduler.pool"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A session's entry on a group of a cycle: the newest round, its waiting attempt, and the spec version it reads by.
-    """
+    """A session's entry on a group of a cycle: the newest round, its waiting attempt, and the spec version it reads by."""
 
     number: int
     attempt: str
@@ -204,8 +203,7 @@ class ConnectEngine:
         if not complete:
             raise EarlierWorkError(
                 "LC5010",
-                f"an earlier attempt's Spark job of group {job.group} has ended without finishing "
-                "all of the group",
+                f"an earlier attempt's Spark job of group {job.group} has ended without finishing all of the group",
             )
         return results
 

@@ -137,7 +137,10 @@ class TestLanding:
                 "'make' is not one of fail, dead_letter",
             ),
             ({"by": "name", "tables": {"x": "shop.orders"}}, "by: 'name' is not field or schema"),
-            ({"by": "schema", "field": "t", "tables": {"x": "shop.orders"}}, "field: remove it, the route is by schema"),
+            (
+                {"by": "schema", "field": "t", "tables": {"x": "shop.orders"}},
+                "field: remove it, the route is by schema",
+            ),
             ({"by": "schema", "tables": {"x": "shop.orders"}}, "by schema needs records that name a registry schema"),
             ({"field": "t", "tables": {"x": "shop.other"}}, "`table` must be one of its tables (shop.other)"),
             ({"field": "t", "tables": {"x": "shop.orders", "y": "shop.dead"}}, "cannot be the dead_letter_table"),

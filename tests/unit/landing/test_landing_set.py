@@ -26,7 +26,10 @@ PLAIN: dict[str, Any] = {"name": "shop", "topics_pattern": r"shop\.(?P<what>.*)"
         ({"table": "{what}"}, "'a' is not a table name"),
         ({"table": "lake.{what"}, "is no template"),
         ({"rules": [{"topics": ".*"}]}, r"rules\[0\]: None is not a table name"),
-        ({"rules": [{"topics": ".*", "table": "a.{what}"}]}, r"rules\[0\]: .* has the unknown field 'what'; allowed are topic"),
+        (
+            {"rules": [{"topics": ".*", "table": "a.{what}"}]},
+            r"rules\[0\]: .* has the unknown field 'what'; allowed are topic",
+        ),
         ({"rules": [{"topics": ".*", "table": "a.b", "merg": 1}]}, r"unknown key 'merg' \(did you mean 'merge'"),
         ({"rules": [{"topics": ".*", "table": "a.b", "merge": "yes"}]}, "merge: 'yes' is not true or false"),
         ({"dead_letter_table": "lake.dead"}, "each table has its own"),

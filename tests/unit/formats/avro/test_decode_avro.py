@@ -166,9 +166,7 @@ class TestPromotion:
         seen = {"type": "long", "connect.name": "io.debezium.time.Timestamp", "connect.version": 1}
         assert column(seen, "timestamp", 60_000, timestamps={"c": "epoch_millis"}) == [datetime(1970, 1, 1, 0, 1)]
         (conflict,) = column(["null", seen], "timestamp", (1, 60_000), timestamps={"c": "epoch_micros"})
-        assert (
-            "long of io.debezium.time.Timestamp, which epoch_millis reads; `timestamps` has epoch_micros" in conflict
-        )
+        assert "long of io.debezium.time.Timestamp, which epoch_millis reads; `timestamps` has epoch_micros" in conflict
         (unsaid,) = column(seen, "timestamp", 60_000)
         assert "how times are written (io.debezium.time.Timestamp is epoch_millis)" in unsaid
         own = {**seen, "connect.name": "of.our.own"}

@@ -154,7 +154,10 @@ def new(name: str, kind: IcebergType = LongType(), **options: Any) -> Evolution:
         (new("u", UnknownType()), "its type is unknown"),
         (new("t", TimestampNanoType()), "needs format version 3, the table has 2"),
         (new("x", side=TableSide(gone=frozenset({("x",)}))), "the table once had it, and it was dropped or renamed"),
-        (new("x", limits=Limits(columns=0)), "1 new columns exceed the limit of 0 in one window: if the names are not data"),
+        (
+            new("x", limits=Limits(columns=0)),
+            "1 new columns exceed the limit of 0 in one window: if the names are not data",
+        ),
         (new("x", limits=Limits(table=3)), "1 new columns exceed the limit of 3 in the table"),
         (new("x", ListType(2, StructType(optional("y", LongType())), False), limits=Limits(depth=2)), "deeper than 2"),
     ],

@@ -466,7 +466,10 @@ def test_an_answer_is_looked_at_with_all_that_is_in_it(call: str) -> None:
         ("select id, columns('.*') as text from record", "columns by a pattern"),
         ("select id, current_localtimestamp()::varchar as text from record", "current_localtimestamp, which gives"),
         ('select id, age("at")::varchar as text from record', "age, which gives another answer each time"),
-        ("select id, current_setting('threads')::varchar as text from record", "current_setting, an internal function of the"),
+        (
+            "select id, current_setting('threads')::varchar as text from record",
+            "current_setting, an internal function of the",
+        ),
         ("select count(*) as n from record", "count_star, an aggregate"),
         ("select id, sum(n) as n from record group by id", "group by"),
         ("select id from record group by all", "group by all"),
@@ -523,7 +526,10 @@ def test_an_answer_is_looked_at_with_all_that_is_in_it(call: str) -> None:
         ("select id, columns(['lake' || 'commit_place']) + 0 as n from record", "not written out"),
         ("select id, vector_type(n) as text from record", "vector_type, an internal function of the engine"),
         ("select id, list_aggr([n], 'Reservoir_Quantile', 0.5) as n from record", "draws random values"),
-        ("select id, list_aggregate([n], 'reservoir_' || 'quantile', 0.5) as n from record", "an aggregate without a literal name"),
+        (
+            "select id, list_aggregate([n], 'reservoir_' || 'quantile', 0.5) as n from record",
+            "an aggregate without a literal name",
+        ),
         ("select id, 1e400 as d from record", "a number too large for a double"),
         ("select id, " + " + ".join(["n"] * 300) + " as n from record", "more than 150 levels deep"),
         ("select id, " + " + ".join(["n"] * 900) + " as n from record", "more than 150 levels deep"),
