@@ -51,7 +51,7 @@ _TOKEN = re.compile(r"\s*(decimal\s*\(\s*\d+\s*,\s*\d+\s*\)|fixed\s*[(\[]\s*\d+\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeText:
-    """A type: ``primitive`` by its word, or a ``struct``, ``list`` or ``map`` of ``parts``; only a struct's have names."""
+    """A type: ``primitive`` by name, or ``struct``, ``list`` or ``map`` of ``parts``; only a struct's have names."""
 
     kind: str
     primitive: str = ""

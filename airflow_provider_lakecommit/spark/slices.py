@@ -221,7 +221,7 @@ class _SliceRun:
                 yield from (part_of(chunk, start, min(start + step, many)) for start in range(0, many, step))
 
     def _spoilt(self, chunk: Chunk, error: Exception) -> RecordsError:
-        """Return which records raised an exception: the first one that does alone, or all that were handled together."""
+        """Return which records raised an exception: the first that does so alone, or all that were handled together."""
 
         def fails(part: Chunk) -> bool:
             with suppress(Exception):

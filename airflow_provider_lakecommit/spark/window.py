@@ -73,7 +73,7 @@ def workers_died(told: str) -> bool:
 def tasks(
     job_text: str, read_secrets: Callable[[], Secrets]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the tasks of a job as the function of a `mapInArrow` over its slice numbers; results as in :data:`RESULT`."""
+    """Return the tasks of a job as a function for `mapInArrow` over slice numbers; results as in :data:`RESULT`."""
 
     work = _slices(job_text, read_secrets)
 

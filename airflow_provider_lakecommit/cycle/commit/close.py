@@ -118,7 +118,7 @@ def _past(session: LandingSession, run: RunIdentity, ticket: CycleTicket | None)
 
 
 def _finished_before(session: LandingSession, past: FoundCycle, executor: CommitterThread, *, retell: bool) -> Closed:
-    """Return the result of a run that was cleared, or died with its work done; missing slices are reported, not done."""
+    """Return the result of a run that was cleared or died with its work done; missing slices are only reported."""
     commits = TableCommits(session=session, ticket=past.ticket)
     tables = executor.run(commits.prepare)
     commits.check()

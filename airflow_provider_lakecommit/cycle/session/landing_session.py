@@ -288,7 +288,7 @@ class LandingSession:
             try:
                 return self._sent(key, values)
             except FencedError:
-                # Fenced by a run that had the slot while our writer was idle. A planner must read what that run did; other
+                # Fenced by a run that had the slot while our writer was idle. A planner must read what it did; other
                 # records are still valid, and a new writer sends them.
                 if not rested or role == "plan":
                     raise

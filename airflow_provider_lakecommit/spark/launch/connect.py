@@ -58,7 +58,7 @@ POOL_KEY = "spark.scheduler.pool"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A session's entry on a group of a cycle: the newest round, its waiting attempt, and the spec version it reads by."""
+    """A session's entry on a group of a cycle: the newest round, its waiting attempt, and its spec version."""
 
     number: int
     attempt: str

@@ -143,14 +143,17 @@ class TestLanding:
             ),
             ({"by": "schema", "tables": {"x": "shop.orders"}}, "by schema needs records that name a registry schema"),
             ({"field": "t", "tables": {"x": "shop.other"}}, "`table` must be one of its tables (shop.other)"),
-            ({"field": "t", "tables": {"x": "shop.orders", "y": "shop.dead"}}, "cannot be the dead_letter_table"),
+            (
+                {"field": "t", "tables": {"x": "shop.orders", "y": "shop.dead"}},
+                "the dead_letter_table cannot be a table of rows",
+            ),
             (
                 {"field": "t", "tables": {"x": "shop.orders"}, "create": {"shop.orders": {"schema": []}}},
                 "give the schema of shop.orders in `create` of the landing",
             ),
             (
                 {"field": "t", "tables": {"x": "shop.orders", "y": "shop.b"}, "create": {"shop.c": {"schema": []}}},
-                "'shop.c' is no table of the route",
+                "'shop.c' is not a table of the route",
             ),
             (
                 {
@@ -502,8 +505,8 @@ class TestYaml:
         ("text", "said"),
         [
             pytest.param("a: [", "is not YAML", id="no YAML"),
-            pytest.param("table: a.b\nname: x\ntable: a.c", r"line 3, column 1: key table is there twice", id="twice"),
-            pytest.param("kafka: {a: 1, a: 2}", r"line 1, column 15: key a is there twice", id="twice inside"),
+            pytest.param("table: a.b\nname: x\ntable: a.c", r"line 3, column 1: key table is given twice", id="twice"),
+            pytest.param("kafka: {a: 1, a: 2}", r"line 1, column 15: key a is given twice", id="twice inside"),
             pytest.param(b"\xff\xfe\x00", "is not YAML", id="no text"),
             pytest.param("- a", "expected a mapping of keys to values, as in `name: orders`; found list", id="a list"),
             pytest.param("", "as in `name: orders`; the file is empty", id="empty"),

@@ -24,7 +24,7 @@ PLAIN: dict[str, Any] = {"name": "shop", "topics_pattern": r"shop\.(?P<what>.*)"
         ({"exclude": ["ok", "*"]}, r"exclude\[1\]: '\*' is not a regular expression"),
         ({"table": "lake.{wat}"}, "has the unknown field 'wat'; allowed are topic, what .did you mean 'what'"),
         ({"table": "{what}"}, "'a' is not a table name"),
-        ({"table": "lake.{what"}, "is no template"),
+        ({"table": "lake.{what"}, "is not a template"),
         ({"rules": [{"topics": ".*"}]}, r"rules\[0\]: None is not a table name"),
         (
             {"rules": [{"topics": ".*", "table": "a.{what}"}]},

@@ -28,9 +28,9 @@ def test_masters_that_spark_takes_are_taken(master: str) -> None:
     [
         ({"mster": "local"}, "unknown key 'mster' (did you mean 'master'?)"),
         ({"master": "local2"}, "`master` 'local2' is not one of local, local[4]"),
-        ({"master": "local[2"}, "`master` 'local[2' is none of"),
-        ({"master": "spark//h:7077"}, "`master` 'spark//h:7077' is none of"),
-        ({"master": ""}, "`master` '' is none of"),
+        ({"master": "local[2"}, "`master` 'local[2' is not one of"),
+        ({"master": "spark//h:7077"}, "`master` 'spark//h:7077' is not one of"),
+        ({"master": ""}, "`master` '' is not one of"),
         ({"remote": "localhost:15002"}, "`remote` 'localhost:15002' is not the address of a Spark Connect server"),
         ({"conf": "a=b"}, "`conf` must be a mapping"),
         ({"remote": "sc://h", "master": "local"}, "give either `master` or `remote`"),

@@ -144,7 +144,7 @@ def test_one_that_hangs_is_left_alone_when_all_is_reported(
     acts[number] = hangs
     statuses, said = run(job, *acts)
     assert statuses == [S.DONE] * len(job.plan.slices)
-    assert said == [f"group 0: all is reported; replica {number} does not end, and is left alone"]
+    assert said == [f"group 0: all slices are reported; abandoned replica {number}, which does not end"]
 
 
 def test_a_job_knows_its_replica_on_the_other_side(job: WindowJob) -> None:
