@@ -31,7 +31,7 @@ def _backfill_arguments(parser: ArgumentParser) -> None:
     add_selection_times(parser)
     add_ranges(parser)
     add = parser.add_argument
-    add("--lane", metavar="NAME", help="name the backfill (default: made from the range)")
+    add("--name", dest="lane", metavar="NAME", help="name the backfill (default: made of the range)")
     add("--cycles", type=positive, metavar="N", help="stop after N cycles (default: when complete)")
     add("--max-records", type=positive, metavar="N", help="limit records per window (default: the landing's)")
     add("--yield-to-live", type=duration, metavar="AGE", help="wait while the live stream lags by more")
@@ -97,7 +97,7 @@ def _add_ledger(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--give-up-reported", action="store_true", help="give up reported records that the source has lost")
     others = "state whether the table has other landings' rows"
-    add("--others", choices=["there", "gone"], help=others)
+    add("--others", choices=["present", "missing"], help=others)
 
 
 def _offsets_arguments(parser: ArgumentParser) -> None:

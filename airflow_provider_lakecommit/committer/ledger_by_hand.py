@@ -30,14 +30,14 @@ __all__ = ["OtherSections", "attest_section", "prune_sections", "set_section"]
 
 
 class OtherSections(StrEnum):
-    """A person's word on the rows of other landings in a table whose ledger is lost."""
+    """A user's decision on the rows of other landings in a table whose ledger is lost."""
 
     ASK = "ask"
-    """Nothing is said: refused where there are such."""
-    THERE = "there"
-    """They are in the table: their sections come back."""
-    GONE = "gone"
-    """They are not: their sections do not come back."""
+    """Undecided: refused if there are other landings."""
+    PRESENT = "present"
+    """The rows are in the table: the entries are restored."""
+    MISSING = "missing"
+    """The rows are not in the table: the entries are not restored."""
 
 
 def set_section(
@@ -224,21 +224,21 @@ def _with(
 def _others_back(
     state: LedgerState, table: str, section: LedgerSection, word: OtherSections
 ) -> tuple[LedgerSection, ...]:
-    """The sections of others that a ledger which is gone had. After a cut the rows are there as they were; nobody knows
-    of a branch that was rolled back to before all of them.
+    """Return the entries of other landings that the former ledger had. After a cut their rows are still in the table;
+    after a rollback to before all of them this is unknown.
 
-    :raises LedgerError: others had a section in a ledger that is lost, and nobody has said what of their rows is there
+    :raises LedgerError: others had an entry in a lost ledger, and it is undecided whether their rows are present
     """
     others = tuple(s for s in state.remembered if s.key != section.key)
-    if not others or word is OtherSections.GONE:
+    if not others or word is OtherSections.MISSING:
         return ()
-    if state.condition is Condition.CUT or word is OtherSections.THERE:
+    if state.condition is Condition.CUT or word is OtherSections.PRESENT:
         return others
     names = ", ".join(sorted({f"{s.landing} ({s.lane})" for s in others}))
     raise LedgerError(
         "LC3014",
         f"the ledger of {table} is {state.condition}: {state.reason}; it also had entries of {names}, and it is "
         f"unknown whether their rows are in the table. Roll the branch to snapshot {state.tag_id or 'ID'}, or "
-        "decide: `--others there` (their entries are restored) or `--others gone` (each of them needs its own "
+        "decide: `--others present` (their entries are restored) or `--others missing` (each of them needs its own "
         f"`{RESET_OFFSETS}`)",
     )

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One commit cycle as functions: open (plan), write (a group's job), close (commit). Operators and the CLI call the
-same ones.
+"""One commit cycle as functions: open (plan), write (a group's job), close (commit). Operators and the CLI share them.
 
-They read, let :mod:`~airflow_provider_lakecommit.core` decide, and act; they know neither Airflow nor Spark.
+They read, let :mod:`~airflow_provider_lakecommit.core` decide, and act; they import neither Airflow nor Spark.
 """
 
 from airflow_provider_lakecommit.core.lazy import lazy_names

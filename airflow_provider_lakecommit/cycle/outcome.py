@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the cycles of a run went, and what the run comes to: values for decisions and for people.
+"""The results of a run's cycles and of the run itself: values for decisions and for display.
 
-Contract: frozen values made of what open, write and close returned; nothing is read here. A run is *caught up* when
-everything up to the last stable offset of its newest plan is in the tables, as far as that depends on the run; what
-arrived later is the next run's.
+Contract: frozen values made from the results of open, write and close; nothing is read here. A run is *caught up* when
+the tables have everything up to the last stable offset of its newest plan, as far as that depends on the run; later
+records belong to the next run.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ __all__ = ["CycleOutcome", "RunOutcome", "Written", "first_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """How the write step of a cycle went: slices by how they ended, what kept some from being finished, and which jobs
-    died.
-    """
+    """The result of a cycle's write step: slices by status, causes of unfinished ones, and dead jobs."""
 
     slices: Counter[SliceStatus] = field(default_factory=Counter)
     unfinished: tuple[str, ...] = ()
@@ -42,7 +40,7 @@ class Written:
 
     @property
     def may_pass(self) -> bool:
-        """Return True if the next attempt can end differently without anybody's action."""
+        """Return True if the next attempt can succeed without an action."""
         return bool(self.died or self.slices[SliceStatus.AGAIN])
 
 
@@ -63,8 +61,8 @@ class CycleOutcome:
 
     @property
     def final(self) -> bool:
-        """Return True if nothing is left for this run. Claims that ended with this cycle may be planned by the next,
-        and so may a window that was put off.
+        """Return True if nothing is left for this run. The next cycle may plan claims that ended with this one, and a
+        deferred window.
         """
         if self.released or self.deferred:
             return False
@@ -86,8 +84,8 @@ class CycleOutcome:
 
     @property
     def caught_up(self) -> bool:
-        """Return True if everything that could be read when this cycle was planned is in the tables, as far as it
-        depends on us.
+        """Return True if the tables have everything that was readable when this cycle was planned, as far as it depends
+        on this package.
         """
         return self.whole and not self.opened.plan.left
 
@@ -98,7 +96,7 @@ class CycleOutcome:
         return done == len(self.opened.slices) and not (self.closed.missing or self.closed.voided)
 
     def __str__(self) -> str:
-        """One line per cycle; each slice has its own line already."""
+        """Return one line per cycle; slices have their own lines."""
         slices = ", ".join(f"{n} {status}" for status, n in sorted(self.written.slices.items())) or "none run"
         seconds = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in self.seconds.items())
         published = "; ".join(f"{p.table}: {p.rows} rows in snapshot {p.snapshot_id}" for p in self.closed.published)
@@ -111,11 +109,11 @@ class CycleOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """A run that has ended: its cycles, and the snapshots that earlier attempts of it published.
+    """The result of a finished run: its cycles, and the snapshots that earlier attempts published.
 
-    ``closed`` is how its newest cycle ended, with what all of them left out and rejected; ``refused`` why that one had
-    no window though there was something to be read. ``published`` are the snapshots, or one per table that stands for
-    all of them; ``snapshots`` tells how many they are.
+    ``closed`` is the end of its newest cycle, with the omissions and rejects of all; ``refused`` is why the newest had
+    no window despite new records. ``published`` are the snapshots, or one per table for all of them; ``snapshots`` is
+    their number.
     """
 
     landing: str
@@ -127,7 +125,7 @@ class RunOutcome:
 
     @classmethod
     def of(cls, landing: str, cycles: Sequence[CycleOutcome], before: Sequence[PublishedSnapshot] = ()) -> RunOutcome:
-        """Of a run with at least one cycle."""
+        """Return the outcome of a run with at least one cycle."""
         published, last = (*before, *(p for c in cycles for p in c.closed.published)), cycles[-1]
         refused = last.opened.plan.reason if last.deferred else None
         closed = replace(
@@ -147,18 +145,18 @@ class RunOutcome:
 
     @property
     def whole(self) -> Closed:
-        """The run as if it were one cycle: the state of its newest one, the snapshots of all."""
+        """Return the run as one cycle: the state of its newest one, the snapshots of all."""
         newest = self.published[-1].commit_id if self.published else self.closed.commit_id
         return replace(self.closed, commit_id=newest, published=self.published)
 
     def of_table(self, table: str) -> tuple[Coverage, Counts]:
-        """Offsets and source records that the run brought into one table."""
+        """Return the offsets and source records that the run added to one table."""
         mine = [p for p in self.published if p.table == table]
         return Coverage.union(p.coverage for p in mine), sum((p.counts for p in mine), Counts())
 
     def furthest(self, tables: Sequence[str]) -> str:
-        """Of tables that take the rows of the same records, the one that the run brought furthest: counts of a
-        snapshot are those of all records of its ranges.
+        """Return which of the tables with rows of the same records the run brought furthest: a snapshot's counts are
+        those of all records of its ranges.
         """
         return max(tables, key=lambda table: len(self.of_table(table)[0]))
 
@@ -173,14 +171,14 @@ class RunOutcome:
         if self.refused:
             text += f"; no window was planned: {self.refused}"
         elif last.stopped:
-            text += f"; planned only in part: {last.stopped}"
+            text += f"; planned only partly: {last.stopped}"
         if last.blocked:
-            text += f"; {first_of(last.blocked)} blocked: `{RESET_BLOCKED}` says how to go on"
+            text += f"; {first_of(last.blocked)} blocked: `{RESET_BLOCKED}` explains how to continue"
         if last.waiting:
             text += f"; {first_of(last.waiting)} waiting"
         return text
 
 
 def first_of(texts: Sequence[str]) -> str:
-    """One of many is enough for a line; `status` has all."""
+    """Return the first text and the number of others; `status` has all."""
     return f"{texts[0]} is" if len(texts) == 1 else f"{texts[0]} and {len(texts) - 1} more are"

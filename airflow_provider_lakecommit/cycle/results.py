@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the steps of a cycle hand to each other and to people: plain values, small enough for XCom.
+"""The results that a cycle's steps pass on and show: plain values, small enough for XCom.
 
-Contract: ``to_dict`` gives JSON values and ``from_dict`` reads them back; no file list and no secret is in them. The
-log and the tables hold the facts; these values are tickets to find them by.
+Contract: ``to_dict`` gives JSON values and ``from_dict`` reads them back, without file lists or secrets. The control
+topic and the tables hold the facts; these values are tickets to find them.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from airflow_provider_lakecommit.core import (
 __all__ = ["Closed", "CycleTicket", "GroupResult", "GroupTicket", "Opened", "PublishedSnapshot", "merged_snapshots"]
 
 SHOWN = 4
-"""Slices that a line names."""
+"""Most slices in a line."""
 NAMED = 20
-"""Fields, or kinds of rejects, that a line names."""
+"""Most fields, or kinds of rejects, in a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleTicket:
-    """Where a cycle is in the control log: all that a later task of the same run needs to find it, and to know it, and
-    what its transactional ids are made of.
+    """The place of a cycle in the control topic: all that a later task of the same run needs to find and recognize it,
+    and the basis of its transactional ids.
 
-    ``plan`` is the digest of the plan that the plan task made, or found and held against the catalog: a plan in the log
-    is that of the cycle only if it has this digest. It is empty in tickets of earlier releases.
+    ``plan`` is the digest of the plan that the plan task made, or found and checked against the catalog: only a plan
+    with this digest in the log is the cycle's. It is empty in tickets of earlier releases.
     """
 
     landing: str
@@ -71,7 +71,7 @@ class CycleTicket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTicket:
-    """A partition group's share of a window, for one mapped write task. ``label`` is for people; tickets of earlier
+    """A partition group's share of a window, for one mapped write task. ``label`` is for display; tickets of earlier
     releases have none.
     """
 
@@ -98,8 +98,8 @@ class GroupTicket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A cycle that was opened, continued, or (``finished``) found to be over already; ``lacking`` then are slices of it
-    that are not in all tables. ``state`` is the cycle as the look had it by which this is told.
+    """A cycle that was opened, continued, or (``finished``) found to be over; ``lacking`` then are its slices that are
+    not in all tables. ``state`` is the cycle as read for this result.
     """
 
     ticket: CycleTicket
@@ -112,9 +112,9 @@ class Opened:
     state: CycleState | None = None
 
     def lines(self, number: int) -> Iterator[str]:
-        """What is to be done, for people.
+        """Return the plan as lines.
 
-        :param number: of the cycle in its run
+        :param number: number of the cycle in its run
         """
         what = f"cycle {number} ({self.ticket.commit_id})"
         if not self.slices:
@@ -147,8 +147,8 @@ def _label(share: Sequence[Slice]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupResult:
-    """What of a group is reported: slices and records that are safe, and what will be read again. ``causes`` are why
-    slices of it were not done, as this cycle's reports tell it; ``ended_early`` why no attempt goes on with them.
+    """The reported work of a group: safe slices and records, and what will be read again. ``causes`` are why slices
+    were not done, from this cycle's reports; ``ended_early`` is why no attempt continues them.
     """
 
     done: int
@@ -200,7 +200,7 @@ class PublishedSnapshot:
 
 
 def merged_snapshots(snapshots: Sequence[PublishedSnapshot]) -> PublishedSnapshot:
-    """The newest of some snapshots of a table, with what all of them added."""
+    """Return the newest snapshot of a table, with the additions of all."""
     return replace(
         snapshots[-1],
         coverage=Coverage.union(p.coverage for p in snapshots),
@@ -212,13 +212,12 @@ def merged_snapshots(snapshots: Sequence[PublishedSnapshot]) -> PublishedSnapsho
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """How a cycle ended. ``missing`` are slices of this cycle that some table has not and that have to be read again;
-    ``waiting`` say what they wait behind, ``causes`` why slices of it were not done. ``rejects`` counts the records
-    that were rejected by kind and column, ``reject_reason`` is that of most of them; ``ignored_fields`` counts those
-    that had a field that the table lacks; ``redundant`` the reports of this cycle on what another one had reported
-    before, which count nowhere else. ``beside`` are the data tables beside ``table``; ``stopped`` is why no window is
-    planned before a person acts. ``failed`` says of tables that have not taken what they lack, why; then the cycle is
-    not complete.
+    """How a cycle ended. ``missing`` are its slices that some table lacks and that must be read again; ``waiting``
+    names what slices wait for, ``causes`` why slices were not done. ``rejects`` counts rejected records by kind and
+    column, ``reject_reason`` is the most frequent reason; ``ignored_fields`` counts records with a field that the table
+    lacks; ``redundant`` counts its reports on slices that another cycle had reported before. ``beside`` are the data
+    tables besides ``table``; ``stopped`` is why no window is planned until an operator acts. ``failed`` are the tables
+    that failed, with reasons; the cycle is then incomplete.
     """
 
     commit_id: UUID
@@ -249,7 +248,7 @@ class Closed:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is not in the rows, though it was in the records, or hardly as it was meant."""
+        """Return warnings on values that are missing in the rows, or probably wrong."""
         rejected = "no record gave a row, all were rejected" if self._nothing_landed else "records were rejected"
         why = f"; most of them: {self.reject_reason}" if self.reject_reason else ""
         odd = {k.removeprefix(ODD_TIME): n for k, n in self.ignored_fields.items() if k.startswith(ODD_TIME)}
@@ -259,7 +258,7 @@ class Closed:
             for what, found, more in (
                 ("fields without a column were left out, in this many records", ignored, ""),
                 (
-                    "times in January or February 1970, too coarse for the unit in `timestamps`, in this many records",
+                    "times in January/February 1970, in a coarser unit than `timestamps` states, in this many records",
                     odd,
                     "",
                 ),
@@ -299,7 +298,7 @@ class Closed:
 
 
 def _counted(found: Mapping[str, int]) -> str:
-    """The most frequent ones."""
+    """Return the most frequent ones."""
     names = sorted(found, key=lambda name: (-found[name], name))
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(f"{name} {found[name]}" for name in names[:NAMED]) + more

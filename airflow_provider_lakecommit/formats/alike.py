@@ -82,8 +82,8 @@ def known_form(value: bytes, refusal: Refusal) -> Refusal:
     if found is None and value[:1] == b"\x00" and len(value) > _FRAME:
         schema = int.from_bytes(value[1:_FRAME], "big")
         found = (
-            f"it begins with a schema registry's magic byte (schema {schema}), as Avro, Protobuf and JSON Schema "
-            "serializers write it: write it as plain JSON"
+            f"it begins with a schema registry's magic byte (schema {schema}), as the serializers of Avro, "
+            "Protobuf and JSON Schema write it: write it as plain JSON"
         )
     return refusal if found is None else Refusal(refusal.kind, refusal.column, f"{refusal.reason}; {found}")
 

@@ -39,4 +39,4 @@ def noted(name: str, make: Callable[[ColumnNotes], Any]) -> tuple[Any, tuple[str
     try:
         return make(notes), tuple(notes)
     except _TooManyFieldsError:
-        return None, (f"{name}: left out: more than {MOST_FIELDS:,} fields are in it",)
+        return None, (f"{name}: left out: it has more than {MOST_FIELDS:,} fields",)

@@ -118,7 +118,7 @@ def columns_of(schema: Schema, options: FormatOptions, skip: Set[str] = frozense
     rules = ColumnRules.of(schema, options)
     columns = [_column(f, f.name, f"/{f.name}", rules) for f in schema.fields if f.name not in skip]
     if not columns:
-        rules.wrong.append("the table has no column to fill from the records; add one")
+        rules.wrong.append("the table has no column to fill from the records: add one")
     if rules.wrong:
         raise TableError("LC4004", "; ".join(rules.wrong))
     return tuple(columns)
@@ -166,7 +166,7 @@ def _reading(field_: NestedField, target: pa.Field, path: str, rules: ColumnRule
         if encoding is not None:
             return octet_reading(encoding)
         rules.wrong.append(
-            f"column {path} is {kind}, and {rules.format} has no bytes: say how they are written, "
+            f"column {path} is {kind}, and {rules.format} has no bytes: state their encoding as "
             f"decoding.encodings: {{{path}: {' | '.join(ENCODINGS)}}}"
         )
     elif isinstance(kind, UUIDType):
@@ -177,7 +177,7 @@ def _reading(field_: NestedField, target: pa.Field, path: str, rules: ColumnRule
         return unscaled_reading() if field_.field_id in rules.encodings else _decimal_reading(target.type)
     elif not isinstance(kind, _PLAIN):
         rules.wrong.append(
-            f"column {path} has type {kind}: not landed from {rules.format}, which has no agreed form of it; leave "
+            f"column {path} has type {kind}: {rules.format} has no standard form of it; leave "
             "it out of the table or change its type"
         )
     return Reading(target.type)
@@ -185,9 +185,9 @@ def _reading(field_: NestedField, target: pa.Field, path: str, rules: ColumnRule
 
 def _key_problem(kind: IcebergType) -> str | None:
     if not isinstance(kind, PrimitiveType):
-        return "a key of a JSON object is a text; make it a primitive type"
+        return "a key of a JSON object is a text: make it a primitive type"
     if isinstance(kind, _FLOATING):
-        return "floating-point numbers do not tell keys apart; make it a decimal or a string"
+        return "floating-point numbers are not exact keys: make it a decimal or a string"
     return "a map needs keys" if isinstance(kind, UnknownType) else None
 
 
@@ -259,7 +259,7 @@ def _check_keys(column: Column, array: pa.Array, keys: pa.Array) -> None:
         return
     numbers, counts = np.unique(places, return_counts=True)
     key = codes.dictionary[int(numbers[counts > 1][0]) % len(codes.dictionary)].as_py()
-    raise Refusal("wrong_value", column.path, f"column {column.path}: key {key!r} is there twice")
+    raise Refusal("wrong_value", column.path, f"column {column.path}: key {key!r} is given twice")
 
 
 def _finite(array: pa.Array, _target: pa.DataType) -> pa.Array:

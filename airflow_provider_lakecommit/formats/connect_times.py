@@ -34,7 +34,7 @@ def unread(meaning: str, stated: str | None) -> str | None:
     rule = RULE_OF.get(meaning)
     if stated is None or (not stated.startswith("epoch_") and not stated.endswith("_of_day")):
         known = f" ({meaning} is {rule})" if rule else ""
-        return f"without a logical type; say by `timestamps` how times are written{known}"
+        return f"without a logical type; state in `timestamps` how times are written{known}"
     if rule not in (None, stated):
-        return f"of {meaning}, which {rule} reads; `timestamps` says {stated}"
+        return f"of {meaning}, which {rule} reads; `timestamps` has {stated}"
     return None

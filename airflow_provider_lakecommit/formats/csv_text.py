@@ -22,9 +22,7 @@ from airflow_provider_lakecommit.formats.decoder import Refusal
 
 __all__ = ["CsvRows"]
 
-_BROKEN = (
-    "a quoted field has no end or text behind it, or a field without quotes has a quote or a carriage return in it"
-)
+_BROKEN = "a quoted field has no end or is followed by text, or an unquoted field has a quote or a carriage return"
 _LINE_END = re.compile(rb"\r?\n\Z")
 
 

@@ -193,7 +193,7 @@ class JsonDecoder(NothingHeld):
             pieces.append((rows, count_inferred(self._columns, rows)))
             if varied(rows.type, self._wire.field(ROW).type):
                 self._varied = True
-                raise Refusal("unknown_field", None, "the names of unknown fields vary too much")
+                raise Refusal("unknown_field", None, "there are too many different unknown fields")
             self._probed = True
         return pieces
 

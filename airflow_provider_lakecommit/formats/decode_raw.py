@@ -37,13 +37,13 @@ class RawDecoder(NothingHeld):
         if len(fields) != 1:
             raise TableError(
                 "LC4007",
-                "format raw fills one column with the value of a record, and the table has "
-                f"{', '.join(f.name for f in fields) or 'none'} for it: leave one, or say what the others are filled "
-                "from (`columns.key`, `columns.headers`, `columns.metadata`)",
+                "format raw fills one column with the value of a record, but the table has "
+                f"{', '.join(f.name for f in fields) or 'none'} for it: keep one, and fill the others from keys, "
+                "headers or metadata (`columns.key`, `columns.headers`, `columns.metadata`)",
             )
         kind = fields[0].field_type
         if not isinstance(kind, (BinaryType, FixedType, StringType)):
-            raise TableError("LC4008", f"column {fields[0].name} is {kind}: raw bytes go into binary, fixed or string")
+            raise TableError("LC4008", f"column {fields[0].name} is {kind}: raw bytes need binary, fixed or string")
         self._name = fields[0].name
         self._schema = pa.schema([arrow_field(fields[0])])
         self._length = len(kind) if isinstance(kind, FixedType) else None

@@ -67,7 +67,7 @@ def too_fine(columns: Sequence[Column], values: Sequence[bytes]) -> dict[int, Re
             found[i] = Refusal("not_json", None, f"the value is not valid JSON: {getattr(e, 'msg', 'nested too deep')}")
             continue
         if (path := next(_below(columns, record), None)) is not None:
-            reason = f"column {path}: a number has too many digits behind its point"
+            reason = f"column {path}: a number has too many decimals"
             found[i] = Refusal("wrong_value", path, reason)
     return found
 

@@ -81,7 +81,7 @@ class FramedReader(Generic[T]):
 
     def _learn(self, keys: Sequence[SchemaKey]) -> None:
         if keys and self._registry is None:
-            raise RuntimeError("a decoder that was made to check a table has no registry to decode by")
+            raise RuntimeError("a decoder for checking a table has no registry to decode with")
         if self._registry is not None:
             self._known |= {key: self._usable(key, one) for key, one in learned(self._registry, keys).items()}
 

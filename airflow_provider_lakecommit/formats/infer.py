@@ -39,7 +39,7 @@ _TEXT_TYPES = ("uuid", "date", "timestamptz", "timestamp", "time")
 _EPOCHS = (("epoch_seconds", 1), ("epoch_millis", 10**3), ("epoch_micros", 10**6), ("epoch_nanos", 10**9))
 _DECIMAL = re.compile(r"[+-]?[0-9]+\.[0-9]+")
 """With a point: whole numbers in texts are numbers of something, with zeros before them."""
-_HOLDS = "would hold all sampled values exactly"
+_HOLDS = "holds all sampled values exactly"
 _YEARS = (946_684_800, 4_102_444_800)
 """From 2000 to 2100, in seconds."""
 
@@ -152,7 +152,7 @@ def _kind(node: Node, path: str, notes: _Notes) -> str | None:
         places = [place for name in names for place in node.places.get(name, ())]
         notes.log(
             path,
-            f"{counts[most]} values are of kind {most}, {counts[kind]} of kind {kind}, which are rejected "
+            f"{counts[most]} values are of kind {most}; {counts[kind]} of kind {kind} are rejected "
             f"({', '.join(places)})",
         )
     return most
@@ -172,7 +172,7 @@ def _struct(node: Node, path: str, notes: _Notes) -> Any:
             required = {"required": True} if inner.always else {}
             parts.append({"name": name, "type": kind, **required})
     if not parts:
-        notes.log(path, "left out: no field of it has a type")
+        notes.log(path, "left out: none of its fields has a type")
         return None
     objects = node.kinds["object"]
     if is_map_in_disguise(node):
@@ -180,7 +180,7 @@ def _struct(node: Node, path: str, notes: _Notes) -> Any:
         value = types.pop() if len(types) == 1 else "…"
         notes.log(
             path,
-            f"{len(node.fields)} different keys in {objects} objects: is it a map? "
+            f"{len(node.fields)} different keys in {objects} objects: if it is a map, use "
             f"{{map: {{key: string, value: {value}}}}}",
         )
     return {"struct": parts}
@@ -201,7 +201,7 @@ def _text(node: Node, path: str, notes: _Notes) -> str:
     for kind in _TEXT_TYPES:
         if all(len(text) >= 8 for text in texts) and _all_are(texts, kind):
             notes.log(
-                path, f"all {len(node.texts)} sampled texts are of type {kind}; `string` takes any other too", node
+                path, f"all {len(node.texts)} sampled texts are of type {kind}; `string` takes any other text too", node
             )
             return kind
     if texts and all(map(_DECIMAL.fullmatch, texts)):
@@ -237,13 +237,13 @@ def _number(node: Node, path: str, notes: _Notes) -> str:
         return "double"
     if not -LONG <= low <= high < LONG:
         if numbers.whole <= MAX_DIGITS:
-            notes.log(path, "some whole numbers are beyond a long")
+            notes.log(path, "some whole numbers exceed a long")
             return f"decimal({MAX_DIGITS}, 0)"
-        notes.log(path, "some whole numbers are beyond every exact type; a double rounds them")
+        notes.log(path, "some whole numbers exceed every exact type; a double rounds them")
         return "double"
     for rule, unit in _EPOCHS:
         if _YEARS[0] * unit <= low <= high < _YEARS[1] * unit:
             kind = "timestamptz_ns" if rule == "epoch_nanos" else "timestamptz"
-            notes.log(path, f"may be a time: if so, type {kind} and `timestamps: {{{json.dumps(path)}: {rule}}}`")
+            notes.log(path, f"may be a time: if so, use type {kind} and `timestamps: {{{json.dumps(path)}: {rule}}}`")
             notes.instead[path] = (kind, rule)
     return "long"

@@ -268,7 +268,7 @@ def _bare(node: _Map, quoted: bytes) -> bytes:
     key = quoted[1:-1]
     if _BARE.fullmatch(key) is None:
         path = f"{node.path}.key"
-        raise Refusal("wrong_value", path, f"column {path}: {key.decode(errors='replace')!r} is no such key")
+        raise Refusal("wrong_value", path, f"column {path}: {key.decode(errors='replace')!r} is not a valid key")
     return key
 
 
@@ -291,5 +291,5 @@ def _not_json(value: bytes) -> Refusal | None:
     except ValueError as e:
         return Refusal("not_json", None, f"the value is not valid JSON: {e}")
     except RecursionError:
-        return Refusal("not_json", None, "the value is not valid JSON, or nested too deep")
+        return Refusal("not_json", None, "the value is not valid JSON, or nested too deeply")
     return None

@@ -60,7 +60,7 @@ def _unscaled(text: str, target: pa.DataType) -> Decimal:
 def _base64(text: str) -> bytes:
     octets = binascii.a2b_base64(text, strict_mode=True)
     if binascii.b2a_base64(octets, newline=False) != text.encode():
-        raise ValueError(f"{text!r} is not canonical base64: bits are set that would be cut off")
+        raise ValueError(f"{text!r} is not canonical base64: it has bits that would be lost")
     return octets
 
 

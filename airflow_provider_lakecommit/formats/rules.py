@@ -72,6 +72,4 @@ def _encoding_problem(format: str, kind: IcebergType, encoding: str) -> str | No
     unscaled = isinstance(kind, DecimalType) and encoding == UNSCALED and format in _WITH_UNSCALED
     if isinstance(kind, OCTETS) or unscaled:
         return None
-    return (
-        f"is {kind}, encodings are for binary and fixed, and {UNSCALED} in {' and '.join(_WITH_UNSCALED)} for decimals"
-    )
+    return f"is {kind}, encodings need binary or fixed, and {UNSCALED} in {' and '.join(_WITH_UNSCALED)} for decimals"

@@ -2,8 +2,8 @@
 """What sampled JSON values look like: a tree of paths with the kinds that were seen at each, how often, where first.
 
 Contract: numbers are kept by their text, never through a float, so that digits and fractions are those of the record.
-Nothing is concluded here; :mod:`airflow_provider_lakecommit.formats.infer` does that. A value that is no JSON object,
-or has a key twice, is counted as such with the place of the first few.
+Nothing is concluded here; :mod:`airflow_provider_lakecommit.formats.infer` does that. A value that is not a JSON
+object, or has a key twice, is counted as such with the place of the first few.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def sample_values(
             found.refuse("is not JSON", place)
         else:
             if not isinstance(parsed, dict):
-                found.refuse("is no JSON object", place)
+                found.refuse("is not a JSON object", place)
             elif _depth(parsed) > MAX_DEPTH:
                 found.refuse(f"is nested deeper than {MAX_DEPTH}", place)
             elif (row := row_of(parsed)) is not None:
@@ -213,7 +213,7 @@ def _number(text: str) -> Decimal:
     try:
         return Decimal(text)
     except InvalidOperation:
-        raise _NotOurs("has a number whose exponent is beyond all that is counted") from None
+        raise _NotOurs("has a number with a too large exponent") from None
 
 
 def _no_constant(text: str) -> Any:

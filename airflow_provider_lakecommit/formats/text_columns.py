@@ -72,7 +72,7 @@ def text_columns(schema: Schema, options: FormatOptions, skip: Set[str] = frozen
     columns = columns_of(schema, options, skip)
     if nested := [c.name for c in columns if c.children]:
         raise TableError(
-            "LC4029", f"columns {', '.join(nested)} have parts: no single text fills a struct, list or map"
+            "LC4029", f"columns {', '.join(nested)} are structs, lists or maps, which one text cannot fill"
         )
     return tuple(TextColumn(c) for c in columns)
 

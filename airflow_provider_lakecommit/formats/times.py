@@ -62,17 +62,17 @@ _NOT_OF_DATE = set("HIMSfpXczZ")
 def rule_problem(kind: IcebergType, rule: str) -> str | None:
     """Why a column of this type cannot be read by this rule."""
     if not isinstance(kind, TEMPORAL):
-        return f"is {kind}, rules are for dates, times and timestamps"
+        return f"is {kind}, but rules need dates, times or timestamps"
     if "%" not in rule:
         named = _named(kind)
-        return None if rule in named else f"is {kind}, {rule} is not for it: {', '.join(named)} or a strptime pattern"
+        return None if rule in named else f"is {kind}, not for {rule}: use {', '.join(named)} or a strptime pattern"
     directives = set(re.findall(r"%(.)", rule))
     if isinstance(kind, _WITHOUT_ZONE) and "z" in directives:
-        return "has no zone, the zone of %z would be lost; make it timestamptz"
+        return "has no zone, so the zone of %z would be lost: make it timestamptz"
     lost = directives & _NOT_OF_DATE if isinstance(kind, DateType) else set[str]()
     if isinstance(kind, TimeType):
         lost = directives - _OF_CLOCK
-    return f"is {kind}, what {', '.join(f'%{d}' for d in sorted(lost))} reads would be lost" if lost else None
+    return f"is {kind}, so the value of {', '.join(f'%{d}' for d in sorted(lost))} would be lost" if lost else None
 
 
 def time_reading(kind: IcebergType, rule: str) -> Reading:
@@ -131,10 +131,10 @@ def _number(nanos: int) -> Convert:
         else:
             factor = pa.scalar(kept // nanos, pa.int64())
             ticks = pc.divide(array, factor)
-            require(pc.equal(pc.multiply(ticks, factor), array), array, "no whole number of microseconds")
+            require(pc.equal(pc.multiply(ticks, factor), array), array, "not a whole number of microseconds")
         if pa.types.is_time(target):
             within = pc.and_(pc.greater_equal(ticks, 0), pc.less(ticks, _DAY_MICROS))
-            require(within, array, "not within a day; is the unit right?")
+            require(within, array, "not within a day; check the unit")
         return plausible(ticks, target)
 
     return convert
@@ -164,7 +164,7 @@ def _times(array: pa.Array, factor: int) -> pa.Array:
     try:
         return pc.multiply_checked(array, pa.scalar(factor, pa.int64()))
     except pa.ArrowInvalid:
-        raise ValueError("beyond the times that the column can hold; is the unit right?") from None
+        raise ValueError("beyond the range of the column; check the unit") from None
 
 
 def plausible(values: pa.Array, target: pa.DataType) -> pa.Array:
@@ -181,9 +181,9 @@ def plausible(values: pa.Array, target: pa.DataType) -> pa.Array:
         return values
     if pa.types.is_time(target):
         if least < 0 or most >= _DAY_MICROS:
-            raise ValueError("not within a day; is the unit right?")
+            raise ValueError("not within a day; check the unit")
         return values
     scale = _DAY_MICROS if pa.types.is_date(target) else 1
     if least * scale < _EARLIEST or most * scale > _LATEST:
-        raise ValueError("not in the years 1 to 9999; is the unit right?")
+        raise ValueError("not in the years 1 to 9999; check the unit")
     return values

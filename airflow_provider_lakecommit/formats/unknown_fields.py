@@ -48,7 +48,7 @@ def inferable(values: Sequence[bytes], probed: bool) -> Iterator[tuple[int, int]
     opened = pc.add(pc.count_substring(array, b"{"), pc.count_substring(array, b"["))
     members = pc.count_substring(array, b":").to_numpy()
     if pc.max(opened).as_py() > DEEPEST or members.max() > MOST_MEMBERS:
-        raise Refusal("unknown_field", None, "too deep or too wide for types to be inferred")
+        raise Refusal("unknown_field", None, "too deep or too wide to infer types")
     before = np.concatenate(([0], np.cumsum(members, dtype=np.int64)))
     start, most = 0, MOST_CELLS if probed else PROBE_CELLS
     while start < len(values):
@@ -116,7 +116,7 @@ def paths_of(columns: Sequence[Column], value: bytes, *, nulls: bool = True) -> 
     except ValueError as e:
         raise Refusal("not_json", None, f"the value is not valid JSON: {e}") from e
     except RecursionError as e:
-        raise Refusal("not_json", None, "the value has unknown fields and is nested too deep to count them") from e
+        raise Refusal("not_json", None, "the value has unknown fields and is nested too deeply to count them") from e
 
 
 def _walk(columns: Iterable[Column], record: dict[str, Any], at: str, nulls: bool) -> Iterator[str]:

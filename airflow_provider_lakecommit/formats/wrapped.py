@@ -16,9 +16,9 @@ from airflow_provider_lakecommit.formats.decoder import Decoded
 __all__ = ["TOLD", "is_wrapper", "wrapped_places"]
 
 TOLD = (
-    "the value is `schema` and `payload`, as Kafka Connect's converter writes a record with its schema, and the table "
-    "has neither column: set value.converter.schemas.enable=false, or read `payload` by a transform; change envelopes "
-    "want `transform.unwrap`"
+    "the value is `schema` and `payload`, as Kafka Connect's converter writes it, and the table "
+    "has neither column: set value.converter.schemas.enable=false, or read `payload` with a transform; use "
+    "`transform.unwrap` for change envelopes"
 )
 _NAMES = frozenset({"schema", "payload"})
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each option of a landing may hold.
+"""The allowed values of each option of a landing.
 
-Contract: pure. :data:`CHECKS` has one check for every option of a
-:class:`~airflow_provider_lakecommit.landing.Landing`, by the name under which the option is recorded; a check takes a
-value of any type, and returns what is wrong with it and what is allowed, or ``None``.
+Contract: pure. :data:`CHECKS` has one check per option of a :class:`~airflow_provider_lakecommit.landing.Landing`, by
+the option's recorded name. A check takes a value of any type, and returns what is wrong and what is allowed, or
+``None``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 CONTROL_EVENTS = ("1.12", "1.10")
-"""Forms of the control events, by the release of the Iceberg sink connector that writes them so."""
+"""Forms of the control events, by the release of the Iceberg sink connector that writes them."""
 TIMESTAMP_RULES = (
     "iso8601",
     *("epoch_seconds", "epoch_millis", "epoch_micros", "epoch_nanos"),
@@ -52,7 +52,7 @@ TIMESTAMP_RULES = (
     *("seconds_of_day", "millis_of_day", "micros_of_day", "nanos_of_day"),
 )
 """Named rules of ``timestamps``: ``epoch_days`` is for dates, ``…_of_day`` for times, the other ``epoch_…`` for
-timestamps; anything else that holds a ``%`` is a strptime pattern.
+timestamps. Any other text with a ``%`` is a strptime pattern.
 """
 METADATA_TYPES = {
     "kafka_topic": "string",
@@ -64,10 +64,10 @@ METADATA_TYPES = {
 }
 """Columns filled from the record itself under ``columns.metadata``, and their types."""
 ENCODINGS = ("base64", "base64url", "hex", "utf8")
-"""How bytes may be written as text, the values of ``decoding.encodings``."""
+"""How bytes may be written as text: the values of ``decoding.encodings``."""
 
 MOST_REPLICAS = 8
-"""More of them would only take processors from each other; each has transactional ids of its own."""
+"""More replicas would only compete for processors; each has its own transactional ids."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -231,30 +231,30 @@ def _by_registry(create: Any) -> bool:
 
 
 def _wrong_with_evolve(values: Mapping[str, Any], tables: tuple[str, ...]) -> Iterator[str]:
-    """:param tables: that take rows"""
+    """:param tables: the tables that take rows"""
     evolves, transform = values.get("evolve", "none") != "none", values.get("transform")
     by_sql = transform.keys() >= set(tables) if isinstance(transform, Mapping) else transform is not None
     if evolves and not by_sql and values.get("format", "json") in FORMATS.keys() - SCHEMA_SOURCES:
-        yield f"evolve: nothing tells the columns of {values['format']} records: change the table by hand [LC1119]"
+        yield f"evolve: {values['format']} records do not name their columns: change the table by hand [LC1119]"
     if values.get("on_incompatible") == "stop" and not evolves:
-        yield "columns.on_incompatible: records are read before a window only where `evolve` is add or widen [LC1120]"
+        yield "columns.on_incompatible: set `evolve` to add or widen, so that records are read before a window [LC1120]"
     elif values.get("on_incompatible") == "stop" and by_sql:
         yield (
-            "columns.on_incompatible: `transform.sql` gives the columns, and no record is read before a window [LC1121]"
+            "columns.on_incompatible: remove it: `transform.sql` gives the columns, so no record is read first [LC1121]"
         )
 
 
 def wrong_values(values: Mapping[str, Any]) -> list[str]:
-    """What is said of fields that hold what they may not."""
+    """Return the mistakes of fields with wrong values."""
     wrong = [f"{label(key)}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
     if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
-        wrong.append("dead_letter_table: must be another table than `table` [LC1122]")
+        wrong.append("dead_letter_table: must differ from `table` [LC1122]")
     wrong += wrong_with_unwrap(values)
     if values.get("speculation") is not None and values.get("replicas", 1) != 1:
-        wrong.append("window.speculation: with `window.replicas`, all slices are done more than once already [LC1123]")
+        wrong.append("window.speculation: remove it: `window.replicas` already repeats all slices [LC1123]")
     if _by_registry(values.get("create")) and values.get("format", "json") not in WITH_REGISTRY:
         wrong.append(
-            "create.schema: `registry` is for formats whose records name their schema: "
+            "create.schema: `registry` needs a format whose records name their schema: "
             f"{', '.join(WITH_REGISTRY)} [LC1124]"
         )
     metadata = METADATA_TYPES if values.get("metadata_columns") is True else {}
@@ -270,17 +270,17 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
 
 
 def unknown_keys(values: Iterable[str], allowed: Collection[str], hint: Callable[[str], str]) -> list[str]:
-    """What is reported of keys that are not allowed.
+    """Return the mistakes for keys that are not allowed.
 
-    :param hint: the end of the message about a key
+    :param hint: returns the end of the message about a key
     """
     return [f"unknown key {k!r}{hint(k)} [LC1125]" for k in values if k not in allowed]
 
 
 def all_wrong_at_once(landing: type[T]) -> type[T]:
-    """Class decorator: unknown and missing arguments are reported like wrong values, and together with them.
+    """Class decorator: report unknown and missing arguments together with wrong values.
 
-    A dataclass by itself stops at the first, with a ``TypeError``. A section may be a mapping.
+    A plain dataclass stops at the first, with a ``TypeError``. A section may be a mapping.
     """
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(landing)  # type: ignore[arg-type]
     known = [f.name for f in fields]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A YAML spec as what it declares, and the sections that stand in for connections.
+"""A YAML spec: what it declares, and the sections in place of connections.
 
-Contract: what is declared (a landing, a set of them) is made by who asks; here its keys are checked, the variables of
-the environment are put in, and the sections are read as far as they are needed. All that is wrong is told together.
+Contract: the caller makes the declared object (a landing or a set). This module checks its keys, fills in the variables
+of the environment, and reads the needed sections. All mistakes are reported together.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = ["REGISTRY", "SECTIONS", "Connected", "read_connected"]
 
 SECTIONS = ("kafka", "catalog", "spark")
 REGISTRY = "registry"
-"""A section that need not be there."""
+"""An optional section."""
 _ALL = (*SECTIONS, REGISTRY)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Connected(Generic[T]):
-    """What a spec declares, and its sections. ``variables`` are the secret ones of the environment that it names."""
+    """A spec's declaration and its sections. ``variables`` are the secret environment variables that it names."""
 
     declared: T
     sections: Mapping[str, Mapping[str, Any]] = field(repr=False)
@@ -54,11 +54,11 @@ def read_connected(
     """Read a YAML spec.
 
     :param kinds: the keys that may be declared, and their annotations
-    :param make: what they declare
-    :param hint: the end of the message about an unknown key, given the known ones
-    :param connections: are the sections that stand in for Airflow connections needed?
-    :param elsewhere: those of them that the caller has from elsewhere
-    :raises SpecError: unreadable file, no mapping, or anything that *make* refuses; all that is wrong together
+    :param make: makes the declared object
+    :param hint: returns the end of the message about an unknown key, given the known ones
+    :param connections: require the sections that stand in for Airflow connections
+    :param elsewhere: sections that the caller has from elsewhere
+    :raises SpecError: unreadable file, no mapping, or anything that *make* refuses; all mistakes together
     """
     values = read_yaml(path)
     sections = {s: values.pop(s, None) or {} for s in _ALL}
@@ -74,7 +74,7 @@ def read_connected(
         for key in {"schema", "reader_schema"} & decoding.keys():
             decoding[key], unread = schema_of_file(f"decoding.{key}", decoding[key], Path(path).parent)
             wrong += unread
-    # A section that is not used may name what only another machine has.
+    # An unused section may name variables that only another machine has.
     sections |= {s: variables.filled(sections[s], s) for s in needed}
     wrong += variables.wrong
     if "spark" in needed and isinstance(sections["spark"], dict):

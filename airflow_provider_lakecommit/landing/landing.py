@@ -75,7 +75,7 @@ DEFAULT_CONTROL_TOPIC = "control-lakecommit"
 METADATA_COLUMNS = tuple(METADATA_TYPES)
 """Columns filled from the record itself under ``columns.metadata: true``."""
 MARK_COLUMNS = ("kafka_topic", "kafka_partition", "kafka_generation", "kafka_offset")
-"""Those that tables get which the landing makes, unless it says otherwise: they name the record of a row."""
+"""The default metadata columns of tables that the landing makes: they identify the record of a row."""
 
 
 @all_wrong_at_once
@@ -85,35 +85,35 @@ class Landing:
 
     :param name: unique name; part of the control group id and of every identity
     :param topics: a topic or several, all with the same kind of record
-    :param table: ``namespace.table`` that the rows are appended to
-    :param format: encoding of the record values; ``json`` (one object per record), ``json_schema`` (the same, behind
-        the id of its schema in a registry), ``avro`` and ``protobuf`` (behind such an id, too, unless
-        ``decoding.schema`` states theirs), ``csv``, or ``raw`` (bytes as they are, into the one column that nothing
+    :param table: the table that rows are appended to, as ``namespace.table``
+    :param format: encoding of the record values; ``json`` (one object per record), ``json_schema`` (the same, after
+        the id of its schema in a registry), ``avro`` and ``protobuf`` (also after such an id, unless
+        ``decoding.schema`` gives it), ``csv``, or ``raw`` (bytes as they are, into the one column that nothing
         else fills)
     :param timestamps: how a timestamp, date or time is written in the records, per column path (``a.b`` for nested
         ones, ``.element``, ``.key`` and ``.value`` within lists and maps): ``iso8601`` (default), ``epoch_seconds``,
         ``epoch_millis``, ``epoch_micros``, ``epoch_nanos``, for dates ``epoch_days``, for times ``seconds_of_day``,
         ``millis_of_day``, ``micros_of_day``, ``nanos_of_day``, or a strptime pattern
-    :param start: where a topic that was never landed begins: ``earliest`` or ``latest``
+    :param start: where a topic begins on its first run: ``earliest`` or ``latest``
     :param evolve: what a window may change in its tables before it is written: ``none``; ``add`` optional columns that
         the records for a table have, or that its SQL gives, and the table lacks; ``widen`` types too (int to long,
         float to double, more digits)
     :param create: how to make the table if it is missing: ``schema``, ``partition_by``, ``sort_order``,
         ``properties``
-    :param route: which table takes a record, by a field of its value (``field``) or the name of its schema in a
+    :param route: selects the table of a record, by a field of its value (``field``) or the name of its schema in a
         registry (``by: schema``): ``tables`` (by the field's text, or that name), ``other`` (``dead_letter``, ``fail``,
-        or a table), ``create`` (by table, each as `create`), ``missing`` (of a table that nobody makes: ``fail``, or
-        ``dead_letter`` its records); `table` is one of these, and leads
+        or a table), ``create`` (by table, each as `create`), ``missing`` (for a missing table without it: ``fail``, or
+        ``dead_letter`` its records); `table` is one of these, and the leading one
     :param dead_letter_table: table for rejected records, made if missing; without it a rejected record blocks its range
-    :param branch: branch that is written to; one other than ``main`` must exist
+    :param branch: branch to write to; any other than ``main`` must exist
     :param decoding: how the values of records are decoded, beyond `format` and `timestamps`
-    :param transform: what happens between a record and its rows: SQL, or the unwrapping of change envelopes
-    :param columns: columns that are not fields of the value, and fields that are no columns
+    :param transform: SQL between a record and its rows, or the unwrapping of change envelopes
+    :param columns: columns that are not fields of the value, and fields without a column
     :param dead_letters: how many records of a slice may be rejected
-    :param window: how large a window is, how it is divided, and how long it may take
-    :param backpressure: when to plan less, because commits fail or slices wait to be published
+    :param window: the size of a window, its division, and its time limits
+    :param backpressure: when to plan less because commits fail or slices wait to be published
     :param connections: Airflow connections of the landing, and its control topic
-    :raises SpecError: naming all that is wrong
+    :raises SpecError: listing all mistakes
     """
 
     name: str
@@ -141,7 +141,7 @@ class Landing:
 
     @property
     def flat(self) -> dict[str, Any]:
-        """All options by the names under which they are recorded, in their recorded order."""
+        """Return all options by their recorded names, in their recorded order."""
         places = {name: PLACES.get(name) for name in CHECKS}
         return {
             name: getattr(self, name) if place is None else getattr(getattr(self, place[0]), place[1])
@@ -166,7 +166,7 @@ class Landing:
 
     @property
     def destinations(self) -> tuple[Destination, ...]:
-        """Where rows and rejects go; the leading data table is the first."""
+        """Return the tables for rows and rejects, the leading data table first."""
         rows = routed_tables(self.table, self.route)
         dead = (self.dead_letter_table,) if self.dead_letter_table else ()
         return (
@@ -176,16 +176,16 @@ class Landing:
 
     @property
     def routing(self) -> Route | None:
-        """Which table takes a record, where there are several."""
+        """Return the rule that selects a record's table, if there are several tables."""
         return route_of(self.route)
 
     @property
     def data_tables(self) -> tuple[str, ...]:
-        """The tables that take rows, the leading one first."""
+        """Return the tables that take rows, the leading one first."""
         return row_tables(self.destinations)
 
     def transform_of(self, table: str) -> str | None:
-        """The SQL between records and the rows of a data table."""
+        """Return the SQL between records and the rows of a data table."""
         stated = self.transform.sql
         return stated.get(table) if isinstance(stated, Mapping) else stated
 
@@ -196,7 +196,7 @@ class Landing:
 
     @property
     def record_columns(self) -> tuple[str, ...]:
-        """Columns that are filled from the record itself, in tables that have them."""
+        """Return the metadata columns that are filled in tables that have them."""
         if self.columns.metadata is not None:
             return METADATA_COLUMNS if self.columns.metadata else ()
         made = [c for c in map(self.create_of, self.data_tables) if c is not None]
@@ -205,12 +205,12 @@ class Landing:
         return MARK_COLUMNS if made and filled.isdisjoint(MARK_COLUMNS) else ()
 
     def create_of(self, table: str) -> Mapping[str, Any] | None:
-        """How a data table is made if it is missing."""
+        """Return how to make a missing data table."""
         return self.create if table == self.table or self.routing is None else self.routing.create.get(table)
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """All tables of the landing, the data table first."""
+        """Return all tables of the landing, the data table first."""
         return tuple(d.table for d in self.destinations)
 
     @property
@@ -227,7 +227,7 @@ class Landing:
 
     @property
     def format_options(self) -> FormatOptions:
-        """What a decoder of the landing's records is made from."""
+        """Return the options of the landing's decoders."""
         return FormatOptions(
             format=self.format,
             timestamps=self.timestamps,
@@ -250,41 +250,39 @@ class Landing:
 
     @property
     def asset(self) -> Asset:
-        """The Airflow asset of the data table, made without reading a connection; needs Airflow."""
+        """Return the Airflow asset of the data table without reading a connection; needs Airflow."""
         from airflow_provider_lakecommit.assets import asset_of
 
         return asset_of(self)
 
     @property
     def table_assets(self) -> Mapping[str, Asset]:
-        """By table, the assets of single tables, where `route` names several; needs Airflow."""
+        """Return the asset of each table, if `route` names several; needs Airflow."""
         from airflow_provider_lakecommit.assets import table_assets_of
 
         return table_assets_of(self)
 
     @property
     def spec_version(self) -> str:
-        """Hash of what changes the rows; options at their default are left out."""
+        """Return the hash of the options that change the rows; defaults are left out."""
         return spec_hash(self.flat, DEFAULTS, SHAPING)
 
     @property
     def shaping(self) -> dict[str, Any]:
-        """What the spec version is of, as plain values."""
+        """Return the hashed options of the spec version as plain values."""
         return {key: value for key, value in self.to_flat().items() if key in SHAPING}
 
     @property
     def decoding_hash(self) -> str:
-        """Hash of what decides, with the data table's columns, whether a record becomes rows or a reject."""
+        """Return the hash of the options that decide if a record becomes rows or a reject."""
         return spec_hash(self.flat, DEFAULTS, DECODING)
 
     def to_dict(self) -> dict[str, Any]:
-        """The spec as plain values, as in YAML, defaults left out; :meth:`from_dict` reads it back."""
+        """Return the spec as plain values, as in YAML, without defaults; :meth:`from_dict` reads it back."""
         return from_flat(self.to_flat())
 
     def to_flat(self) -> dict[str, Any]:
-        """The spec as it is recorded and sent: each option by one name, defaults left out; :meth:`from_flat` reads it
-        back.
-        """
+        """Return the spec by recorded names, without defaults; :meth:`from_flat` reads it back."""
         return plain_values(self.flat, DEFAULTS)
 
     @classmethod
@@ -305,7 +303,7 @@ class Landing:
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Landing:
-        """The landing of a YAML spec, whose sections in place of connections are not needed."""
+        """Read the landing of a YAML spec; the sections in place of connections are optional."""
         return load_spec(path, connections=False).landing
 
 
@@ -326,7 +324,7 @@ DEFAULTS: Mapping[str, Any] = _defaults()
 
 @dataclass(frozen=True, kw_only=True)
 class LandingSpec:
-    """A YAML spec: a landing, sections in place of connections, and the secret variables that it names."""
+    """A YAML spec: a landing, sections in place of connections, and its secret variables."""
 
     landing: Landing
     kafka: Mapping[str, Any] = field(repr=False)
@@ -338,10 +336,9 @@ class LandingSpec:
 def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collection[str] = ()) -> LandingSpec:
     """Read a YAML spec.
 
-    :param connections: are the sections that stand in for Airflow connections needed?
-    :param elsewhere: those of them that the caller has from elsewhere
-
-    :raises SpecError: unreadable file, no mapping, or anything :class:`Landing` refuses; all that is wrong together
+    :param connections: require the sections that stand in for Airflow connections
+    :param elsewhere: sections that the caller has from elsewhere
+    :raises SpecError: unreadable file, no mapping, or anything :class:`Landing` refuses; all mistakes together
     """
     kinds = {f.name: str(f.type) for f in _fields()}
     found = read_connected(path, kinds, Landing.from_dict, hint, connections=connections, elsewhere=elsewhere)
@@ -349,6 +346,6 @@ def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collecti
 
 
 def sections_of(found: Connected[Any]) -> dict[str, Any]:
-    """The sections of a spec as those who connect take them: the registry's settings are among those of the brokers."""
+    """Return the sections of a spec as connections take them, with the registry's settings among the brokers'."""
     sections = {name: found.sections[name] for name in SECTIONS}
     return {**sections, "kafka": with_registry(sections["kafka"], found.sections[REGISTRY])}

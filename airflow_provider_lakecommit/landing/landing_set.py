@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The declaration of many pipelines at once: topics by name or pattern, each into its table by a template or by rules.
+"""The declaration of many pipelines: topics by name or pattern, each into its table by a template or by rules.
 
-Contract: a :class:`LandingSet` is complete and valid once constructed and touches no network, as a
-:class:`~airflow_provider_lakecommit.landing.Landing` does. It is no landing: given the topics that there are it becomes
-ordinary ones (:mod:`~airflow_provider_lakecommit.cycle.sets.expansion`), one for each table, with a name of the set's
-and the table's: so it is the same however many topics go to that table, and ledger, window, commit, verdict and every
-command are each table's own.
+Contract: a :class:`LandingSet` is complete and valid once constructed and touches no network, like a
+:class:`~airflow_provider_lakecommit.landing.Landing`. Given the existing topics it becomes ordinary landings
+(:mod:`~airflow_provider_lakecommit.cycle.sets.expansion`), one per table, named after the set and the table. A landing
+keeps its name however many topics go to its table; ledger, windows, commits and every command work per table.
 
-Failure story: that of a landing: all that is wrong is one :class:`SpecError`.
+Failure story: as for a landing, all mistakes are one :class:`SpecError`.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from airflow_provider_lakecommit.landing.table_names import TOPIC, groups_of, wr
 __all__ = ["LandingSet", "LandingSetSpec", "declares_set", "load_set"]
 
 OWN = ("name", "topics", "table", "dead_letter_table")
-"""Fields of a landing that the set gives it."""
+"""Fields of a landing that the set fills in."""
 SHARED = tuple(f"connections.{key}" for key in ("kafka", "registry", "iceberg", "control_topic"))
-"""Those that all landings of a set have alike."""
+"""Fields that all landings of a set share."""
 UNMATCHED = ("fail", "ignore")
 MISSING_TABLE = ("fail", "create")
 _RULE = ("topics", "table", "merge")
@@ -44,23 +43,23 @@ _TABLE = "table"
 class LandingSet:
     """Many landings, one for each table.
 
-    :param name: of the set; its landings are called ``<name>.<table>``
+    :param name: name of the set; its landings are called ``<name>.<table>``
     :param topics: names of topics
-    :param topics_pattern: or a regular expression that a topic's whole name matches; with both, either will do
-    :param exclude: regular expressions; a topic whose whole name matches one is not the set's
-    :param table: template of the table of a topic, as ``lake.{topic}``; the named groups of ``topics_pattern`` are
-        fields too
-    :param rules: for tables that are not so: mappings with ``topics`` (a regular expression), ``table`` (a template,
-        with the groups of that one) and ``merge`` (may several topics meet in one table? so they may where the template
-        has no fields); the first that matches a topic counts, and one that matches none gets ``table``
+    :param topics_pattern: or a regular expression for a topic's whole name; with both, either may match
+    :param exclude: regular expressions; a topic whose whole name matches one is excluded
+    :param table: template of a topic's table, as ``lake.{topic}``; the named groups of ``topics_pattern`` are fields
+        too
+    :param rules: exceptions to ``table``: mappings with ``topics`` (a regular expression), ``table`` (a template, with
+        the groups of that expression) and ``merge`` (may several topics share a table? always allowed if the template
+        has no fields); the first match counts, and a topic without one gets ``table``
     :param dead_letter_table: template of each table's own dead-letter table, as ``{table}_dead``
-    :param unmatched: a topic that has no table, by ``rules`` without ``table``: ``fail``, or ``ignore`` it by name
-    :param missing_table: a table that is not there: ``fail`` (that landing alone), or ``create`` it, by ``create`` of
-        ``defaults`` or ``overrides``, without it by what a sample of the topic holds
-    :param defaults: options of a landing, for all of them
+    :param unmatched: a topic without a table, by ``rules`` without ``table``: ``fail``, or ``ignore`` it by name
+    :param missing_table: a missing table: ``fail`` (that landing alone), or ``create`` it, by ``create`` of
+        ``defaults`` or ``overrides``, otherwise by a sample of the topic
+    :param defaults: options of all landings
     :param overrides: mappings of ``table`` (a regular expression on the table's whole name) and options of a landing;
-        of several that match the last counts. Sections are merged key by key
-    :raises SpecError: naming all that is wrong
+        the last match counts. Sections are merged key by key
+    :raises SpecError: listing all mistakes
     """
 
     name: str
@@ -93,17 +92,17 @@ class LandingSet:
         return self.with_defaults(self.name).control_topic_name
 
     def landing_name(self, table: str) -> str:
-        """That of the landing of a table."""
+        """Return the name of a table's landing."""
         return f"{self.name}.{table}"
 
     def with_defaults(self, name: str) -> Landing:
-        """A landing of a name, with the options that all have by default; its topics and its table are nobody's."""
+        """Return a landing with the options that all share; its topics and table are placeholders."""
         return Landing.from_dict({**self.defaults, "name": name, "topics": "any", "table": "any.table"})
 
     def completed_by(self, complete: Callable[[Landing], Landing]) -> LandingSet:
-        """The set, with what a deployment says where it does not.
+        """Return the set, completed by the deployment's defaults.
 
-        :param complete: does so for a landing
+        :param complete: completes one landing
         """
         one = complete(self.with_defaults(self.name)).connections
         shared = {"control_topic": one.control_topic, "location_providers": one.location_providers}
@@ -125,14 +124,14 @@ class LandingSet:
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> LandingSet:
-        """The set of a YAML spec; the sections that stand in for connections may be there and are not needed."""
+        """Read the set of a YAML spec; the sections in place of connections are optional."""
         return load_set(path, connections=False).landing_set
 
 
 @dataclass(frozen=True, kw_only=True)
 class LandingSetSpec:
-    """A YAML spec of a set, and three sections in place of Airflow connections. ``variables`` are the secret ones of
-    the environment that it names.
+    """A YAML spec of a set, with three sections in place of Airflow connections. ``variables`` are the secret
+    environment variables that it names.
     """
 
     landing_set: LandingSet
@@ -142,24 +141,23 @@ class LandingSetSpec:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def of(self, landing: Landing) -> LandingSpec:
-        """One landing of the set, with the set's sections."""
+        """Return one landing of the set, with the set's sections."""
         return LandingSpec(
             landing=landing, kafka=self.kafka, catalog=self.catalog, spark=self.spark, variables=self.variables
         )
 
 
 def declares_set(path: str | Path) -> bool:
-    """Return True if a YAML spec declares a set, not a landing. By the keys that only a set has, or a field in
-    ``table``.
+    """Return True if a YAML spec declares a set: by a key that only sets have, or a field in ``table``.
 
-    :raises SpecError: it cannot be read
+    :raises SpecError: the file is unreadable
     """
     values = read_yaml(path)
     return bool(_kinds().keys() - {*OWN} & values.keys()) or "{" in str(values.get(_TABLE, "")).replace("${", "")
 
 
 def load_set(path: str | Path, *, connections: bool = True, elsewhere: Collection[str] = ()) -> LandingSetSpec:
-    """Read the YAML spec of a set, as :func:`~airflow_provider_lakecommit.landing.load_spec` does that of a landing.
+    """Read the YAML spec of a set, like :func:`~airflow_provider_lakecommit.landing.load_spec` for a landing.
 
     :raises SpecError: unreadable file, no mapping, or anything :class:`LandingSet` refuses
     """
@@ -172,7 +170,7 @@ def _kinds() -> dict[str, str]:
 
 
 def _hint(key: str, known: Collection[str]) -> str:
-    """An option of a landing is not one of the set."""
+    """Return the place of a landing's option that was given to the set itself."""
     if key in SECTIONS or key in TOP:
         return f" (it is `defaults: {key}`)"
     if key in PLACES:
@@ -230,7 +228,7 @@ def _wrong_rules(rules: Any) -> Iterator[str]:
 def _wrong_dead_letters(template: Any) -> Iterator[str]:
     text = wrong_with_template(template, (_TABLE,), "a.a")
     if text or "{table}" not in template:
-        # One table for all would hold the ledgers of all, and one that is broken would be everybody's trouble.
+        # A table for all would hold all ledgers, and its corruption would block every landing.
         yield f"dead_letter_table: {text or f'needs {{table}}, as each table has its own: {template!r} [LC1224]'}"
 
 
@@ -251,9 +249,9 @@ def _wrong_options(declared: LandingSet) -> Iterator[str]:
 def _wrong_landing(
     place: str, stated: Mapping[str, Any], whole: Mapping[str, Any], not_here: Sequence[str]
 ) -> list[str]:
-    """What a landing with these options would be refused for."""
+    """Return why a landing with these options would be refused."""
     if foreign := [key for key in map(label, to_flat(stated)) if key in not_here]:
-        return [f"{place}: {', '.join(foreign)} cannot be stated there [LC1222]"]
+        return [f"{place}: {', '.join(foreign)} cannot be set there [LC1222]"]
     try:
         Landing.from_dict({**whole, "name": "one", "topics": "one", "table": "a.one"})
     except SpecError as e:

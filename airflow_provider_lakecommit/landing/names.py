@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that may have been meant, for messages about a name that nobody knows.
+"""Suggestions for unknown names in messages.
 
-Contract: pure; what is returned are known names, nearest first, and never more than asked for.
+Contract: pure. Returns known names, nearest first, never more than requested.
 """
 
 from __future__ import annotations
@@ -12,21 +12,19 @@ from collections.abc import Collection
 __all__ = ["meant", "nearest"]
 
 MOST_COMPARED = 500
-"""Known names that are looked at, those of about the same length; comparing takes time, and anybody may make up names
-on a topic.
-"""
+"""Most names to compare, of about the same length: comparing takes time, and a topic may hold any number of names."""
 
 
 def nearest(name: str, known: Collection[str], most: int = 3, alike: float = 0.0) -> tuple[str, ...]:
-    """The known names that are most like it.
+    """Return the most similar known names.
 
-    :param alike: how much they have to be, from 0 (however little) to 1 (the same)
+    :param alike: the least similarity, from 0 (any) to 1 (equal)
     """
     return tuple(difflib.get_close_matches(name, _alike(name, known), n=most, cutoff=alike))
 
 
 def meant(name: str, known: Collection[str]) -> str:
-    """The known name that a wrong one was meant for, as the end of a message; empty where none is like it."""
+    """Return the end of a message that suggests a known name; empty if none is similar."""
     found = difflib.get_close_matches(name, _alike(name, known), n=1)
     return f" (did you mean {found[0]!r}?)" if found else ""
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a registry is reached: settings of `confluent-kafka`'s registry client, beside those of the brokers.
+"""The schema registry's settings: those of `confluent-kafka`'s registry client, next to those of the brokers.
 
-Contract: pure. The settings travel with those of the Kafka client, under :data:`PREFIX`, so that they go wherever
-credentials may go, and nowhere else; no Kafka client is given them. Keys are those of the client (``url``,
-``basic.auth.user.info``, ``ssl.ca.location``, …), and :data:`UNKNOWN_WAIT`; the first part of the name of an address is
-``http`` or ``https``.
+Contract: pure. The settings travel with the Kafka client's, under :data:`PREFIX`, so that they go exactly where
+credentials may go; a Kafka client never gets them. Keys are those of the registry client (``url``,
+``basic.auth.user.info``, ``ssl.ca.location``, …) and :data:`UNKNOWN_WAIT`; an address begins with ``http`` or
+``https``.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 PREFIX = f"{OURS}registry."
-"""How the registry's settings begin among those of the Kafka client."""
+"""Prefix of the registry's settings among those of the Kafka client."""
 
 UNKNOWN_WAIT = "unknown.wait.seconds"
-"""How long a schema is waited for that the registry does not have: a setting of ours, which its client is not given."""
+"""How long to wait for a schema that the registry lacks: a setting of this package; the client does not get it."""
 _WAITED, _LONGEST_WAIT = 5.0, 300
 
 _NUMBERS = frozenset({"timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms"})
@@ -43,21 +43,21 @@ LOGIN = "basic.auth.user.info"
 _ADDRESS = re.compile(r"https?://[^/\s]")
 _BEFORE_AT = re.compile(r"[^'\"]*@")
 _LOGIN_IN_URL = re.compile(r"(?<=://)([^/@:\s]+:(?!\d+/)(?:(?!://)\S)*|[^/@\s]*)@")
-"""Also one whose password holds what should have been encoded: it goes as far as the last ``@``."""
+"""Matches a login up to the last ``@``, so also a password with characters that should have been encoded."""
 
 
 def with_registry(kafka: Mapping[str, Any], registry: Mapping[str, Any]) -> dict[str, Any]:
-    """The Kafka client's settings together with the registry's."""
+    """Return the Kafka client's settings together with the registry's."""
     return {**kafka, **{f"{PREFIX}{key}": value for key, value in registry.items()}}
 
 
 def registry_settings(kafka: Mapping[str, Any]) -> dict[str, Any]:
-    """The registry's settings among these; empty if there are none."""
+    """Return the registry's settings among these; empty if there are none."""
     return {key.removeprefix(PREFIX): value for key, value in kafka.items() if key.startswith(PREFIX)}
 
 
 def with_login_apart(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with a login that is part of the address under its own key: HTTP clients log addresses."""
+    """Move a login from the address to its own key: HTTP clients log addresses."""
     url = settings.get("url")
     if not isinstance(url, str) or (found := _LOGIN_IN_URL.search(url)) is None:
         return dict(settings)
@@ -65,14 +65,14 @@ def with_login_apart(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown_address(url: str) -> str:
-    """An address, or several, without their logins."""
+    """Return an address, or several, without logins."""
     return _LOGIN_IN_URL.sub("***@", url)
 
 
 def with_numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with numbers where a text says one: in the URI of a connection, or by the environment, all are.
+    """Convert texts to numbers where a number is expected: connection URIs and variables hold only texts.
 
-    :raises SpecError: one of them says no number, or none that can be meant
+    :raises SpecError: a value is not a number, or out of range
     """
     found = dict(settings)
     for key in sorted(_NUMBERS & settings.keys()):
@@ -89,25 +89,25 @@ def with_numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def addresses_in(url: Any) -> list[str]:
-    """The addresses that a ``url`` without a login states.
+    """Return the addresses of a ``url`` without a login.
 
-    :raises SpecError: it is none
+    :raises SpecError: it has no valid address
     """
     found = [one.strip() for one in url.split(",")] if isinstance(url, str) else []
     if not found or not all(map(_ADDRESS.match, found)):
         shown = _BEFORE_AT.sub("***@", repr(url))[:200]
         raise SpecError(
             "LC1008",
-            f"the settings of the schema registry are wrong: url is {shown}, and has to be an address like "
-            "`http://HOST:8081` or `https://HOST`, or several with commas between them",
+            f"the settings of the schema registry are wrong: url is {shown}; give an address like "
+            "`http://HOST:8081` or `https://HOST`, or several separated by commas",
         )
     return found
 
 
 def unknown_wait(settings: Mapping[str, Any]) -> float:
-    """What :data:`UNKNOWN_WAIT` says.
+    """Return the value of :data:`UNKNOWN_WAIT`.
 
-    :raises SpecError: it is no number of seconds
+    :raises SpecError: it is not a number of seconds
     """
     stated = settings.get(UNKNOWN_WAIT, _WAITED)
     try:
@@ -117,7 +117,7 @@ def unknown_wait(settings: Mapping[str, Any]) -> float:
     if isinstance(stated, bool) or not 0 <= seconds <= _LONGEST_WAIT:
         raise SpecError(
             "LC1009",
-            f"the settings of the schema registry are wrong: {UNKNOWN_WAIT} is {stated!r:.80}, and has to be a number "
+            f"the settings of the schema registry are wrong: {UNKNOWN_WAIT} is {stated!r:.80}; give a number "
             f"of seconds from 0 to {_LONGEST_WAIT}",
         )
     return seconds

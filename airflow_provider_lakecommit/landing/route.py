@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `route` of a landing: read, and what is wrong with it.
+"""The section `route` of a landing: its parsing and its checks.
 
-Contract: pure; all mistakes are told together. The leading table, `table` of the landing, must be one of the route's:
-the ledgers of the others begin where its own ends.
+Contract: pure; all mistakes are reported together. The landing's `table` must be one of the route's tables: the ledgers
+of the others begin at the end of its ledger.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _MISSING = (FAIL, DEAD_LETTER)
 
 
 def route_of(section: Mapping[str, Any] | None) -> Route | None:
-    """The route of a section that was checked."""
+    """Return the route of a checked section."""
     return None if section is None else Route(**section)
 
 
 def routed_tables(table: str, section: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """The tables that take rows, the leading one first."""
+    """Return the tables that take rows, the leading one first."""
     route = route_of(section)
     return tuple(dict.fromkeys((table, *(route.all_tables if route else ()))))
 
 
 def check_route(v: Any) -> str | None:
-    """What is wrong with the section by itself, or ``None``."""
+    """Return what is wrong with the section by itself, or ``None``."""
     if v is None:
         return None
     if not isinstance(v, Mapping):
@@ -43,9 +43,9 @@ def check_route(v: Any) -> str | None:
 
 
 def wrong_with_route(values: Mapping[str, Any], added: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with a section that is right by itself, beside the other fields of its landing.
+    """Yield what is wrong with a valid section together with the other fields of its landing.
 
-    :param added: further columns that each table gets that is made, with their types
+    :param added: further columns of each table that is made, with their types
     """
     section = values.get("route")
     if not isinstance(section, Mapping) or check_route(section) is not None:
@@ -54,8 +54,8 @@ def wrong_with_route(values: Mapping[str, Any], added: Mapping[str, str]) -> Ite
     table, dead = values.get("table"), values.get("dead_letter_table")
     if table not in route.all_tables:
         yield (
-            f"route: `table` must be one of its tables ({', '.join(route.all_tables)}), the one "
-            "whose ledger leads [LC1133]"
+            f"route: `table` must be one of its tables ({', '.join(route.all_tables)}): "
+            "it has the leading ledger [LC1133]"
         )
     csv = values.get("csv")
     if isinstance(csv, Mapping) and csv.get("rows") == "many":
@@ -64,16 +64,16 @@ def wrong_with_route(values: Mapping[str, Any], added: Mapping[str, str]) -> Ite
             "tables: use one table [LC1134]"
         )
     if route.by_schema and (values.get("format", "json") not in SCHEMA_NAMES or values.get("schema")):
-        yield f"route: by schema is for records that name theirs in a registry ({', '.join(SCHEMA_NAMES)}) [LC1135]"
+        yield f"route: by schema needs records that name a registry schema ({', '.join(SCHEMA_NAMES)}) [LC1135]"
     if route.by_schema and values.get("message"):
-        yield "route: by schema takes records of several messages, and `decoding.message` names one [LC1136]"
+        yield "route: by schema takes several messages: remove `decoding.message` [LC1136]"
     if dead is not None and dead in route.all_tables:
-        yield "route: a table of rows cannot be the dead_letter_table [LC1137]"
+        yield "route: the dead_letter_table cannot be a table of rows [LC1137]"
     for name, create in route.create.items():
         if name == table:
-            yield f"route.create: how {name} is made is said in `create` of the landing [LC1138]"
+            yield f"route.create: give the schema of {name} in `create` of the landing [LC1138]"
         elif name not in route.all_tables:
-            yield f"route.create: {name!r} is no table of the route{meant(name, route.all_tables)} [LC1139]"
+            yield f"route.create: {name!r} is not a table of the route{meant(name, route.all_tables)} [LC1139]"
         else:
             yield from (f"route.create: {name}: {text}" for text in wrong_with_table(create, added))
 
@@ -97,16 +97,16 @@ def _wrong(v: Mapping[str, Any]) -> Iterator[str]:
         yield f"missing: {v['missing']!r} is not one of {', '.join(_MISSING)} [LC1143]"
     create = v.get("create", {})
     if not isinstance(create, Mapping) or not all(isinstance(c, Mapping) for c in create.values()):
-        yield "create: is not a mapping of tables to how each is made (`schema`, …) [LC1144]"
+        yield "create: is not a mapping of tables to `create` sections (`schema`, …) [LC1144]"
 
 
 def _wrong_key(v: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with what decides."""
+    """Yield the mistakes of the route's key."""
     path, by = v.get("field"), v.get("by", BY_FIELD)
     if by not in (BY_FIELD, BY_SCHEMA):
         yield f"by: {by!r} is not {BY_FIELD} or {BY_SCHEMA} [LC1145]"
     elif by == BY_SCHEMA and path is not None:
-        yield "field: is not for a route by the names of schemas [LC1146]"
+        yield "field: remove it, the route is by schema [LC1146]"
     elif by == BY_FIELD and (not isinstance(path, str) or not path or not all(path.split("."))):
         yield f"field: {path!r} is not the path of a field [LC1147]"
 

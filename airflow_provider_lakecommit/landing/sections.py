@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seven sections of a landing: options that few landings change, in small frozen objects.
+"""The seven sections of a landing: rarely changed options, in small frozen objects.
 
-Contract: pure, and the same in Python and in YAML. A section holds values and checks none of them; the
-:class:`~airflow_provider_lakecommit.landing.Landing` checks all of its options together. Everything that is recorded
-or sent (jobs, bundles, XCom, hashes) has each option under one flat name, which an option keeps when it moves:
-:data:`PLACES` maps that name to the section and the key. :func:`to_flat` and :func:`from_flat` convert.
+Contract: pure, and the same in Python and in YAML. A section does not check its values; the
+:class:`~airflow_provider_lakecommit.landing.Landing` checks all its options together. Everything recorded or sent
+    (jobs, bundles, XCom, hashes) has each option under one flat name, which stays when the option moves: :data:`PLACES`
+    maps that name to the section and the key. :func:`to_flat` and :func:`from_flat` convert.
 
-Failure story: an unknown key is reported with the nearest known one, and a key of another section with its place.
+Failure story: an unknown key is reported with the nearest known one, a key of another section with its place.
 """
 
 from __future__ import annotations
@@ -66,18 +66,18 @@ def _refuses_unknown_keys(section: type[T]) -> type[T]:
 class Decoding:
     """How the values of records are decoded, beyond `format` and `timestamps`.
 
-    :param schema: the schema of all records, where they name none: of Avro as a mapping or as JSON text, of Protobuf as
-        the text of a ``.proto`` file or a serialized descriptor set in base64. In YAML also the path of an ``.avsc`` or
-        ``.proto`` file
-    :param reader_schema: of Avro, the schema by which records are read, as a mapping or as JSON text: the aliases
-        of its fields are older names of columns, their defaults fill columns that a record's schema lacks
-    :param message: full name of the Protobuf message of the records; by default the one that they name, or the first
-        of ``schema``
-    :param csv: of format ``csv``: ``columns``, the names of a record's fields in their order; ``delimiter`` (``,``),
-        ``quote`` (``"``), ``null_text``, which is null where it has no quotes (the empty text), and ``rows``: ``one``
-        or ``many`` to a record
-    :param encodings: how the bytes of a binary or fixed column are written in the records, per column path:
-        ``base64``, ``base64url``, ``hex`` or ``utf8``; each such column needs one
+    :param schema: the schema of records that name none: for Avro a mapping or JSON text, for Protobuf the text of a
+        ``.proto`` file or a serialized descriptor set in base64. In YAML also the path of an ``.avsc`` or ``.proto``
+        file
+    :param reader_schema: for Avro, the schema to read records with, as a mapping or JSON text: its aliases are older
+        names of columns, its defaults fill columns that a record's schema lacks
+    :param message: full name of the Protobuf message; by default the one that the record names, or the first of
+        ``schema``
+    :param csv: for format ``csv``: ``columns``, the names of a record's fields in order; ``delimiter`` (``,``),
+        ``quote`` (``"``), ``null_text``, which is null if unquoted (the empty text), and ``rows``: ``one`` or ``many``
+        per record
+    :param encodings: how the bytes of a binary or fixed column are written, per column path: ``base64``, ``base64url``,
+        ``hex`` or ``utf8``; each such column needs one
     """
 
     schema: str | Mapping[str, Any] = ""
@@ -94,15 +94,15 @@ class Decoding:
 @_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Transform:
-    """What happens between a record and its rows.
+    """The step between a record and its rows.
 
-    :param sql: SQL between record and row, ``select … from record where …``, of one record each; its columns are those
-        of the table by name. With `route` a mapping of tables to SQL
+    :param sql: SQL over one record, ``select … from record where …``; it names its columns like the table's. With
+        `route` a mapping of tables to SQL
     :param record_schema: the columns of ``record``, a list as in ``create.schema``; the rules of `timestamps`,
-        ``decoding.encodings`` and ``columns.unknown_fields`` are for these then
+        ``decoding.encodings`` and ``columns.unknown_fields`` then apply to them
     :param functions: further functions of the SQL by name, each as ``module.function``, with annotated types
-    :param unwrap: ``debezium``: values are change envelopes, of which the row is ``after``, of a delete ``before``; or
-        a mapping with ``envelope: debezium`` and ``columns``, paths in the envelope by the columns that they fill
+    :param unwrap: ``debezium``: values are change envelopes, and the row is ``after``, or ``before`` for a delete; or a
+        mapping with ``envelope: debezium`` and ``columns``, which maps columns to paths in the envelope
     """
 
     sql: str | Mapping[str, str] | None = field(default=None, metadata={_FLAT: "transform"})
@@ -114,19 +114,19 @@ class Transform:
 @_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Columns that are not fields of the value, and fields that are no columns.
+    """Columns that are not fields of the value, and fields without a column.
 
-    :param key: which columns the key of a record fills: ``column`` with the whole key, or ``columns`` with its fields
-        (a list, or a mapping of columns to fields); ``format`` (``string``, ``raw``, ``json``), ``invalid``: ``reject``
+    :param key: columns filled from the record key: ``column`` with the whole key, or ``columns`` with its fields (a
+        list, or a mapping of columns to fields); ``format`` (``string``, ``raw``, ``json``), ``invalid``: ``reject``
         the record, or ``ignore`` the key
-    :param headers: columns that a header fills, each with the header's name, or with ``name``, ``format``, ``repeated``
-        (``last`` or ``first`` is taken) and ``invalid``
+    :param headers: columns filled from headers, each with the header's name, or with ``name``, ``format``, ``repeated``
+        (take the ``last`` or ``first``) and ``invalid``
     :param metadata: ``true``: fill the columns of :data:`METADATA_COLUMNS` from the record itself; ``false``: none of
-        them. Unless stated, tables that the landing makes get those of :data:`MARK_COLUMNS`, by which their ranges can
-        be replayed and deleted
-    :param unknown_fields: what happens to fields that the table lacks: ``ignore`` (counted) or ``dead_letter``
-    :param on_incompatible: records that no change by `evolve` makes fit, where a window's sample has some:
-        ``dead_letter`` rejects them as any other, ``stop`` plans no window with them
+        them. By default, tables that the landing makes get :data:`MARK_COLUMNS`, which replaying and deleting ranges
+        need
+    :param unknown_fields: fields that the table lacks: ``ignore`` (counted) or ``dead_letter``
+    :param on_incompatible: sampled records that no change by `evolve` makes fit: ``dead_letter`` rejects them like any
+        others, ``stop`` plans no window with them
     """
 
     key: Mapping[str, Any] = field(default_factory=dict)
@@ -139,10 +139,10 @@ class Columns:
 @_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class DeadLetters:
-    """How many records of a slice may be rejected; `dead_letter_table` names their table.
+    """The budget of rejected records per slice; `dead_letter_table` names their table.
 
-    :param max_records: rejected records that a slice may have
-    :param max_ratio: share of rejected records that a slice may have, evaluated from ``1 / ratio`` rejected records on
+    :param max_records: most rejected records of a slice
+    :param max_ratio: largest share of rejected records of a slice, evaluated from ``1 / ratio`` rejected records on
     """
 
     max_records: int = field(default=1000, metadata={_FLAT: "dead_letter_max_records"})
@@ -152,23 +152,23 @@ class DeadLetters:
 @_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """How large a window is, how it is divided, and how long it may take.
+    """The size of a window, its division, and its time limits.
 
-    :param groups: number of partition groups, that is of mapped write tasks (default 1)
+    :param groups: number of partition groups, which is the number of mapped write tasks (default 1)
     :param group_by: ``partition``: a group has the partitions of one number modulo ``groups``; ``load``: slices are
-        dealt out evenly, those of one partition too
-    :param max_records: most source records per window; the default lands all there is
+        distributed evenly, also those of one partition
+    :param max_records: most source records per window; by default all available ones
     :param max_bytes: most estimated bytes per window
-    :param slice_records: most records per slice, the unit that is never read again; under ``target_file_size`` only one
-        that is not the default counts
-    :param target: how long a window should take, written as ``completion_timeout`` is; its records, slices and
-        groups follow from what the newest windows took
-    :param target_file_size: bytes that a file of the data table should have; slices hold as many records as it takes
-    :param replicas: how many times each slice is done at once, by jobs of their own; the first report of it wins
-    :param speculation: the rest of a group is done a second time, where nothing was reported for so many times the
-        duration of the window's median slice, and for 10 seconds; not with ``replicas``
+    :param slice_records: most records per slice, the unit that is read only once; with ``target_file_size`` only a
+        value other than the default counts
+    :param target: how long a window should take, written like ``completion_timeout``; its records, slices and groups
+        are derived from the newest windows
+    :param target_file_size: bytes that a file of the data table should have; sets the number of records per slice
+    :param replicas: number of concurrent attempts at each slice, in separate jobs; the first report wins
+    :param speculation: repeat the rest of a group that reported nothing for this multiple of the duration of the
+        window's median slice, and for 10 seconds; not with ``replicas``
     :param completion_timeout: how long a cycle may claim ranges that it has not finished: a timedelta, seconds, or a
-        text as ``1h30m``
+        text like ``1h30m``
     :param on_spec_change: ``finish`` publishes slices written under an older spec, ``void`` reads them again
     """
 
@@ -192,16 +192,15 @@ class Window:
 @_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Backpressure:
-    """When to plan less, because commits fail or slices wait to be published.
+    """When to plan less because commits fail or slices wait to be published.
 
     :param slow_down: plan smaller and rarer windows as soon as a commit has failed
-    :param stalled_cycles: cycles in a row whose commits failed for all tables; then no window is planned until one
+    :param stalled_cycles: stop planning after this many cycles in a row whose commits failed for all tables, until one
         commit completes
-    :param commit_files: most files of one snapshot; pending files are published in chunks of so many, oldest first
-    :param max_open_cycles: windows that may be under way at once; no limit if it is ``None``, as for the next three
-    :param max_pending_slices: slices per table that may be under way or wait to be published; then no window is
-        planned until some are
-    :param max_pending_files: the same in data files; those of a slice that is under way are estimated
+    :param commit_files: most files per snapshot; pending files are published in chunks of this size, oldest first
+    :param max_open_cycles: most concurrent windows; ``None`` means no limit, as for the next three
+    :param max_pending_slices: stop planning while a table has this many slices in progress or waiting to be published
+    :param max_pending_files: the same in data files; files of slices in progress are estimated
     :param max_pending_bytes: the same in bytes of source records
     """
 
@@ -223,8 +222,8 @@ class Connections:
     :param registry: Airflow connection of the schema registry, for formats that have one
     :param iceberg: Airflow connection of the catalog
     :param control_topic: topic of the commit protocol
-    :param control_events: form of the events that are sent there: ``1.12``, or ``1.10`` (as a text, in quotes) where
-        Iceberg sink connectors up to 1.10 share the topic; either is read
+    :param control_events: form of the events on that topic: ``1.12``, or ``1.10`` (as a text, in quotes) if
+        Iceberg sink connectors up to 1.10 share the topic; both are read
     :param location_providers: classes that a table may name in ``write.py-location-provider.impl``, as
         ``module.Class``; pyiceberg's own are always allowed. They are imported where files are written, next to
         credentials

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with the section `spark` of a spec, found before anything is asked to run there.
+"""Checks of the section `spark` of a spec, before anything is started there.
 
-Contract: pure. All mistakes are told together. Which masters there are is Spark's to say; what is refused here has
-none of the forms in which it takes one.
+Contract: pure. All mistakes are reported together. Only the form of a master is checked; Spark decides if it exists.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _REMOTE = re.compile(r"sc://\S+")
 
 
 def wrong_with_spark(section: Mapping[str, Any]) -> list[str]:
-    """What is said of a section, one text per mistake."""
+    """Return the mistakes of a section, one text each."""
     master, conf, remote = (section.get(key) for key in SPARK_KEYS)
     wrong = [
         f"section 'spark': unknown key {key!r}{meant(str(key), SPARK_KEYS)}; allowed are "
@@ -32,7 +31,7 @@ def wrong_with_spark(section: Mapping[str, Any]) -> list[str]:
     ]
     if master is not None and not (isinstance(master, str) and _MASTER.fullmatch(master)):
         wrong.append(
-            f"section 'spark': `master` {master!r} is none of local, local[4], local[*], spark://host:7077, yarn, "
+            f"section 'spark': `master` {master!r} is not one of local, local[4], local[*], spark://host:7077, yarn, "
             "k8s://https://host:port [LC1152]"
         )
     if remote is not None and not (isinstance(remote, str) and _REMOTE.fullmatch(remote)):
@@ -45,5 +44,5 @@ def wrong_with_spark(section: Mapping[str, Any]) -> list[str]:
     if remote is not None and master is not None:
         wrong.append("section 'spark': give either `master` or `remote` [LC1155]")
     elif remote is not None and conf:
-        wrong.append("section 'spark': no `conf` beside `remote`: the server has its settings [LC1156]")
+        wrong.append("section 'spark': remove `conf`: the server of `remote` has its own settings [LC1156]")
     return wrong

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A YAML file as it stands: its keys and values, and its fields with the variables of the environment in them.
+"""A YAML file: its keys and values, and its fields with environment variables filled in.
 
-Contract: nothing is judged here but whether it is YAML, and a mapping that has each of its keys once: YAML's own parser
-takes the last of two, and a second ``table`` would send the rows elsewhere. No text of an error holds a value of it.
+Contract: checks only that it is YAML, and a mapping with unique keys: YAML's own parser takes the last of two, and a
+second ``table`` would send the rows elsewhere. No error text holds a value of the file.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["filled_field", "read_yaml", "yaml_values"]
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """The keys and values of a file.
+    """Read the keys and values of a file.
 
-    :raises SpecError: it cannot be read, or is no mapping
+    :raises SpecError: the file is unreadable, or not a mapping
     """
     import yaml
 
@@ -35,14 +35,14 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
         raise SpecError("LC1012", f"spec {path} is not YAML: {yaml_trouble(e)}") from None
     if not isinstance(values, dict) or not all(isinstance(k, str) for k in values):
         found = "the file is empty" if values is None else f"found {type(values).__name__}"
-        raise SpecError("LC1013", f"spec {path}: a mapping of keys to values is needed, as in `name: orders`; {found}")
+        raise SpecError("LC1013", f"spec {path}: expected a mapping of keys to values, as in `name: orders`; {found}")
     return values
 
 
 def yaml_values(text: str) -> Any:
-    """What a YAML text holds.
+    """Parse a YAML text.
 
-    :raises yaml.YAMLError: it is no YAML, or a mapping of it has a key twice
+    :raises yaml.YAMLError: it is not YAML, or a mapping has a key twice
     """
     import yaml
 
@@ -53,7 +53,7 @@ def yaml_values(text: str) -> Any:
                 if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                     if key.value in seen:
                         raise yaml.constructor.ConstructorError(
-                            None, None, f"key {key.value} is there twice", key.start_mark
+                            None, None, f"key {key.value} is given twice", key.start_mark
                         )
                     seen.add(key.value)
             return super().construct_mapping(node, deep)
@@ -62,9 +62,9 @@ def yaml_values(text: str) -> Any:
 
 
 def filled_field(variables: Variables, key: str, value: Any, kind: str) -> Any:
-    """A field with its variables; a text that stands for a number or for true and false is one then.
+    """Fill the variables of a field, and convert a text to the number or boolean that the field needs.
 
-    :param key: its place; of a section each key is a field
+    :param key: its path; each key of a section is a field
     :param kind: the field's annotation
     """
     import yaml

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A declaration as plain values, and the hash of those that change the rows.
+"""A declaration as plain values, and the hash of the options that change the rows.
 
-Contract: pure. What is at its default is left out of both, so that a new release with a new option voids nothing that
-was written under an older one, and a spec that is stored or sent holds what its author wrote.
+Contract: pure. Both leave out defaults, so that a release with a new option voids nothing written under an older one,
+and a stored or sent spec holds what its author wrote.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ DECODING = (
     ),
     *("metadata_columns", "unwrap", "route", "transform", "record_schema", "functions"),
 )
-"""Options of a landing that decide what becomes of a record, by the names under which they are recorded."""
+"""Options that decide the disposition of a record, by their recorded names."""
 SHAPING = ("table", "dead_letter_table", *DECODING)
-"""Options that a spec version is made of."""
+"""Options that the spec version hashes."""
 
 
 def plain_values(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that differ from their default, as JSON and YAML write them; times in seconds."""
+    """Return the options that differ from their default, as in JSON and YAML; times in seconds."""
     return {key: _plain(value) for key, value in values.items() if key not in defaults or value != defaults[key]}
 
 
 def spec_hash(values: Mapping[str, Any], defaults: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """Sixteen hexadecimal digits of the values of those keys."""
+    """Return sixteen hexadecimal digits of the values of those keys."""
     stated = {key: values[key] for key in keys}
     if stated.get("route"):
         # How tables are made changes no row.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a ``create`` section, found without an Iceberg library: when a DAG is parsed.
+"""Checks of a ``create`` section without an Iceberg library, when a DAG is parsed.
 
-Contract: pure. All mistakes are told together, each with its column or entry and the nearest name that may have been
-meant. What passes here may still be refused where the table is made (:mod:`~airflow_provider_lakecommit.iceberg
-.table_spec`), what is refused here would be refused there too.
+Contract: pure. All mistakes are reported together, each with its column or entry and the nearest known name. What
+passes here may still be refused when the table is made (:mod:`~airflow_provider_lakecommit.iceberg.table_spec`); what
+is refused here would be refused there too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.landing.type_text import PRIMITIVES, TypeText, 
 __all__ = ["CREATE_KEYS", "wrong_with_columns", "wrong_with_table"]
 
 CREATE_KEYS = ("schema", "subject", "partition_by", "sort_order", "properties")
-"""Of the section by which a missing table is made."""
+"""Keys of the section that describes a missing table."""
 COLUMN_KEYS = ("name", "type", "required", "doc")
 _TIMES = ("timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns")
 _SIZED = ("int", "long", "string", "binary")
@@ -31,19 +31,19 @@ _TAKES: Mapping[str, tuple[str, ...] | None] = {
     "bucket": (*_SIZED, "decimal", "date", "time", *_TIMES, "uuid", "fixed"),
     "truncate": (*_SIZED, "decimal"),
 }
-"""Transforms with the primitive types that each takes; ``None`` are all."""
+"""Transforms with the primitive types that each takes; ``None`` means all."""
 _FORMS = "a column, identity(c), year(c), month(c), day(c), hour(c), bucket(n, c) or truncate(width, c)"
 _ORDER = re.compile(r"(.*?)(?:\s+(?:asc|desc))?(?:\s+nulls\s+(?:first|last))?", re.IGNORECASE)
 RESERVED = frozenset(
     {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
 )
-"""Names by which Iceberg gives a row's metadata: Spark reads no table that has a column of such a name."""
+"""Names that Iceberg reserves for a row's metadata: Spark reads no table with such a column."""
 MANY, STRUCT = "many", "struct"
-"""In place of a type: of a list or map, and of what has fields."""
+"""Placeholder types of a list or map, and of nested fields."""
 
 
 def wrong_with_table(create: Mapping[str, Any], added: Mapping[str, str]) -> list[str]:
-    """All that is wrong with a ``create`` section.
+    """Return all mistakes of a ``create`` section.
 
     :param added: further columns that the table gets, with their types
     """
@@ -56,11 +56,11 @@ def wrong_with_table(create: Mapping[str, Any], added: Mapping[str, str]) -> lis
         wrong.append(f"create.subject: {subject!r} is not the name of a subject [LC1158]")
     columns = dict(added)
     if create.get("schema") == "registry":
-        # Which columns there are is known when the table is made.
+        # The columns are known only when the table is made.
         return wrong
     wrong += [f"create.schema: {text}" for text in _wrong_columns(create.get("schema"), "", columns)]
     wrong += [
-        f"create.schema: column {name} has a name that Iceberg keeps for metadata: Spark could not read the table"
+        f"create.schema: column {name} is a name that Iceberg reserves and Spark cannot read: rename it"
         for name in sorted(RESERVED & columns.keys())
     ]
     for key in ("partition_by", "sort_order"):
@@ -72,12 +72,12 @@ def wrong_with_table(create: Mapping[str, Any], added: Mapping[str, str]) -> lis
 
 
 def wrong_with_columns(columns: Any) -> list[str]:
-    """All that is wrong with a list of columns, as ``create.schema`` has one."""
+    """Return all mistakes of a list of columns, as in ``create.schema``."""
     return list(_wrong_columns(columns, "", {}))
 
 
 def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[str]:
-    """:param columns: gets the columns and those within structs, with the words of their types"""
+    """:param columns: gets the columns, also those within structs, with their type words"""
     if not _is_list(given) or not given:
         whose = f"column {path[:-1]}: struct needs " if path else ""
         yield f"{whose}a list of columns, each {{name, type, required, doc}}, not {given!r} [LC1160]"
@@ -90,13 +90,13 @@ def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[s
             continue
         where = f"{path}{name}"
         if name in seen:
-            yield f"column {where} is there twice [LC1162]"
+            yield f"column {where} is given twice [LC1162]"
         seen.add(name)
         yield from (f"column {where}: {text}" for text in _wrong_keys(column))
         if "type" in column or not set(column) - set(COLUMN_KEYS):
             yield from _wrong_type(column.get("type"), where, columns)
         else:
-            # The key that is not known is the misspelt one: nothing more is said of what it means.
+            # An unknown key is a misspelled one: do not also report that its meaning is missing.
             columns[where] = ""
 
 
@@ -111,7 +111,7 @@ def _wrong_keys(column: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _wrong_type(given: Any, where: str, columns: dict[str, str]) -> Iterator[str]:
-    # Also a column whose type is wrong is one that can be named below.
+    # A column with a wrong type can still be named below.
     columns[where] = ""
     if isinstance(given, Mapping):
         yield from _wrong_nested(given, where, columns)
@@ -175,19 +175,19 @@ def _wrong_entry(by: str, columns: Mapping[str, str]) -> str | None:
     if sized != bool(size) or (size and int(size) < 1) or (call is None and re.search(r"[\s(),]", by)):
         return f" is not one of: {_FORMS} [LC1172]"
     if any(columns.get(above) == MANY for above in _above(column)):
-        return f": column {column} is within a list or map, so a row has many of it [LC1173]"
+        return f": column {column} is inside a list or map, so a row has several values of it [LC1173]"
     if column not in columns:
         return f": there is no column {column!r}; columns are {', '.join(columns)}{meant(column, columns)} [LC1174]"
     kind, takes = columns[column], _TAKES[transform]
     if kind in (MANY, STRUCT):
-        return f": column {column} has more than one value, which cannot be used so [LC1175]"
+        return f": column {column} is a struct, list or map: use a column with one value [LC1175]"
     if kind and takes is not None and not kind.startswith(takes):
-        return f": column {column} is {kind}, which cannot be used so; {transform} takes {', '.join(takes)} [LC1176]"
+        return f": column {column} is {kind}; {transform} takes {', '.join(takes)} [LC1176]"
     return None
 
 
 def _above(column: str) -> Iterator[str]:
-    """The paths of what a nested column is within."""
+    """Yield the paths of the columns around a nested column."""
     path = column.split(".")
     return (".".join(path[:n]) for n in range(1, len(path)))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times as people write them: ``30s``, ``5m``, ``1h30m``, ``2d``, a number of seconds, a timedelta.
+"""Durations in readable forms: ``30s``, ``5m``, ``1h30m``, ``2d``, a number of seconds, a timedelta.
 
-Contract: pure. :func:`duration_of` gives a :class:`~datetime.timedelta`, or back what is none, so that whoever checks
-the value can name it.
+Contract: pure. :func:`duration_of` returns a :class:`~datetime.timedelta`, or any other value unchanged, so that the
+caller can name it in an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TEXT = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)
 
 
 def duration_of(value: object) -> object:
-    """The duration that is meant, if it is one."""
+    """Return the duration of a value, or the value itself if it is none."""
     if isinstance(value, str) and value and (found := _TEXT.fullmatch(value.replace(" ", ""))):
         return timedelta(**{unit: int(n) for unit, n in zip(_UNITS.values(), found.groups(), strict=True) if n})
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -32,9 +32,9 @@ def duration_of(value: object) -> object:
 
 
 def span_of(value: object, name: str) -> timedelta:
-    """A time in any of the ways it may be written.
+    """Return a duration in any of its forms.
 
-    :raises SpecError: it is none
+    :raises SpecError: it is not a duration
     """
     found = duration_of(value)
     if not isinstance(found, timedelta):
@@ -43,8 +43,8 @@ def span_of(value: object, name: str) -> timedelta:
 
 
 def seconds_of(value: object, name: str) -> float:
-    """The same in seconds.
+    """Return a duration in seconds.
 
-    :raises SpecError: it is none
+    :raises SpecError: it is not a duration
     """
     return span_of(value, name).total_seconds()

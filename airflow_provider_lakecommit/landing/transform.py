@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options `sql`, `record_schema` and `functions` of the section `transform` of a landing: what is wrong with them.
+"""Checks of the options `sql`, `record_schema` and `functions` of a landing's section `transform`.
 
-Contract: pure; no SQL is parsed here, so that a DAG file needs no engine for it. What the SQL may say is looked at when
-a window is planned (:mod:`~airflow_provider_lakecommit.formats.transforms.row_wise`).
+Contract: pure; no SQL is parsed here, so that a DAG file needs no engine. The SQL itself is checked when a window is
+planned (:mod:`~airflow_provider_lakecommit.formats.transforms.row_wise`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FUNCTION = re.compile(r"[a-z_][a-z0-9_]*")
 
 
 def check_transform(v: Any) -> str | None:
-    """One text, or one per table of a route."""
+    """Check one text, or one per table of a route."""
     if v is None or (isinstance(v, str) and v.strip()):
         return None
     good = isinstance(v, Mapping) and v and all(isinstance(k, str) and isinstance(s, str) for k, s in v.items())
@@ -29,18 +29,18 @@ def check_transform(v: Any) -> str | None:
 
 
 def check_record_schema(v: Any) -> str | None:
-    """A list of columns as in `create.schema`."""
+    """Check a list of columns as in `create.schema`."""
     if v is None:
         return None
     if wrong := wrong_with_columns(v):
         return "; ".join(wrong)
     same = [same for names in _names([(c["name"], c["type"]) for c in v], "") if (same := _alike(names))]
-    told = (f"columns {', '.join(names)} differ in case alone, which SQL does not tell apart" for names in same)
+    told = (f"columns {', '.join(names)} differ only in case, which SQL ignores: rename one" for names in same)
     return "; ".join(told) or None
 
 
 def _names(fields: Iterable[tuple[str, Any]], path: str) -> Iterator[list[str]]:
-    """The names that stand beside each other, of the columns and of each struct within, with their paths."""
+    """Yield the sibling names of the columns and of each nested struct, with their paths."""
     fields = list(fields)
     yield [f"{path}{name}" for name, _ in fields]
     for name, kind in fields:
@@ -70,7 +70,7 @@ def _alike(names: list[str]) -> list[str]:
 
 
 def check_functions(v: Any) -> str | None:
-    """Names in SQL, and where the functions are."""
+    """Check the names in SQL, and the places of the functions."""
     if not isinstance(v, Mapping):
         return f"{v!r} is not a mapping of names to functions (module.function) [LC1183]"
     for name, place in v.items():
@@ -82,14 +82,14 @@ def check_functions(v: Any) -> str | None:
 
 
 def wrong_with_transform(values: Mapping[str, Any], tables: tuple[str, ...]) -> Iterator[str]:
-    """What is wrong with fields that are right by themselves.
+    """Yield what is wrong with fields that are valid by themselves.
 
-    :param tables: that take rows
+    :param tables: the tables that take rows
     """
     transform = values.get("transform")
     if transform is None:
         stated = [key for key in ("record_schema", "functions") if values.get(key)]
-        yield from (f"transform.{key}: is for `transform.sql`, and there is none" for key in stated)
+        yield from (f"transform.{key}: needs `transform.sql`" for key in stated)
         return
     if not values.get("record_schema"):
         yield (
@@ -98,10 +98,7 @@ def wrong_with_transform(values: Mapping[str, Any], tables: tuple[str, ...]) -> 
             "[LC1186]"
         )
     if isinstance(transform, str) and len(tables) > 1:
-        yield (
-            "transform.sql: with several tables, say it for each that has one: a mapping "
-            f"({', '.join(tables)}) [LC1187]"
-        )
+        yield (f"transform.sql: with several tables, give a mapping of tables to SQL ({', '.join(tables)}) [LC1187]")
     if isinstance(transform, Mapping):
         unknown = (table for table in transform if table not in tables)
-        yield from (f"transform.sql: {table!r} is no table of the landing" for table in unknown)
+        yield from (f"transform.sql: {table!r} is not a table of the landing" for table in unknown)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Iceberg type texts, nested ones too: ``struct<a: long, b: list<string>>`` to a tree.
 
-Contract: pure, so that a declaration can be checked where no Iceberg library is loaded. Reads what Iceberg's own type
-strings say, plus a nested type's parts in angle brackets. A mistake is a ``ValueError`` that says at which place what
-was expected, and which type may have been meant.
+Contract: pure, so that a declaration can be checked without an Iceberg library. Reads Iceberg's own type strings, and
+nested parts in angle brackets. A mistake is a ``ValueError`` with the place, what was expected there, and the type that
+may have been meant.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ PRIMITIVES = (
     "map<type, type>"
 )
 _REFUSED = {
-    "variant": "it is not landed from JSON; use a string, a struct or a map",
+    "variant": "JSON cannot be landed in it; use a string, a struct or a map",
     "geometry": "JSON has no agreed form of it; use binary or a string",
     "geography": "JSON has no agreed form of it; use binary or a string",
-    "unknown": "nothing can be landed in it; leave the column out until its type is known",
+    "unknown": "it holds no values; leave the column out until its type is known",
 }
 _ELSEWHERE = {
     "bigint": "long",
@@ -44,16 +44,14 @@ _ELSEWHERE = {
     "array": "list<type>",
     "bytes": "binary",
 }
-"""What types are called elsewhere."""
+"""Type names of other systems."""
 _MAX_PRECISION = 38
 _TOKEN = re.compile(r"\s*(decimal\s*\(\s*\d+\s*,\s*\d+\s*\)|fixed\s*[(\[]\s*\d+\s*[)\]]|[<>,:]|[^\s<>,:]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeText:
-    """A type: ``primitive`` by its word, or a ``struct``, ``list`` or ``map`` of ``parts``, of which only a struct's
-    have names.
-    """
+    """A type: ``primitive`` by name, or ``struct``, ``list`` or ``map`` of ``parts``; only a struct's have names."""
 
     kind: str
     primitive: str = ""
@@ -63,16 +61,16 @@ class TypeText:
 def parse_type(text: str) -> TypeText:
     """Parse a whole type text.
 
-    :raises ValueError: saying what is wrong with it
+    :raises ValueError: saying what is wrong
     """
     tokens = _TOKEN.findall(text)
     parser = _Parser(tokens)
     try:
         found = parser.type()
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("it is nested too deeply") from None
     if parser.rest:
-        raise ValueError(f"{' '.join(parser.rest)!r} is left over")
+        raise ValueError(f"{' '.join(parser.rest)!r} after the end of the type")
     return found
 
 
@@ -104,7 +102,7 @@ class _Parser:
         while True:
             name = self._next("a field name")
             if not re.fullmatch(r"[^<>,:]+", name) or any(name == other for other, _ in parts):
-                raise ValueError(f"{name!r} is not the name of another field")
+                raise ValueError(f"{name!r} is the name of an earlier field too")
             self._expect(":")
             parts.append((name, self.type()))
             if (mark := self._next("',' or '>'")) == ">":
@@ -140,5 +138,5 @@ def _primitive(word: str) -> str:
 
 
 def sizes_of(word: str) -> list[int]:
-    """The numbers in the word of a primitive type: precision and scale, or a length."""
+    """Return the numbers in the word of a primitive type: precision and scale, or a length."""
     return [int(n) for n in re.findall(r"\d+", word)]

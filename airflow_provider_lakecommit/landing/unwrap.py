@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `transform.unwrap` of a landing: read, and what is wrong with it.
+"""The option `transform.unwrap` of a landing: its parsing and its checks.
 
 Contract: pure. ``debezium`` alone, or a mapping with ``envelope: debezium`` and further ``columns``, each with a path
-within the envelope. Columns of :data:`COLUMNS` are filled where the table has them.
+in the envelope. The columns of :data:`COLUMNS` are filled in tables that have them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 _UNWRAPPED = ("json", "json_schema", "avro")
 """Formats whose values may be envelopes."""
 DELETED = "deleted"
-"""A path that no envelope has: is the row gone?"""
+"""A path that no envelope has: whether the row was deleted."""
 COLUMNS: Mapping[str, str] = {
     "_op": "op",
     "_is_deleted": DELETED,
@@ -36,26 +36,26 @@ COLUMNS: Mapping[str, str] = {
     "_transaction_id": "transaction.id",
     "_transaction_order": "transaction.total_order",
 }
-"""Columns that are filled from an envelope where the table has them, with where their values are."""
+"""Columns filled from an envelope in tables that have them, with the paths of their values."""
 IMAGES = {"c": "after", "r": "after", "u": "after", "d": "before"}
-"""Which image of its row a change is about, by its ``op``."""
+"""The row image of a change, by its ``op``."""
 _ENVELOPES = ("debezium",)
 _KEYS = ("envelope", "columns")
 _ROOTS = ("op", "source", "transaction", "ts_ms", "ts_us", "ts_ns")
 PAYLOAD = "payload"
-"""Where an envelope is within JSON that Connect's converter wraps with its schema."""
+"""Path of an envelope in JSON that Connect's converter wraps with its schema."""
 ENVELOPE_ROOTS = frozenset({*_ROOTS, "before", "after", PAYLOAD})
-"""Where paths begin that are the envelope's, not the row's."""
+"""First parts of paths in the envelope, outside of the row."""
 
 
 def columns_of_unwrap(section: str | Mapping[str, Any]) -> dict[str, str]:
-    """Columns with where their values are, of a section that was checked."""
+    """Return the columns of a checked section, with the paths of their values."""
     stated = section.get("columns", {}) if isinstance(section, Mapping) else {}
     return {**COLUMNS, **stated}
 
 
 def check_unwrap(v: Any) -> str | None:
-    """What is wrong with the section, or ``None``."""
+    """Return what is wrong with the section, or ``None``."""
     if v is None or v in _ENVELOPES:
         return None
     if not isinstance(v, Mapping):
@@ -73,26 +73,25 @@ def check_unwrap(v: Any) -> str | None:
         root, *_ = path.split(".")
         if path != DELETED and (root not in _ROOTS or not all(path.split("."))):
             return (
-                f"columns: {column}: {path!r} is not {DELETED}, nor a path that begins with "
+                f"columns: {column}: {path!r} is neither {DELETED} nor a path that begins with "
                 f"{', '.join(_ROOTS)} [LC1192]"
             )
     return None
 
 
 def wrong_with_unwrap(values: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with a section that is right by itself, beside the other fields of its landing."""
+    """Yield what is wrong with a valid section together with the other fields of its landing."""
     if values.get("unwrap") is None:
         return
     if values.get("format", "json") not in _UNWRAPPED:
-        yield f"{label('unwrap')}: is for formats {', '.join(_UNWRAPPED)} [LC1193]"
+        yield f"{label('unwrap')}: needs one of the formats {', '.join(_UNWRAPPED)} [LC1193]"
     if values.get("unknown_fields", "ignore") != "ignore":
         yield (
-            f"{label('unwrap')}: of fields within an envelope only `columns.unknown_fields: "
-            "ignore` can be told [LC1194]"
+            f"{label('unwrap')}: for fields in an envelope only `columns.unknown_fields: ignore` is possible [LC1194]"
         )
     create = values.get("create")
     if isinstance(create, Mapping) and create.get("schema") == "registry":
         yield (
-            "create.schema: with `transform.unwrap`, a registry has the envelope's columns: state "
-            "the row's as a list [LC1195]"
+            "create.schema: with `transform.unwrap`, a registry has the envelope's columns: list "
+            "the row's columns [LC1195]"
         )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the options ``decoding.csv``, ``columns.key`` and ``columns.headers`` of a landing may hold.
+"""Checks of the options ``decoding.csv``, ``columns.key`` and ``columns.headers`` of a landing.
 
-Contract: pure. A check takes a value of any type, and returns what is wrong with it and what is allowed, or ``None``;
-:func:`wrong_together` says what is wrong with sections that are right by themselves.
+Contract: pure. A check takes a value of any type, and returns what is wrong and what is allowed, or ``None``.
+:func:`wrong_together` checks combinations of valid sections.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_DELIMITER = "\r\n\0"
 
 
 def csv_section(v: Any) -> str | None:
-    """What is wrong with ``csv``."""
+    """Return what is wrong with ``csv``."""
     if v == {}:
         return None
     if (text := _no_mapping(v, CSV_KEYS)) is not None:
@@ -41,7 +41,7 @@ def csv_section(v: Any) -> str | None:
         return f"delimiter {delimiter!r} is not one ASCII character [LC1197]"
     if quote is not None and (not _character(quote) or quote == delimiter):
         return (
-            f"quote {quote!r} is not one ASCII character other than the delimiter, or null where "
+            f"quote {quote!r} is not one ASCII character other than the delimiter, or null if "
             "nothing is quoted [LC1198]"
         )
     if not isinstance(v.get("null_text", ""), str):
@@ -50,7 +50,7 @@ def csv_section(v: Any) -> str | None:
 
 
 def key_section(v: Any) -> str | None:
-    """What is wrong with ``key``."""
+    """Return what is wrong with ``key``."""
     if v == {}:
         return None
     if (text := _no_mapping(v, KEY_KEYS)) is not None:
@@ -59,21 +59,21 @@ def key_section(v: Any) -> str | None:
         return text
     column, columns, format_ = v.get("column"), v.get("columns"), v.get("format", "string")
     if (column is None) == (columns is None):
-        return "needs either `column`, which the whole key fills, or `columns`, which its fields fill [LC1200]"
+        return "needs either `column` for the whole key, or `columns` for its fields [LC1200]"
     if column is not None and not (isinstance(column, str) and column):
         return f"column {column!r} is not a name [LC1201]"
     named = [*columns, *columns.values()] if isinstance(columns, Mapping) else columns
     if columns is not None and not _names(named):
         return f"columns {columns!r} is not a list of names, or a mapping of columns to fields of the key [LC1202]"
     if column is not None and format_ not in ONE_COLUMN:
-        return f"a key of format {format_} is a record: say its `columns` [LC1203]"
+        return f"a key of format {format_} is a record: give its `columns` [LC1203]"
     if columns is not None and format_ in ("raw", "string"):
-        return f"a key of format {format_} has no fields: say its `column` [LC1204]"
+        return f"a key of format {format_} has no fields: give its `column` [LC1204]"
     return None
 
 
 def headers_section(v: Any) -> str | None:
-    """What is wrong with ``headers``."""
+    """Return what is wrong with ``headers``."""
     if not isinstance(v, Mapping) or not all(isinstance(c, str) and c for c in v):
         return f"{v!r} is not a mapping of columns to headers [LC1205]"
     return next((f"{column}: {text}" for column, h in v.items() if (text := _header(h)) is not None), None)
@@ -91,28 +91,28 @@ def _header(v: Any) -> str | None:
 
 
 def columns_of_key(key: Mapping[str, Any]) -> tuple[str, ...]:
-    """The columns that the key fills."""
+    """Return the columns that the key fills."""
     return (key["column"],) if "column" in key else tuple(key.get("columns", ()))
 
 
 def wrong_together(values: Mapping[str, Any], metadata: Sequence[str]) -> Iterator[str]:
-    """What is wrong with sections that are right by themselves.
+    """Yield what is wrong with sections that are valid by themselves.
 
     :param metadata: columns that are filled from the record itself
     """
     format_, csv = values.get("format", "json"), values.get("csv", {})
     if isinstance(csv, Mapping) and (format_ == "csv") != bool(csv):
         yield (
-            "decoding.csv: needs `columns`, the names of the fields of a record in their order [LC1207]"
+            "decoding.csv: needs `columns`, the names of a record's fields in order [LC1207]"
             if format_ == "csv"
-            else "decoding.csv: is for `format: csv` [LC1208]"
+            else "decoding.csv: needs `format: csv` [LC1208]"
         )
     yield from (f"decoding.schema: {text}" for text in _wrong_schema(format_, values.get("schema", "")))
     if asked := values.get("reader_schema"):
-        known = ["is for format avro"] if format_ != "avro" else _wrong_schema(format_, asked)
+        known = ["needs format avro"] if format_ != "avro" else _wrong_schema(format_, asked)
         yield from (f"decoding.reader_schema: {text}" for text in known)
     if values.get("message") and format_ != "protobuf":
-        yield "decoding.message: is for format protobuf [LC1209]"
+        yield "decoding.message: needs format protobuf [LC1209]"
     key, headers = values.get("key", {}), values.get("headers", {})
     if key_section(key) is not None or headers_section(headers) is not None:
         return
@@ -130,7 +130,7 @@ def _wrong_schema(format: str, schema: Any) -> Iterator[str]:
     if not schema:
         return
     if format not in ("avro", "protobuf"):
-        yield "is for formats avro and protobuf [LC1211]"
+        yield "needs format avro or protobuf [LC1211]"
         return
     if format == "protobuf":
         if not isinstance(schema, str):

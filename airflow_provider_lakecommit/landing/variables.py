@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``${NAME}`` in YAML files: the value of a variable of the environment, in place.
+"""``${NAME}`` in YAML files: replaced by the value of an environment variable.
 
-Contract: only values are looked at, never keys. ``$${`` stands for a plain ``${``. Every other ``${`` is a reference,
-and one that cannot be resolved is an error that names its place; all of a file are told together. What a signing key
-refers to is left to :func:`~airflow_provider_lakecommit.signing.resolved`, which also knows files.
+Contract: only values are replaced, never keys. ``$${`` means a plain ``${``. Every other ``${`` is a reference, and an
+unresolvable one is an error with its path; all errors of a file are reported together. References in a signing key are
+left to :func:`~airflow_provider_lakecommit.signing.resolved`, which also reads files.
 
-Failure story: no text of an error holds the value of a variable. Those whose name, or whose place, says that they are
-secret are handed on, so that nothing else shows them either.
+Failure story: no error text holds the value of a variable. Variables that are secret by their name or path are passed
+on, so that nothing else shows them either.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = ["Variables", "from_environment"]
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN = 40
-"""Most characters of a reference that cannot be one."""
+"""Most characters of an invalid reference to show."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Variables:
-    """The variables that a file may name, and what was found on the way.
+    """The variables that a file may use, and the findings.
 
-    :param values: name to value, as of ``os.environ``
+    :param values: name to value, as in ``os.environ``
     """
 
     values: Mapping[str, str]
@@ -41,9 +41,9 @@ class Variables:
     secret: dict[str, str] = field(default_factory=dict, repr=False)
 
     def filled(self, value: Any, place: str = "") -> Any:
-        """*value* with all references in it resolved, however deep they are.
+        """Return *value* with all references resolved, at any depth.
 
-        :param place: where it is in the file, for :attr:`wrong`
+        :param place: its path in the file, for :attr:`wrong`
         """
         match value:
             case str():
@@ -68,15 +68,14 @@ class Variables:
         if not closed or not _NAME.fullmatch(name):
             shown = found[0] if len(found[0]) <= _SHOWN else f"{found[0][:_SHOWN]}…"
             self.wrong.append(
-                f"{place}: {shown!r} is no reference to a variable, as ${{NAME}}; write "
-                f"`$${{` for a plain `${{` [LC1218]"
+                f"{place}: {shown!r} is not a reference such as ${{NAME}}; write `$${{` for a plain `${{` [LC1218]"
             )
             return found[0]
         if name not in self.values:
             self.wrong.append(
                 f"{place}: the environment has no variable {name}: set it, or write `$${{{name}}}` [LC1219]"
             )
-            # In its place for all further checks: that a reference is no name of a topic is not said as well.
+            # A placeholder for further checks, so that the reference is not also reported as an invalid topic name.
             return name
         value = self.values[name]
         if is_secret(name) or is_secret(place.rpartition(".")[2]):
@@ -85,10 +84,10 @@ class Variables:
 
 
 def from_environment(values: Any, what: str) -> Any:
-    """A file's values with the variables of this process's environment.
+    """Fill a file's values with this process's environment variables.
 
     :param what: names the file in the error
-    :raises SpecError: a variable is not there
+    :raises SpecError: a variable is missing
     """
     variables = Variables(values=os.environ)
     filled = variables.filled(values)

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a job's further slices are worth beginning where brokers did not answer for one of them.
+"""A short broker check before a job's next slice, after brokers did not answer for one of its slices.
 
-Contract: a slice waits for brokers for as long as each of its requests may take; hundreds that do so one after the
-other would wait for hours for brokers that are gone. So once a slice of a job was given up for want of an answer, the
-next one in the same process begins only if the brokers answer a short question. Where they do not, the slices of the
-next :data:`AWAY` seconds are given back unasked: the job ends, and the run tells why, or goes on by its next cycle. A
-process that had no trouble asks nothing.
+Contract: a slice waits for brokers as long as each request may take; hundreds in sequence would wait for hours. After a
+slice of a job was given up without an answer, the next one in the same process begins only if the brokers answer a
+short request. Otherwise the slices of the next :data:`AWAY` seconds are returned without a request: the job ends, and
+the run reports why or continues in its next cycle. A process without trouble sends no request.
 
-Failure story: brokers that answer, and still give a slice nothing, are asked again before each slice: that costs a
-round trip, and the slice waits as it would have.
+Failure story: if brokers answer but give a slice nothing, they are checked before each slice: that costs one round
+trip, and the slice waits as before.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from airflow_provider_lakecommit.spark.job import WindowJob
 __all__ = ["AWAY", "check_brokers", "note_given_up"]
 
 AWAY = 30.0
-"""Seconds for which brokers that did not answer are not asked again."""
+"""Seconds after an unanswered request without another one."""
 
 
 class Brokers(Protocol):
-    """Who can be asked, as the control topic can."""
+    """A client that can send the check, such as the control topic."""
 
     def answers(self) -> bool: ...
 
 
 @dataclass(slots=True)
 class _Doubt:
-    """Of the newest job of this process for which a slice was given up."""
+    """The newest job of this process with a slice that was given up."""
 
     job: UUID
     ask_at: float = 0.0
@@ -48,16 +47,16 @@ _doubts: list[_Doubt] = []
 
 
 def note_given_up(job: WindowJob, error: Exception) -> None:
-    """Note that a slice of the job was given up, which may put the brokers in doubt."""
+    """Record that a slice of the job was given up, if the brokers may be the cause."""
     doubted = isinstance(error, SourceUnavailableError | ControlTopicError | KafkaException)
     if doubted and not (_doubts and _doubts[0].job == job.job_id):
         _doubts[:] = [_Doubt(job=job.job_id)]
 
 
 def check_brokers(job: WindowJob, brokers: Brokers, now: Callable[[], float] = time.monotonic) -> None:
-    """Before a slice is begun.
+    """Check doubtful brokers before a slice begins.
 
-    :raises ControlTopicError: the brokers are in doubt, and do not answer
+    :raises ControlTopicError: the brokers are doubtful and do not answer
     """
     if not _doubts or _doubts[0].job != job.job_id:
         return
@@ -69,6 +68,6 @@ def check_brokers(job: WindowJob, brokers: Brokers, now: Callable[[], float] = t
         doubt.ask_at = now() + AWAY
     raise ControlTopicError(
         "LC5001",
-        "this slice was not begun: the brokers gave no answer for the slices before it, and do not answer now; check "
-        "that they are up; it is read by the next cycle",
+        "this slice was not begun: the brokers did not answer for earlier slices and do not answer now; check "
+        "that they are up; the next cycle reads it",
     )

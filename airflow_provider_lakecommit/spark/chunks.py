@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records as they leave the reader: many spans may share a chunk, so that a span of a few records costs no more per
-record than a long one.
+"""Records as they leave the reader. Spans share chunks, so that short spans cost no more per record than long ones.
 
-Contract: the runs of a chunk cover its records without a hole, in order; the records of a run are of one span, in order
-of offsets, tombstones included. :func:`bounded` cuts a chunk so that no part holds more than so many bytes of values,
-unless it is a single record. :func:`narrowest` finds the record that spoils a chunk.
+Contract: the runs of a chunk cover its records without a gap, in order; the records of a run belong to one span, in
+order of offsets, including tombstones. :func:`bounded` cuts a chunk so that each part holds at most the given bytes of
+values, or a single record. :func:`narrowest` finds the record that makes a chunk fail.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ __all__ = ["Chunk", "Run", "bounded", "chunk_of", "narrowest", "part_of"]
 
 
 class Run(NamedTuple):
-    """Places ``[start, end)`` of a chunk hold records of the ``span``-th span."""
+    """Positions ``[start, end)`` of a chunk hold records of the ``span``-th span."""
 
     span: int
     start: int
@@ -30,7 +29,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Some records, their values (``None``: a tombstone), and which of them are of which span."""
+    """Records, their values (``None``: a tombstone), and their spans."""
 
     messages: Sequence[Message]
     values: Sequence[bytes | None]
@@ -38,12 +37,12 @@ class Chunk:
 
     @cached_property
     def bytes(self) -> int:
-        """Of the values."""
+        """Return the bytes of the values."""
         return sum(map(len, filter(None, self.values)))
 
 
 def chunk_of(messages: Sequence[Message], runs: Sequence[Run]) -> Chunk:
-    """The records of the runs alone: what was polled beside them belongs to no span."""
+    """Return the records of the runs; other polled records belong to no span."""
     if sum(r.end - r.start for r in runs) < len(messages):
         messages = [m for r in runs for m in messages[r.start : r.end]]
         runs, moved = [], runs
@@ -55,7 +54,7 @@ def chunk_of(messages: Sequence[Message], runs: Sequence[Run]) -> Chunk:
 
 
 def bounded(chunk: Chunk, most_bytes: int) -> Iterator[Chunk]:
-    """The chunk in parts of at most so many bytes."""
+    """Yield the chunk in parts of at most so many bytes."""
     if chunk.bytes <= most_bytes:
         if chunk.messages:
             yield chunk
@@ -72,7 +71,7 @@ def bounded(chunk: Chunk, most_bytes: int) -> Iterator[Chunk]:
 
 
 def part_of(chunk: Chunk, start: int, end: int) -> Chunk:
-    """The records at the places ``[start, end)``."""
+    """Return the records at positions ``[start, end)``."""
     runs = (Run(r.span, max(r.start, start) - start, min(r.end, end) - start) for r in chunk.runs)
     return Chunk(
         messages=chunk.messages[start:end],
@@ -82,7 +81,7 @@ def part_of(chunk: Chunk, start: int, end: int) -> Chunk:
 
 
 def narrowest(chunk: Chunk, fails: Callable[[Chunk], bool]) -> Chunk:
-    """The first and smallest part of a chunk that fails still, by halving; one that fails only as a whole is itself."""
+    """Return the first smallest failing part of a chunk, by halving; the whole chunk if no half fails."""
     while (many := len(chunk.messages)) > 1:
         halves = (part_of(chunk, 0, many // 2), part_of(chunk, many // 2, many))
         half = next((part for part in halves if fails(part)), None)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's collector of cycles while records are read: it works less often, in the whole process.
+"""Slow down Python's garbage collector, in the whole process, while records are read.
 
-Contract: the first reader of a process slows it down, and when the last one has ended it is as it was. Readers may
-overlap, in threads too. Each record is an object that the collector would visit several times in its short life, for
-nothing: a quarter of all processor time. Cycles are still collected, when :data:`OBJECTS` of them are in hand.
+Contract: the first reader of a process slows it down, and the end of the last one restores it. Readers may overlap,
+also in threads. The collector would visit each short-lived record several times in vain: a quarter of all processor
+time. Cycles are still collected at every :data:`OBJECTS` objects.
 
-Failure story: whoever sets the thresholds while records are read finds them set back.
+Failure story: thresholds set by others while records are read are overwritten at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Collector:
         self._before = gc.get_threshold()
 
     def rest(self) -> None:
-        """A reader begins."""
+        """Register a reader."""
         with self._lock:
             if not self._readers:
                 self._before = gc.get_threshold()
@@ -34,7 +34,7 @@ class _Collector:
             self._readers += 1
 
     def resume(self) -> None:
-        """A reader has ended."""
+        """Unregister a reader."""
         with self._lock:
             self._readers -= 1
             if not self._readers:
@@ -42,4 +42,4 @@ class _Collector:
 
 
 COLLECTOR = _Collector()
-"""That of this process."""
+"""The collector settings of this process."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rejects of a table that evolves, with the type that the table has by now.
+"""Rejects of an evolving table, with the table's current type.
 
-Contract: pure. What a decoder says of a value is kept; of a value that its column cannot take it is added what the
-column is. Where a table's types change, a dead letter has to tell by which one it was judged.
+Contract: pure. The decoder's reason is kept; for a value that its column cannot take, the column's type is appended. If
+a table's types change, a dead letter must name the type it was evaluated with.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _SAYS = "the table has"
 
 
 def with_types(rejects: Sequence[Reject], schema: Schema) -> tuple[Reject, ...]:
-    """The rejects with the types of their columns.
+    """Return the rejects with the types of their columns.
 
-    :param schema: by which they were judged
+    :param schema: the schema they were evaluated with
     """
     return tuple(_typed(reject, schema) for reject in rejects)
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an attempt at a slice costs: its wall-clock time, split by the work that it went into.
+"""The cost of an attempt at a slice: its wall-clock time, by kind of work.
 
-Contract: :meth:`CostClock.lap` books all time since the lap before, so the parts add up to the time between the clock's
-making and its last lap; nothing is measured twice and nothing is left out. A monotonic clock is used: a clock of the
-machine that is set in between changes nothing.
+Contract: :meth:`CostClock.lap` books all time since the previous lap, so the parts add up to the time between the
+clock's creation and its last lap. The clock is monotonic: setting the machine's clock changes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ __all__ = ["CostClock", "Work"]
 
 
 class Work(Enum):
-    """What the time of a slice goes into."""
+    """The kinds of work of a slice."""
 
     READ = auto()
     DECODE = auto()
@@ -26,9 +25,9 @@ class Work(Enum):
 
 
 class CostClock:
-    """Starts when it is made.
+    """Starts when it is created.
 
-    :param now: seconds of a clock that only goes forward
+    :param now: seconds of a monotonic clock
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -37,13 +36,13 @@ class CostClock:
         self._seconds = dict.fromkeys(Work, 0.0)
 
     def lap(self, work: Work) -> None:
-        """The time since the last lap went into this."""
+        """Book the time since the last lap."""
         now = self._now()
         self._seconds[work] += now - self._last
         self._last = now
 
     def cost(self, written: int) -> SliceCost:
-        """All laps so far.
+        """Return the cost of all laps so far.
 
         :param written: bytes of the files
         """

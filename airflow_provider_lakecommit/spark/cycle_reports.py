@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is reported of the cycle of a job, as the control log tells it from look to look.
+"""The reports of a job's cycle, read incrementally from the control topic.
 
-Contract: a look reads what came since the last one. What a report counts for is the fold's to say: ``cycle`` is the
-cycle as it folds from its START, which stands right before the place from which the job hears what is said to it; it is
-there once something was reported, and only if its plan is the job's.
+Contract: each read continues after the previous one. The fold decides which reports count: ``cycle`` is the cycle
+folded from its START, right before the job's first own message. It is set once something was reported, and only if its
+plan is the job's.
 
-Failure story: a log that cannot be read is an error of the look; the next one reads it all the same.
+Failure story: an unreadable log fails this read; the next one reads it again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["CycleReports"]
 
 
 class CycleReports:
-    """Of one job's cycle."""
+    """Reads the reports of one job's cycle."""
 
     def __init__(self, job: WindowJob, control: LogReader) -> None:
         self._job, self._control = job, control
@@ -33,7 +33,7 @@ class CycleReports:
         self.cycle: CycleState | None = None
 
     def look(self) -> list[SliceReport]:
-        """The reports that are new, those that do not count among them.
+        """Return the new reports, also those that do not count.
 
         :raises ControlTopicError: the log cannot be read
         """

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon of Python workers that has the heavy libraries loaded before it makes workers.
+"""A daemon of Python workers that loads the heavy libraries before it forks workers.
 
-Contract: named as `spark.python.daemon.module`, it is pyspark's own daemon with :data:`LIBRARIES` loaded. Spark ends
-workers that were idle for a minute; new ones are copies of the daemon, so they need seconds less of processor time
-before their first record. This package itself is not kept: workers take it from where their session has it.
+Contract: set as `spark.python.daemon.module`, it is pyspark's own daemon with :data:`LIBRARIES` loaded. Spark ends
+workers that were idle for a minute; new ones are forks of the daemon, which saves seconds of processor time before
+their first record. This package itself is not kept: workers import it from their session's path.
 
-Failure story: a library that is missing is left to the job that needs it. Copies of a process with threads may hang, so
-libraries that start threads of their own when they are loaded are told not to, and the daemon ends with an error when
-one did.
+Failure story: a missing library is left to the job that needs it. Forks of a process with threads may hang, so
+libraries are configured to start no threads when loaded, and the daemon fails if one did.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pathlib import Path
 __all__ = ["LIBRARIES", "preload"]
 
 THREADLESS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""For numpy's and Arrow's libraries; neither is used for what it would start threads for."""
+"""Settings of numpy's and Arrow's libraries, whose threads are not needed."""
 
 PACKAGE = "airflow_provider_lakecommit"
 LIBRARIES = (
@@ -39,7 +38,7 @@ LIBRARIES = (
 
 
 def preload() -> None:
-    """Load the libraries, and forget this package.
+    """Load the libraries, and unload this package.
 
     :raises RuntimeError: one of them has started a thread
     """
@@ -49,13 +48,13 @@ def preload() -> None:
         with suppress(ImportError):
             importlib.import_module(library)
     if (threads := _threads()) > 1:
-        raise RuntimeError(f"loading {', '.join(LIBRARIES)} has started {threads - 1} threads: run pyspark.daemon")
+        raise RuntimeError(f"loading {', '.join(LIBRARIES)} started {threads - 1} threads: run pyspark.daemon instead")
     for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
         del sys.modules[name]
 
 
 def _threads() -> int:
-    """Of this process, those of libraries too where the system tells."""
+    """Return the number of this process's threads, with those of libraries if the system reports them."""
     tasks = Path("/proc/self/task")
     return len(list(tasks.iterdir())) if tasks.is_dir() else threading.active_count()
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dead-letter table: one row for each rejected record, with all that is needed to repair and replay it.
+"""The dead-letter table: one row per rejected record, with all that is needed to repair and replay it.
 
 Contract: the table has :data:`~airflow_provider_lakecommit.iceberg.schemas.DEAD_LETTER_SCHEMA` and is not partitioned.
 ``kind`` is that of the decoder's reject, ``not_routed``, ``missing_table`` or ``transform_failed``, or ``wrong_key`` or
-``wrong_header``; ``column`` is the column that refused the record, if it was one. What the columns cannot hold is told
-at the end of ``reason``: a timestamp beyond the years 1 to 9999 (then null) with its number, a header whose name is not
-UTF-8 (then named
+``wrong_header``; ``column`` is the column that refused the record, if any. ``reason`` ends with what the columns cannot
+hold: the number of a timestamp beyond the years 1 to 9999 (then null), a header whose name is not UTF-8 (then named
 :data:`~airflow_provider_lakecommit.kafka.record.UNREADABLE_NAME`).
 """
 
@@ -28,7 +27,7 @@ _NO_TIMESTAMP = 0
 
 
 class Record(Protocol):
-    """What is used of a consumed Kafka message."""
+    """The used part of a consumed Kafka message."""
 
     def topic(self) -> str | None: ...
     def partition(self) -> int | None: ...
@@ -40,13 +39,13 @@ class Record(Protocol):
 
 
 def record_time(record: Record) -> datetime | None:
-    """The record's timestamp, whoever set it; ``None`` when it has none that a table can hold."""
+    """Return the record's timestamp of either type; ``None`` if it has none that a table can hold."""
     kind, millis = record.timestamp()
     return None if kind == _NO_TIMESTAMP else time_of(millis)
 
 
 def odd_time(record: Record) -> int | None:
-    """The number in the place of a timestamp that no table can hold."""
+    """Return the number of a timestamp that no table can hold."""
     kind, millis = record.timestamp()
     return None if kind == _NO_TIMESTAMP or millis == NO_TIME or time_of(millis) is not None else millis
 
@@ -60,9 +59,9 @@ def dead_letters(
 ) -> pa.Table:
     """Return rows for the rejects among these records.
 
-    :param rejects: each with the place of its record as ``index``
-    :param generation: of the reading
-    :param schema: of the table, which may lack `generation`, and have field ids of its own
+    :param rejects: each with its record's position as ``index``
+    :param generation: generation of the reading
+    :param schema: the table's schema, which may lack `generation` and have its own field ids
     """
     rows = [{**_row(landing, records[r.index], r), "generation": generation} for r in rejects]
     return pa.Table.from_pylist(rows, schema=arrow_schema(schema))
@@ -86,7 +85,7 @@ def _row(landing: str, record: Record, reject: Reject) -> dict[str, Any]:
 
 
 def _untold(record: Record, headers: Headers | None) -> str:
-    """What the columns of the row leave out."""
+    """Return what the columns of the row leave out."""
     told = ""
     if (millis := odd_time(record)) is not None:
         told += f"; its timestamp {millis} is beyond the years 1 to 9999"

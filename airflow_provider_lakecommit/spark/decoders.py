@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decoders of a landing, made from what it declares and from the columns of its tables.
+"""The decoders of a landing, made from its declaration and the columns of its tables.
 
 Contract: one :class:`~airflow_provider_lakecommit.formats.transforms.block.BlockDecoder` for all data tables of a
-landing, in which format, route and SQL stand around each other. Columns that keys and headers fill are left alone.
+landing combines format, route and SQL. It leaves columns of keys and headers alone.
 
 Failure story: a table that the landing cannot fill is a :class:`~airflow_provider_lakecommit.exceptions.TableError`
-naming every column that stands against it, before a record is read; records that name schemas of a registry, where the
-settings name none, are a :class:`~airflow_provider_lakecommit.exceptions.SpecError`.
+naming every failing column, before a record is read; records that need a registry which the settings lack are a
+:class:`~airflow_provider_lakecommit.exceptions.SpecError`.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ Kafka = Mapping[str, Any]
 
 
 def block_decoder(landing: Landing, schemas: Mapping[str, Schema], kafka: Kafka | None = None) -> BlockDecoder:
-    """By which values become rows of the landing's tables.
+    """Return the decoder of values into rows of the landing's tables.
 
-    :param schemas: of its tables of rows, as many as are there; the leading one is
-    :param kafka: settings of the source, with those of a registry among them; without, nothing can be decoded that
-        needs one
+    :param schemas: schemas of its existing tables of rows, the leading one among them
+    :param kafka: settings of the source, with a registry's; without them, formats that need a registry cannot be
+        decoded
     :raises TableError: a table has a column that it cannot fill
-    :raises RegistryError: the records name schemas of a registry, and the settings none that can be used
+    :raises RegistryError: the records name registry schemas, and the settings have no usable registry
     """
     decoders = {name: _row_decoder(landing, name, schema, kafka) for name, schema in schemas.items()}
     if (route := landing.routing) is None:
@@ -67,19 +67,19 @@ def block_decoder(landing: Landing, schemas: Mapping[str, Schema], kafka: Kafka 
 
 
 def check_schema(landing: Landing, schema: Schema, table: str | None = None) -> None:
-    """Whether this landing can fill a table of this schema.
+    """Check that this landing can fill a table of this schema.
 
-    :param table: another one of its tables than the leading one
-    :raises TableError: naming every column that it cannot
+    :param table: one of its tables other than the leading one
+    :raises TableError: naming every column that it cannot fill
     """
     _row_decoder(landing, table or landing.table, schema, None).close()
     key_columns(landing, schema).close()
 
 
 def check_rules(landing: Landing, schemas: Mapping[str, Schema]) -> None:
-    """Whether each rule of a landing with several tables is for a column of one of them at least.
+    """Check that each rule of a landing with several tables is for a column of at least one of them.
 
-    :raises TableError: naming those that are for none
+    :raises TableError: naming the rules without a column
     """
     if landing.routing is None:
         return
@@ -96,11 +96,11 @@ def check_rules(landing: Landing, schemas: Mapping[str, Schema]) -> None:
 
 
 def given_columns(landing: Landing, table: str, schema: Schema) -> pa.Schema:
-    """The columns that a landing's SQL gives for a table.
+    """Return the columns that a landing's SQL gives for a table.
 
-    :param schema: of the table
+    :param schema: the table's schema
     :raises KeyError: the landing has no SQL for it
-    :raises TableError: it is not of one record each, or cannot be run
+    :raises TableError: the SQL reads more than one record, or cannot be run
     """
     if (sql := landing.transform_of(table)) is None:
         raise KeyError(table)
@@ -111,9 +111,9 @@ def given_columns(landing: Landing, table: str, schema: Schema) -> pa.Schema:
 
 
 def tables_of_values(landing: Landing, values: Sequence[bytes], kafka: Kafka | None) -> Mapping[str, Sequence[int]]:
-    """By table of a landing the places of the values that are for it; those that are for none are left out.
+    """Return the positions of the values of each table; values of no table are left out.
 
-    :raises SpecError: the records name schemas of a registry, and the settings none
+    :raises SpecError: the records name registry schemas, and the settings have no registry
     """
     if (route := landing.routing) is None:
         return {landing.table: range(len(values))}
@@ -122,13 +122,13 @@ def tables_of_values(landing: Landing, values: Sequence[bytes], kafka: Kafka | N
 
 
 def filled_elsewhere(landing: Landing) -> Set[str]:
-    """Top-level columns that are not filled from the records' values."""
+    """Return the top-level columns that are not filled from the records' values."""
     return filled_by_parts(landing.columns.key, landing.columns.headers) | frozenset(landing.record_columns)
 
 
 def _router(landing: Landing, route: Route, decoders: Mapping[str, Decoder], kafka: Kafka | None) -> Router:
-    """Reads the field by which records are routed: of the value, or of the row in an envelope, where `unwrap` has one
-    and the path is not one of the envelope's own; or the names of their schemas.
+    """Return the reader of the routing field: in the value, in the row of an envelope (with `unwrap`, unless the path
+    is the envelope's own), or the name of the schema.
     """
     if route.by_schema:
         names = schema_names_for(landing.format, registry_for(landing, landing.format, kafka))
@@ -146,7 +146,7 @@ def _router(landing: Landing, route: Route, decoders: Mapping[str, Decoder], kaf
 
 
 def filled_beside_rows(landing: Landing) -> Set[str]:
-    """Top-level columns that no field of a record's row fills, though it may have their names."""
+    """Return the top-level columns that no field of a record's row fills, even one of the same name."""
     envelope = (
         frozenset[str]() if landing.transform.unwrap is None else columns_of_unwrap(landing.transform.unwrap).keys()
     )
@@ -167,7 +167,7 @@ def _row_decoder(landing: Landing, table: str, schema: Schema, kafka: Kafka | No
 
 @contextmanager
 def _engine_of_sql() -> Iterator[None]:
-    """While it is imported, which only landings with SQL need.
+    """Import the SQL engine, which only landings with SQL need.
 
     :raises TableError: it is not installed
     """
@@ -176,12 +176,12 @@ def _engine_of_sql() -> Iterator[None]:
     except ModuleNotFoundError as e:
         raise TableError(
             "LC5006",
-            f"a transform needs {e.name}: install airflow-provider-lakecommit[transform], also where Spark's tasks run",
+            f"a transform needs {e.name}: install airflow-provider-lakecommit[transform], also for Spark's tasks",
         ) from e
 
 
 def _unwrapped(landing: Landing, schema: Schema, kafka: Kafka | None, skip: Set[str] = frozenset()) -> Decoder:
-    """The columns that are read from the values, which may be in an envelope."""
+    """Return the decoder of the values, which may be in an envelope."""
     options = _options(landing, schema)
     if landing.transform.unwrap is None and landing.transform.sql is None:
         return _decoder(landing, schema, options, kafka, skip)
@@ -197,7 +197,7 @@ def _unwrapped(landing: Landing, schema: Schema, kafka: Kafka | None, skip: Set[
 
 
 def _without(rules: Mapping[str, str], columns: Set[str]) -> dict[str, str]:
-    """Rules less those of columns that keys and headers fill, which have them there."""
+    """Return the rules without those of columns that keys and headers fill."""
     return {path: rule for path, rule in rules.items() if path.partition(".")[0] not in columns}
 
 
@@ -208,20 +208,20 @@ def _decoder(
     kafka: Kafka | None,
     skip: Set[str] = frozenset(),
 ) -> Decoder:
-    """The format's own."""
+    """Return the format's own decoder."""
     return decoder_for(
         schema, options, skip, None if landing.decoding.schema else registry_for(landing, landing.format, kafka)
     )
 
 
 def _read_schema(landing: Landing, table: str, schema: Schema) -> Schema:
-    """The columns that are read from the values for a table."""
+    """Return the columns of a table that are read from the values."""
     if landing.transform_of(table) is None:
         return schema
     return create_from_spec({"schema": landing.transform.record_schema})[0]
 
 
 def _options(landing: Landing, schema: Schema) -> FormatOptions:
-    """Of several tables each takes the rules of the columns that it has."""
+    """Return the options of one table: each takes the rules of its own columns."""
     options = landing.format_options
     return options if landing.routing is None else options.of_columns({field.name for field in schema.fields})

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the tasks of a job were asked to end behind the record in hand: asked in the control log, where everybody who
-may write there can say it, on any engine.
+"""Watch the control topic for a request to end a job's tasks after the current record.
 
-Contract: :class:`EndWatch` is asked often and looks rarely. What is said to another job is not meant, be it of the same
-group. A process that has worked at a job for less than :data:`FIRST_LOOK` does not look: short windows are over before
-that, and pay nothing. Once the word was seen, each later task of that job in the same process knows it without a look.
+Contract: :class:`EndWatch` is called often and reads rarely. Requests to other jobs, even of the same group, are
+ignored. A process that has worked at a job for less than :data:`FIRST_LOOK` does not read: short windows end before
+that and pay nothing. After a request was read, later tasks of that job in the same process know it without a read.
 
-Failure story: brokers that do not answer are no reason to end; the next look asks again.
+Failure story: unavailable brokers do not end a task; the next read tries again.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["FIRST_LOOK", "EndWatch"]
 
 FIRST_LOOK = 1.5
-"""Seconds of work at a job before the first look, and between the looks of tasks that come and go."""
+"""Seconds of work at a job before the first read, and between the reads of successive tasks."""
 LOOK_AGAIN = 0.5
-"""Seconds between two looks of one task, whose connection is there."""
+"""Seconds between two reads of one task with an open connection."""
 AWAY = 30.0
-"""Seconds after a look that the brokers did not answer."""
+"""Seconds after a read that the brokers did not answer."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """What a process knows of the newest job that it worked at."""
+    """The state of the newest job of this process."""
 
     job: UUID
     look_at: float
@@ -49,9 +48,9 @@ _known: list[_Known] = []
 
 
 class EndWatch:
-    """Called between two chunks of records: whether this process must end here.
+    """Called between two chunks of records: returns whether this process must end here.
 
-    :param control: of the task
+    :param control: control topic of the task
     """
 
     def __init__(self, job: WindowJob, control: LogReader, now: Callable[[], float] = time.monotonic) -> None:
@@ -61,7 +60,7 @@ class EndWatch:
 
     @property
     def asked(self) -> str:
-        """By whom and why, as they say; empty: by nobody."""
+        """Return the user and reason of the request; empty if there is none."""
         return self._known.asked
 
     def __call__(self) -> bool:
@@ -73,7 +72,7 @@ class EndWatch:
         return bool(self._known.asked)
 
     def rest(self) -> None:
-        """The task is over, and its connection with it: the next task's would be another one."""
+        """Forget the connection of a finished task; the next task opens its own."""
         if self._looked:
             self._known.look_at = max(self._known.look_at, self._now() + FIRST_LOOK)
 

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a failure of a slice says: of its records, or of the world around it.
+"""Classify a slice's failure: caused by its records, or by its environment.
 
-Contract: :func:`passes` tells the two apart by what was raised. An error of this package says it by its type. What
-brokers, storage and their client libraries raise (any :class:`OSError` among it) tells of connections, credentials and
-disks: it may pass by itself and is never counted. All else (an overflow, a value that Arrow does not take, a defect of
-a decoder) comes from handling records, and would come again with the same ones. The brokers are away where they do not
-answer; bytes that they do hand out and that are not what was written are damage, and no outage.
+Contract: :func:`passes` decides by the exception. Errors of this package decide by their type. Exceptions of brokers,
+storage and their client libraries (including any :class:`OSError`) are about connections, credentials and disks: they
+may pass and are never counted. All others (an overflow, a value that Arrow refuses, a defect of a decoder) come from
+handling records, and the same records would raise them again. Brokers are unavailable if they do not answer; bytes that
+differ from what was written are corruption, not an outage.
 
-:func:`place_of` is where a failure was, as far as it is known, and :func:`cut` how the ranges of a slice are tried
-again so that the failure stands alone: first what the place leaves, else half of the partitions, else half of the
-range.
+:func:`place_of` returns the place of a failure as far as it is known, and :func:`cut` the ranges to retry so that the
+    failure is isolated: first the ranges around the place, else half of the partitions, else half of the range.
 """
 
 from __future__ import annotations
@@ -44,31 +43,33 @@ _WORLD = frozenset(
         "urllib3",
     }
 )
-"""Libraries that speak to storage and catalogs."""
+"""Client libraries of storage and catalogs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Ranges to be tried as a slice of their own; ``bad`` are known to be what fails, and are not tried."""
+    """Ranges to retry as their own slice; ``bad`` ranges are known to fail and are not retried."""
 
     spans: Spans
     bad: bool = False
 
 
 def passes(error: Exception) -> bool:
-    """Return True if the next attempt can end differently without anybody's action, whatever the records are."""
+    """Return True if the next attempt can succeed without an action, whatever the records are."""
     if isinstance(error, LakecommitError):
         return not isinstance(error, Terminal)
     return isinstance(error, OSError | KafkaException) or type(error).__module__.partition(".")[0] in _WORLD
 
 
 def place_of(error: Exception) -> Spans:
-    """The ranges that a failure names; none, where it does not know."""
+    """Return the ranges that a failure names; empty if unknown."""
     return tuple(error.spans) if isinstance(error, RecordsError | SourceError) else ()
 
 
 def cut(spans: Spans, error: Exception) -> list[Part]:
-    """What to try instead of these ranges, oldest first, together all of them; nothing, where they cannot be cut."""
+    """Return the parts to retry instead of these ranges, oldest first, together all of them; empty if they cannot be
+    cut.
+    """
     place = [(s, r) for s in spans if (r := _within(s, place_of(error))) is not None]
     at = dict(place)
     if place and any(at.get(s) != s.range for s in spans):
@@ -85,12 +86,12 @@ def cut(spans: Spans, error: Exception) -> list[Part]:
 
 
 def _is_of_records(error: Exception) -> bool:
-    """Return True if a part of the range can succeed where the whole fails. Not if topic, table or plan are wrong."""
+    """Return True if a part of the range can succeed; not if topic, table or plan are wrong."""
     return not isinstance(error, LakecommitError) or isinstance(error, RecordsError | AccountingError)
 
 
 def _within(span: Span, place: Sequence[Span]) -> OffsetRange | None:
-    """The place as far as it is in the span."""
+    """Return the part of the place inside the span."""
     for p in place:
         start, end = max(p.range.start, span.range.start), min(p.range.end, span.range.end)
         if p.partition == span.partition and start < end:

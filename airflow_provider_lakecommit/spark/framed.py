@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values whose schema is named in a header of their record.
 
-Contract: where the records of a landing name their schema in a registry, one that is named in a header stands before
-the value afterwards, as :mod:`~airflow_provider_lakecommit.formats.registry.framing` reads it; all other values stay as
-they are. Headers that cannot be read name no schema.
+Contract: if the records of a landing name registry schemas, a schema from a header is put before the value, as
+:mod:`~airflow_provider_lakecommit.formats.registry.framing` reads it; other values stay unchanged. Unreadable headers
+name no schema.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class _Record(Protocol):
 
 
 def with_schemas(landing: Landing, records: Sequence[_Record], values: Sequence[bytes]) -> Sequence[bytes]:
-    """The values, each behind the schema that its record names in a header, if it does."""
+    """Return the values, each after the schema that its record names in a header, if any."""
     if landing.format not in WITH_REGISTRY or landing.decoding.schema or not _any_headers(records):
         return values
     return [with_header(value, headers_of(record)) for value, record in zip(values, records, strict=True)]
 
 
 def _any_headers(records: Sequence[_Record]) -> bool:
-    """Asked of all at once: most topics have none."""
+    """Return True if any record has headers: most topics have none."""
     try:
         return any(map(_ask, records))
     except Exception:
-        # A name that is no text.
+        # A name that is not text.
         return True

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark job of a partition group: one Spark task per slice, each reported by its own task the moment it is
-finished.
+"""The Spark job of a partition group: one Spark task per slice, each reported by its task once finished.
 
-Contract: :class:`WindowJob` holds all that the tasks need and no secret; connection settings come from a file that is
-shipped beside the job (:class:`Secrets`), and nothing secret of them is in what a task returns. Spark only schedules: a
-task is a function of the job and a slice number (:mod:`~airflow_provider_lakecommit.spark.task`). What a task finished
-is in the control log before the task ends, so a job that dies loses at most the slices in hand.
+Contract: :class:`WindowJob` holds all that the tasks need except secrets; connection settings are in a file shipped
+with the job (:class:`Secrets`), and task results hold no secret. Spark only schedules: a task is a function of the job
+and a slice number (:mod:`~airflow_provider_lakecommit.spark.task`). A task's work is in the control topic before the
+task ends, so a job that dies loses at most the slices in progress.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ if TYPE_CHECKING:
 __all__ = ["RESULT", "Secrets", "SliceResult", "SliceStatus", "WindowJob"]
 
 _OF_PLANS = ("target_window", "target_file_size", "group_by", "replicas", "speculation")
-"""Options of a landing that no task reads: an executor of the release before this one does not know them."""
+"""Options of a landing that no task reads: an executor of the previous release does not know them."""
 
 
 NO_JOB = UUID(int=0)
-"""The id of a job that is not begun."""
+"""The id of a job that has not begun."""
 
 
 class SliceStatus(StrEnum):
-    """How a slice ended for the job that had it to do."""
+    """How a slice ended for its job."""
 
     DONE = "done"
     BLOCKED = "blocked"
@@ -51,26 +50,26 @@ class SliceStatus(StrEnum):
 
     @property
     def is_reported(self) -> bool:
-        """Return True if its files are in the control log, by this attempt or an earlier one of the same cycle."""
+        """Return True if its files are in the control topic, by this attempt or an earlier one of the same cycle."""
         return self in (SliceStatus.DONE, SliceStatus.REPORTED)
 
     @property
     def is_final(self) -> bool:
-        """Return True if the same attempt again would change nothing."""
+        """Return True if a repeated attempt would change nothing."""
         return self is not SliceStatus.AGAIN
 
     @property
     def is_clean(self) -> bool:
-        """Return True if this attempt has nothing left to do for it and nothing needs to be examined."""
+        """Return True if this attempt has nothing left to do for it and nothing needs attention."""
         return self not in (SliceStatus.AGAIN, SliceStatus.FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowJob:
-    """A group's share of a window. ``plan.slices`` are the ones to do, ``places`` their numbers in the group's whole
-    share. The cycle is in the control log from ``read_from`` on, and what is said to this job from ``made_at`` on.
-    ``deaths`` counts the jobs before this one, for the same slices, whose processes died. Of ``replicas`` that do the
-    same slices this is number ``replica``; the first, number 0, is the original.
+    """A group's share of a window. ``plan.slices`` are the slices to do, ``places`` their numbers in the group's whole
+    share. The control topic holds the cycle from ``read_from`` on, and messages to this job from ``made_at`` on.
+    ``deaths`` counts earlier jobs for the same slices whose processes died. This is number ``replica`` of ``replicas``
+    of the same slices; number 0 is the original.
     """
 
     landing: Landing
@@ -91,7 +90,7 @@ class WindowJob:
     replicas: int = 1
 
     def begun(self) -> WindowJob:
-        """As one that is begun now, and no other one of the same group."""
+        """Return the job with a new identity of its own, begun now."""
         return replace(self, job_id=uuid4())
 
     def to_json(self) -> str:
@@ -139,8 +138,8 @@ class WindowJob:
         )
 
     def transactional_id(self, index: int) -> str:
-        """Of a bounded pool: a new attempt of the same slice by the same replica fences the old one and nobody else. A
-        copy of a task that Spark starts beside it (speculation) is such an attempt; another replica is not.
+        """Return an id of a bounded pool: a new attempt of the same slice by the same replica fences only the old one.
+        A speculative copy of a task is such an attempt; another replica is not.
         """
         role = f"w-{self.group}-{self.replica}-{self.places[index]}"
         return transactional_id(self.plan.landing, self.plan.lane, self.deployment, self.slot, role)
@@ -150,7 +149,7 @@ class WindowJob:
 class Secrets:
     """Connection settings of the tasks: librdkafka settings and storage properties. Never printed, never in a plan.
 
-    ``io`` are the connection's storage properties, ``tables`` those of tables with which the catalog handed out others.
+    ``io`` are the connection's storage properties, ``tables`` those of tables with their own from the catalog.
     """
 
     kafka: Mapping[str, Any]
@@ -161,12 +160,12 @@ class Secrets:
         return "Secrets(...)"
 
     def io_of(self, table: str) -> dict[str, str]:
-        """Storage properties of a table, as :func:`pyiceberg.io.load_file_io` takes them."""
+        """Return storage properties of a table, as :func:`pyiceberg.io.load_file_io` takes them."""
         storage = self.tables.get(table)
         return dict(self.io if storage is None else storage.properties)
 
     def expired(self, tables: Iterable[str], now: float) -> str:
-        """Which of these tables' keys do not hold any more, for a message; empty if none is known to."""
+        """Return a text naming the tables with expired keys; empty if none is known."""
         return " and ".join(
             f"the storage credentials that the catalog handed out for {name} expired at {clock(storage.expires_at)}"
             for name in tables
@@ -176,11 +175,11 @@ class Secrets:
         )
 
     def without(self, text: str) -> str:
-        """A text with all values of secret-looking settings struck out."""
+        """Return a text with all values of secret-looking settings removed."""
         return redacted(text, self.kafka, self.io, *(storage.properties for storage in self.tables.values()))
 
     def to_json(self) -> str:
-        """For a file or a channel that nobody else reads.
+        """Return the settings for a private file or channel.
 
         :raises SpecError: a setting is a function
         """
@@ -191,8 +190,8 @@ class Secrets:
             callables = ", ".join(sorted(key for key, value in self.kafka.items() if callable(value)))
             raise SpecError(
                 "LC5007",
-                f"the Kafka settings {callables} of this landing are functions, which Spark's workers cannot be given: "
-                "use credentials that are settings, or let the workers have their own identity",
+                f"the Kafka settings {callables} of this landing are functions and cannot be sent to Spark's workers: "
+                "use credentials that are settings, or give the workers their own identity",
             ) from e
 
     @classmethod
@@ -202,7 +201,7 @@ class Secrets:
         return cls(kafka=values["kafka"], io=values["io"], tables=tables)
 
     def save(self, path: Path) -> None:
-        """Write for the owner's eyes only.
+        """Write the settings, readable only by the owner.
 
         :raises SpecError: a setting is a function
         """
@@ -211,12 +210,12 @@ class Secrets:
 
     @classmethod
     def load(cls, path: str) -> Secrets:
-        """From the given path, or from the file of that name which Spark shipped to this worker."""
+        """Load from the given path, or from the file of that name which Spark shipped to this worker."""
         return cls.from_json(_read(path))
 
     @classmethod
     def save_together(cls, path: Path, several: Sequence[Secrets]) -> None:
-        """Write those of several jobs, for the owner's eyes only.
+        """Write the settings of several jobs, readable only by the owner.
 
         :raises SpecError: a setting is a function
         """
@@ -224,7 +223,7 @@ class Secrets:
 
     @classmethod
     def load_together(cls, path: str) -> list[Secrets]:
-        """Those of several jobs, or of one, from where :meth:`load` finds a file."""
+        """Load the settings of one or several jobs, from where :meth:`load` finds a file."""
         text = _read(path)
         return [cls.from_json(each) for each in (json.loads(text) if text.startswith("[") else [text])]
 
@@ -244,8 +243,8 @@ def _read(path: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceResult:
-    """How a slice ended, as its task says. ``records`` are those of what was done, rejected ones too; ``rows`` are
-    those of the data table.
+    """A task's report on a slice. ``records`` counts all records done, including rejects; ``rows`` those of the data
+    table.
     """
 
     slice: str
@@ -257,7 +256,7 @@ class SliceResult:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> SliceResult:
-        """From a row with the columns of :data:`RESULT`."""
+        """Return the result in a row with the columns of :data:`RESULT`."""
         return cls(**{**row, "status": SliceStatus(row["status"])})
 
     def __str__(self) -> str:
@@ -265,4 +264,4 @@ class SliceResult:
 
 
 RESULT = "slice string, status string, detail string, records long, rows long, seconds double"
-"""Columns of a :class:`SliceResult` as Spark calls their types."""
+"""Columns of a :class:`SliceResult` with Spark's types."""

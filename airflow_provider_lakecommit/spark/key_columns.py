@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows with the columns that the keys and headers of their records fill.
+"""Rows with the columns filled from record keys and headers.
 
-Contract: what a decoder made of the values of some records gets further columns, and perhaps fewer rows: a record whose
-key or header rejects it loses all of its rows. A record that its value rejects, or that gave no row, is not looked at.
-A key whose schema is named in a header is read behind that. The columns are in the order of the table's schema.
+Contract: decoded values get further columns, and perhaps fewer rows: a record rejected for its key or header loses all
+its rows. Records whose value was rejected or gave no row are skipped. A key whose schema is named in a header is read
+after it. The columns are in the order of the table's schema.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ __all__ = ["KeyColumns", "key_columns", "registry_for"]
 
 
 def registry_for(landing: Landing, format: str, kafka: Mapping[str, Any] | None) -> SchemaRegistry | None:
-    """The registry of a format that needs one.
+    """Return the registry of a format that needs one.
 
-    :param kafka: settings of the source, with those of a registry among them; none where nothing is decoded
-    :raises RegistryError: the settings name none, or cannot be used here
+    :param kafka: settings of the source, with a registry's; ``None`` if nothing is decoded
+    :raises RegistryError: the settings have no usable registry
     """
     if kafka is None or format not in WITH_REGISTRY:
         return None
     try:
         return needed(registry_of(kafka), landing.name, format)
     except SpecError as e:
-        # The plan has found them right: what is wrong with them since, or here, is the fault of no record.
+        # The plan has checked them: a mistake here is not caused by a record.
         raise RegistryError("LC5008", str(e)) from None
 
 
 def key_columns(landing: Landing, schema: Schema, kafka: Mapping[str, Any] | None = None) -> KeyColumns:
-    """What fills the columns of a table that keys and headers are for.
+    """Return the filler of a table's columns from keys and headers.
 
     :param kafka: as for :func:`registry_for`
     :raises TableError: the table lacks such a column, or it cannot be filled
@@ -67,9 +67,9 @@ def key_columns(landing: Landing, schema: Schema, kafka: Mapping[str, Any] | Non
 
 
 class KeyColumns:
-    """What a landing says of keys and headers, for one table.
+    """A landing's options on keys and headers, for one table.
 
-    :param framed_keys: do keys name their schemas in a registry?
+    :param framed_keys: True if keys name registry schemas
     """
 
     def __init__(self, schema: Schema, parts: Sequence[RecordPart], *, framed_keys: bool = False) -> None:
@@ -77,9 +77,9 @@ class KeyColumns:
         self._headers = framed_keys or any(part.header is not None for part in self._parts)
 
     def added(self, decoded: Decoded, records: Sequence[Record]) -> Decoded:
-        """The rows with these columns.
+        """Return the rows with these columns.
 
-        :param records: of which the values were decoded
+        :param records: the records of the decoded values
         """
         if not self._parts:
             return decoded
@@ -107,7 +107,7 @@ class KeyColumns:
         )
 
     def close(self) -> None:
-        """Give back what the decoders of the parts hold."""
+        """Release the resources of the parts' decoders."""
         for part in self._parts:
             part.close()
 
@@ -115,7 +115,7 @@ class KeyColumns:
 def _with(
     table: pa.Table, columns: dict[str, pa.Array], schema: Schema, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]
 ) -> pa.Table:
-    """The table with further columns and only the rows that are kept."""
+    """Return the table with further columns and only the kept rows."""
     mask = None if kept.all() else pa.array(kept)
 
     def of(name: str) -> pa.Array:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What spark-submit runs: one window job, from a job file and a file of connection settings.
+"""The program of spark-submit: one window job, from a job file and a file of connection settings.
 
-Contract: ``main.py --job FILE --secrets FILE``, of one job, or a list of jobs and one of their settings; a file is
-taken from the given path, or by its name from where Spark shipped it. Prints one line per slice and a summary, never a
-setting. Ends with 0 when every slice is done, blocked or taken over by another attempt; with 1 when a slice is to be
-done again or has failed, or the job died; with 3 when it died because processes did that worked at slices; with 143 on
-SIGTERM, at once: what its tasks finished is in the control log already.
+Contract: ``main.py --job FILE --secrets FILE``, for one job, or a list of jobs and a list of their settings; a file is
+read from its path, or by its name from where Spark shipped it. Prints one line per slice and a summary, never a
+setting. Exits with 0 if every slice is done, blocked or superseded by another attempt; with 1 if a slice has failed or
+must be repeated, or the job died; with 3 if it died because worker processes died; with 143 on SIGTERM, at once, since
+finished work is in the control topic.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WORKERS_DIED = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job; returns the exit code."""
+    """Run the job; return the exit code."""
     parser = argparse.ArgumentParser(prog="main.py", description="Run the window job of one partition group.")
     parser.add_argument("--job", required=True, help="file with the job")
     parser.add_argument("--secrets", required=True, help="file with the connection settings")
@@ -63,7 +63,7 @@ def _run(job_file: str, secrets_file: str) -> list[SliceResult]:
         secrets = Secrets.load_together(secrets_file)
         return [result for results in run_windows(spark, list(zip(jobs, secrets, strict=True))) for result in results]
     finally:
-        # A context that is gone already must not hide what ended it.
+        # A context that has ended already must not hide the error.
         with suppress(Exception):
             spark.stop()
 
@@ -75,7 +75,7 @@ def _workers_died(error: Exception) -> bool:
 
 
 def _without_secrets(text: str, secrets_file: str) -> str:
-    """Of the connections and of Spark's own settings, which Java's exceptions may quote."""
+    """Remove secrets of the connections and of Spark's own settings, which Java's exceptions may quote."""
     from airflow_provider_lakecommit.redaction import redacted
     from airflow_provider_lakecommit.spark.job import Secrets
 
@@ -94,7 +94,7 @@ def _spark_settings() -> dict[str, str]:
 
 
 def _found(file: str) -> Path:
-    """The file itself, or the copy of it that Spark put beside a driver on another machine."""
+    """Return the file, or the copy that Spark put next to a driver on another machine."""
     from pyspark import SparkFiles
 
     here = Path(file)
@@ -111,7 +111,7 @@ def _summary(results: Iterable[SliceResult]) -> str:
 
 
 def _stop(number: int, frame: object) -> NoReturn:
-    """No orderly end: the JVM ends Spark's workers with itself, and waiting for it would only lose the grace period."""
+    """Exit at once: the JVM ends Spark's workers with itself, and waiting would only lose the grace period."""
     sys.stdout.flush()
     os._exit(STOPPED)
 

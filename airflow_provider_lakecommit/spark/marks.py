@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which columns of a table name the record of each row that a landing writes.
+"""The columns of a table that identify the record of each row.
 
 Contract: imports no Arrow, so that a job that reports its slices in the driver starts without it.
 """
@@ -16,8 +16,8 @@ __all__ = ["marks_of"]
 
 
 def marks_of(landing: Landing, table: str, schema: Schema) -> tuple[int, ...]:
-    """Return their field ids, in the order of :data:`~airflow_provider_lakecommit.core.provenance.MARKS`; empty where
-    the table lacks one, or the landing does not fill them.
+    """Return their field ids, in the order of :data:`~airflow_provider_lakecommit.core.provenance.MARKS`; empty if the
+    table lacks one, or the landing does not fill them.
     """
     role = role_of(landing.destinations, table)
     if role is Role.ROWS and not set(MARK_COLUMNS) <= set(landing.record_columns):

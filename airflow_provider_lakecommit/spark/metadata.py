@@ -3,7 +3,7 @@
 
 Contract: only the columns that the table has are filled, in the types of
 :data:`~airflow_provider_lakecommit.iceberg.schemas.METADATA_TYPES`; the table's other columns are left alone and the
-order of the table's schema is kept. A record's timestamp that no table holds (none, or beyond the years 1 to 9999) is
+order of the table's schema is kept. A timestamp that no table holds (none, or beyond the years 1 to 9999) is
 null; :func:`lost_times` counts the second kind.
 """
 
@@ -32,7 +32,7 @@ _READ: dict[str, Callable[[Record], object]] = {
 
 
 def mistyped(schema: Schema, filled: Collection[str]) -> list[str]:
-    """Return what is wrong with the columns of a table that are filled from the record itself."""
+    """Return what is wrong with a table's metadata columns."""
     return [
         f"metadata column {f.name} is {f.field_type}{' required' * f.required}, it must be {METADATA_TYPES[f.name]}"
         f"{' and optional' * (f.name in _OPTIONAL)}"
@@ -44,10 +44,10 @@ def mistyped(schema: Schema, filled: Collection[str]) -> list[str]:
 def with_metadata(
     rows: pa.Table, schema: Schema, records: Sequence[Record], filled: Collection[str], generation: Generation
 ) -> pa.Table:
-    """Return the rows with the columns that are filled from the record itself.
+    """Return the rows with the metadata columns filled.
 
-    :param records: those of the rows, in their order
-    :param generation: of the reading, or of each record
+    :param records: the records of the rows, in order
+    :param generation: generation of the reading, or of each record
     """
     target = arrow_schema(schema)
     if not any(f.name in filled for f in target):
@@ -65,7 +65,7 @@ def _column(field: pa.Field, records: Sequence[Record], generation: Generation) 
 
 
 def lost_times(rows: pa.Table, records: Sequence[Record], filled: Collection[str]) -> int:
-    """How many of the rows have no timestamp though their records have a number for one."""
+    """Return how many rows have no timestamp although their record has a number for it."""
     there = "kafka_timestamp" in filled and "kafka_timestamp" in rows.column_names
     if not there or not rows.column("kafka_timestamp").null_count:
         return 0

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A slice that failed, done in parts: what fails is found and stands alone, all else is done.
+"""Do a failed slice in parts, to isolate the failing ones and finish the others.
 
-Contract: :func:`in_parts` tries the parts that :func:`~airflow_provider_lakecommit.spark.failures.cut` gives until each
-is done, or fails and cannot be cut. What one record, batch or partition has wrong costs the others one more attempt,
-and no more than that. The work is bounded: after :data:`MOST_TRIES` attempts, or when :data:`MOST_FAILED` places are
-found, what is left is left for the next cycle. Where :data:`HOPELESS` parts failed and none was done, it is no record's
-trouble: then the slice has failed as a whole.
+Contract: :func:`in_parts` tries the parts of :func:`~airflow_provider_lakecommit.spark.failures.cut` until each is
+done, or fails and cannot be cut. A bad record, batch or partition costs the others one more attempt at most. The work
+is bounded: after :data:`MOST_TRIES` attempts or :data:`MOST_FAILED` failed places, the rest is left for the next cycle.
+If :data:`HOPELESS` parts failed and none succeeded, records are not the cause, and the slice has failed as a whole.
 
-Failure story: what may pass by itself (brokers or storage that are away) ends the attempt as it would end that of the
-whole slice; what was done by then is done.
+Failure story: errors that may pass (unavailable brokers or storage) end the attempt, as for the whole slice; finished
+parts stay done.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from airflow_provider_lakecommit.spark.failures import cut, passes
 __all__ = ["HOPELESS", "MOST_FAILED", "MOST_TRIES", "FailedPart", "in_parts"]
 
 MOST_TRIES = 64
-"""Attempts at parts of a slice in one attempt at it; one bad record of a full slice takes about half of them."""
+"""Attempts at parts of a slice in one attempt; isolating one bad record of a full slice takes about half of them."""
 MOST_FAILED = 8
 HOPELESS = 3
 
 
 FailedPart = tuple[tuple[Span, ...], Exception]
-"""Ranges that failed and cannot be cut, and how."""
+"""Ranges that failed and cannot be cut, with their errors."""
 
 
 def in_parts(
     spans: tuple[Span, ...], error: Exception, attempt: Callable[[tuple[Span, ...]], None]
 ) -> list[FailedPart]:
-    """Do all that can be done of ranges that failed; what cannot be is returned.
+    """Do what can be done of failed ranges; return the parts that cannot.
 
     :param error: why they failed together
     :param attempt: does and reports some of them, or raises

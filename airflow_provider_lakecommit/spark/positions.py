@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far each span of a slice has been read, and which of the polled records are of it.
+"""The progress of each span of a slice, and the polled records that belong to it.
 
-Contract: a position only moves on, and never beyond the end of its span. Records of one partition come in order of
-offsets, so that those of a span are found by bisection and cost nothing each.
+Contract: a position only increases, up to the end of its span. Records of one partition come in order of offsets, so a
+span's records are found by bisection.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Partition = tuple[str, int]
 
 @dataclass(slots=True, kw_only=True)
 class PartitionReading:
-    """How far a span is. ``seen`` is where the newest record in it ended whose leader epoch is known."""
+    """The progress of a span. ``seen`` is the end of its newest record with a known leader epoch."""
 
     index: int
     span: Span
@@ -37,8 +37,8 @@ class PartitionReading:
         return self.position >= self.span.range.end
 
     def take(self, messages: Sequence[Message], start: int, end: int) -> Run | None:
-        """The records among ``messages[start:end]``, all of this partition, that are of this span; moves the position
-        behind all of them.
+        """Return the records among ``messages[start:end]``, all of this partition, that belong to this span; move the
+        position past all of them.
         """
         due, limit = self.position, self.span.range.end
         if offset_of(messages[start]) < due:
@@ -54,21 +54,21 @@ class PartitionReading:
         return Run(self.index, start, end)
 
     def see(self, offset: int, leader_epoch: int | None) -> None:
-        """A record, or a mark of a transaction, that ends at this offset; those behind the span are not of it."""
+        """Note a record or transaction marker that ends at this offset; those after the span are ignored."""
         known = self.span.range.start if self.seen is None else self.seen.offset
         if leader_epoch is not None and leader_epoch >= 0 and known < offset <= self.span.range.end:
             self.seen = ReadPosition(offset=offset, leader_epoch=leader_epoch)
 
 
 def position_behind(span: Span, seen: ReadPosition | None, leader_epoch: int | None) -> ReadPosition | None:
-    """Return the position at the end of a span that was read to its end; ``seen``, if nobody knows a later one.
+    """Return the position at the end of a span that was read to its end; ``seen``, if no later one is known.
 
-    What lies behind the last record, marks and aborted records of transactions, tells no epoch. A log that loses it
-    and grows again has new records there, so the position is at the end, under the epoch of the leader that planned it.
-    A record of a later epoch says that the log was another one by then.
+    Markers and aborted records of transactions after the last record have no epoch. A log that loses them and grows
+    again has new records there, so the position is at the end, under the epoch of the leader that planned it. A record
+    of a later epoch means that the log had changed by then.
 
-    :param seen: where the newest record ended whose epoch is known
-    :param leader_epoch: of the leader by whose word the log reaches to the end of the span
+    :param seen: end of the newest record with a known epoch
+    :param leader_epoch: epoch of the leader that reported the end
     """
     end = span.range.end
     if leader_epoch is None or (seen is not None and (seen.offset >= end or seen.leader_epoch > leader_epoch)):
@@ -77,7 +77,7 @@ def position_behind(span: Span, seen: ReadPosition | None, leader_epoch: int | N
 
 
 def rounds(spans: Sequence[Span]) -> Iterator[list[PartitionReading]]:
-    """Spans that can be read at the same time: the n-th of each partition."""
+    """Yield spans that can be read together: the n-th of each partition."""
     waiting: dict[Partition, list[PartitionReading]] = {}
     for i, span in enumerate(spans):
         if span.range:
@@ -89,7 +89,7 @@ def rounds(spans: Sequence[Span]) -> Iterator[list[PartitionReading]]:
 
 
 def stretches(messages: Sequence[Message], *, one_topic: bool) -> Iterator[tuple[Partition, int, int]]:
-    """Where the records of one partition follow each other."""
+    """Yield the stretches of consecutive records of one partition."""
     if not messages:
         return
     keys: Sequence[Any] = [m.partition() if one_topic else partition_of(m) for m in messages]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Spark task sees: its host, its libraries, its clock, and whether it can use a table's storage.
+"""A Spark task's environment: its host, libraries and clock, and whether it can use a table's storage.
 
-Contract: a probe writes one small file of a table under a name that nobody else has, reads it, deletes it, and tells
-how far it came; it raises nothing and tells no secret. Storage settings come from the file that is shipped beside a
-job, as for all jobs of a landing, and are those of the table.
+Contract: a probe writes one small file of a table under a unique name, reads it, deletes it, and reports its progress;
+it raises nothing and reveals no secret. Storage settings are the table's, from the file shipped with a job.
 
 Failure story: a probe that dies between writing and deleting leaves one file of a few bytes, which is in no snapshot.
 """
@@ -37,7 +36,7 @@ _CONTENT = b"lakecommit probe: may be deleted\n"
 
 
 def try_storage(io: FileIO, place: str) -> str:
-    """Write, read and delete a file; what went wrong, or nothing."""
+    """Write, read and delete a file; return the error, or an empty text."""
     step = "writing"
     try:
         with io.new_output(place).create() as out:
@@ -45,18 +44,18 @@ def try_storage(io: FileIO, place: str) -> str:
         step = "reading"
         with io.new_input(place).open() as found:
             if found.read() != _CONTENT:
-                return f"reading {place}: it holds something else"
+                return f"reading {place}: the content differs"
         step = "deleting"
         io.delete(place)
         if io.new_input(place).exists():
-            return f"deleting {place}: it is still there"
-    except Exception as e:  # whatever a storage may say
+            return f"deleting {place}: it still exists"
+    except Exception as e:  # any error of the storage
         return f"{step} {place}: {type(e).__name__}: {e}"
     return ""
 
 
 def local_view() -> dict[str, Any]:
-    """Host, clock (seconds since the epoch) and versions of whoever calls it."""
+    """Return host, clock (seconds since the epoch) and versions of this process."""
     return {
         "host": socket.gethostname(),
         "time": time.time(),
@@ -73,17 +72,17 @@ def _version(name: str) -> str:
 
 
 def run_probe(spark: SparkSession, places: Mapping[str, str], read_secrets: Callable[[], Secrets]) -> dict[str, Any]:
-    """One task's :func:`local_view`, with ``storage``: what went wrong there, or nothing.
+    """Return one task's :func:`local_view`, with ``storage``: its errors, or nothing.
 
-    :param places: of the file, by table
-    :raises SparkJobError: the task gave no answer
+    :param places: path of the file, by table
+    :raises SparkJobError: the task did not answer
     """
     try:
         rows = spark.range(0, 1, 1, 1).mapInArrow(_task(dict(places), read_secrets), RESULT).collect()
     except Exception as e:
         lines = [line.strip() for line in str(e).splitlines() if line.strip()]
         raise SparkJobError(
-            "LC5027", f"a Spark task could not be run: {type(e).__name__}: {' … '.join(lines[:1] + lines[-1:])}"
+            "LC5027", f"cannot run a Spark task: {type(e).__name__}: {' … '.join(lines[:1] + lines[-1:])}"
         ) from e
     found: dict[str, Any] = json.loads(rows[0]["seen"])
     return found

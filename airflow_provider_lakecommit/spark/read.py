@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounded reads of Kafka: the records of some spans, and the proof that they are all there.
+"""Bounded reads of Kafka: the records of some spans, and the proof that they are complete.
 
-Contract: :meth:`SliceReader.read` gives the records of the spans in chunks of bounded size, those of each span in order
-of offsets. It ends when the consumer's *position* has reached the end of every span: record counts prove nothing,
+Contract: :meth:`SliceReader.read` yields the records of the spans in chunks of bounded size, those of each span in
+order of offsets. It ends when the consumer's *position* has reached the end of every span: record counts prove nothing,
 because compaction, aborted transactions and control records leave holes. Records of open or aborted transactions are
-never given. Nothing is committed to a consumer group, nothing resets silently.
+never returned. Nothing is committed to a consumer group, nothing resets silently.
 
-One consumer serves all spans. Spans of different partitions are read side by side and share chunks; several spans of
-one partition are read in rounds. What a record costs does not depend on how many partitions the records come from.
+One consumer serves all spans. Spans of different partitions are read together and share chunks; several spans of one
+partition are read in rounds. The cost of a record does not depend on the number of partitions.
 
-Failure story: :class:`~airflow_provider_lakecommit.exceptions.SourceError` when offsets are gone (retention), the
-partition ends before the planned end, the topic is gone, made anew, or was made anew while it was read, or when an
-answer of a broker is larger than ``receive.message.max.bytes`` lets it be;
-:class:`~airflow_provider_lakecommit.exceptions.SourceDamagedError` when records are not what was written, or the
-brokers tell the partition's ends and give nothing in between (:mod:`~airflow_provider_lakecommit.spark.damage`);
-:class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` when no record and no position arrive for
-``read_timeout`` seconds, and no ends either, or the right to read is missing. The message names the span. Brokers that
-hold a client back by a quota are waited for as long.
+Failure story: :class:`~airflow_provider_lakecommit.exceptions.SourceError` if offsets were removed (retention), the
+partition ends before the planned end, the topic was deleted or recreated, also during the read, or an answer of a
+broker exceeds ``receive.message.max.bytes``; :class:`~airflow_provider_lakecommit.exceptions.SourceDamagedError` if
+records are corrupt, or brokers report the partition's ends but return nothing in between
+(:mod:`~airflow_provider_lakecommit.spark.damage`);
+:class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` if no record, position or partition end arrives
+for ``read_timeout`` seconds, or the right to read is missing. The message names the span. A quota extends the wait.
 """
 
 from __future__ import annotations
@@ -52,15 +51,15 @@ __all__ = ["SliceReader"]
 
 log = logging.getLogger(__name__)
 
-# What stays in a processor's cache from the broker to the rows is handled in less time than bigger batches.
+# Batches that fit a processor's cache from the broker to the rows take less time than bigger ones.
 BATCH_RECORDS = 10_000
 BATCH_BYTES = 8 << 20
 FIRST_BATCH = 500
 POLL_SECONDS = 0.1
 READ_TIMEOUT = 60.0
 WITHHELD_SECONDS = 15.0
-"""Without any progress, after which brokers are asked whether they have more: those that say so, and give it to no
-request, have damage there.
+"""Seconds without progress before asking the brokers for the partition's end: if they have more, but return it to no
+request, the partition is corrupt there.
 """
 TOO_LARGE_SECONDS = 5.0
 ASK_SECONDS = 15.0
@@ -73,19 +72,19 @@ _OURS: dict[str, Any] = {
 }
 _DEFAULTS: dict[str, Any] = {
     "group.id": "lakecommit-reader",
-    # A byte that was altered where a broker keeps it would land as another value.
+    # A byte altered on a broker would land as another value.
     "check.crcs": True,
-    # How long a full queue rests: librdkafka's 1000 ms makes reading four times slower.
+    # How long a full queue pauses: librdkafka's 1000 ms makes reading four times slower.
     "fetch.queue.backoff.ms": 5,
-    # Only what is there already is read: a request that waits for more holds up the partitions that come after it.
+    # Read only what is available: a request that waits for more delays the partitions after it.
     "fetch.wait.max.ms": 100,
     "queued.max.messages.kbytes": 32_768,
 }
 QUEUED = (2_000, 20_000)
-"""Records of a partition that wait in the client, at least and at most; a quarter of the longest span in between."""
+"""Fewest and most records of a partition that wait in the client; a quarter of the longest span in between."""
 FETCH_BYTES = (256 << 10, 1 << 20)
-"""Bytes of a partition in an answer, at least and at most; a batch that is larger comes alone. An eighth of the longest
-span in between, with :data:`WIRE_BYTES` for a record.
+"""Fewest and most bytes of a partition in an answer (a larger batch comes alone): an eighth of the longest span, with
+:data:`WIRE_BYTES` per record.
 """
 WIRE_BYTES = 100
 
@@ -93,13 +92,13 @@ WIRE_BYTES = 100
 class SliceReader:
     """Reads spans; a context manager.
 
-    :param kafka: librdkafka settings; those that the proof rests on cannot be overridden
-    :param read_timeout: seconds without any progress after which the source counts as unavailable
+    :param kafka: librdkafka settings; those that the proof needs cannot be overridden
+    :param read_timeout: seconds without progress after which the source counts as unavailable
     :param ask_seconds: how long the brokers may take to describe topics and partitions
-    :param should_stop: asked between polls; when true the iteration ends early and :attr:`stopped` says so
-    :param known: how far partitions were read before: where a span goes on from there, the leader has to confirm it
-    :ivar reached: of each span that was begun, by its place, the offset up to which all of it was given
-    :ivar seen: of each span that is read, by its place, where its newest record of a known leader epoch ended
+    :param should_stop: called between polls; if true, reading ends early and :attr:`stopped` is set
+    :param known: earlier positions of partitions: the leader must confirm the position that a span continues from
+    :ivar reached: by index of each begun span, the offset up to which all of it was returned
+    :ivar seen: by index of each span, the end of its newest record with a known leader epoch
     """
 
     def __init__(
@@ -145,7 +144,7 @@ class SliceReader:
         self._consumer.close()
 
     def read(self) -> Iterator[Chunk]:
-        """The records of all spans; the topics are compared before the first and after the last one."""
+        """Yield the records of all spans; the topics are compared before the first and after the last one."""
         check_topics(self._admin, self._spans, self._ask_seconds, lambda: self._trouble.cause)
         for round_ in rounds(self._spans):
             yield from self._read_round(round_)
@@ -185,11 +184,11 @@ class SliceReader:
         self._consumer.unassign()
 
     def _look_for_damage(self, readings: Collection[PartitionReading]) -> None:
-        """Nothing has come for a while.
+        """Check for corruption after a while without progress.
 
-        :raises SourceDamagedError: it never will
+        :raises SourceDamagedError: the data at the position will never come
         """
-        # Another client: what this one is given, and where it stands, must not be lost to the one that reads on.
+        # Use another client: this one must not lose its data and position.
         asking = Consumer(self._settings)
         try:
             if (error := self._trouble.withheld(next(iter(readings)), asking)) is not None:
@@ -215,16 +214,16 @@ class SliceReader:
             ) from e
 
     def _sort(self, polled: Sequence[Message], open_: Mapping[Partition, PartitionReading]) -> Chunk:
-        """Sort what was polled into records of the open spans and events, and move the positions behind it."""
+        """Sort polled messages into records of the open spans and events, and move the positions past them."""
         messages = polled
         events = [m for m in polled if m.error() is not None]
         if events:
             messages = [m for m in polled if m.error() is None]
-            # Before any position is moved: what lies behind damage must not make a gap of it.
+            # Before any position moves: data after corruption must not turn it into a gap.
             self._check_damage(polled, open_)
         runs = []
         for key, start, end in stretches(messages, one_topic=self._one_topic):
-            # Late records of a span that is done already belong to nobody.
+            # Late records of a finished span are ignored.
             if (reading := open_.get(key)) is not None and (run := reading.take(messages, start, end)):
                 runs.append(run)
         for event in events:
@@ -235,7 +234,7 @@ class SliceReader:
         return chunk
 
     def _ask_positions(self, open_: Mapping[Partition, PartitionReading]) -> None:
-        """Ask the consumer's position, which also passes control records."""
+        """Read the consumer's position, which also passes control records."""
         for at in self._consumer.position([TopicPartition(t, p) for t, p in open_]):
             reading = open_[at.topic, at.partition]
             if at.offset != OFFSET_INVALID:
@@ -267,7 +266,7 @@ class SliceReader:
             position = max([reading.position, *(o + 1 for i, o in others if i < place)])
             behind = next((o for i, o in others if i > place), None)
             if behind is None:
-                # It has passed control records before the damage, too.
+                # It has passed control records before the corruption, too.
                 position = max(position, self._position(same))
             if position < end and behind != position:
                 start = max(position, offset_of(event)) if offset_of(event) < end else position
@@ -278,25 +277,25 @@ class SliceReader:
         return 0 if at.offset == OFFSET_INVALID else int(at.offset)
 
     def _heed(self, event: Message, open_: Mapping[Partition, PartitionReading]) -> None:
-        """An event in place of a record: the end of a partition, or an error."""
+        """Handle an event: the end of a partition, or an error."""
         error = event.error()
         if error is None:
             return
         code, reading = error.code(), open_.get(partition_of(event))
         if code in NOT_THERE:
             span = (reading or next(iter(open_.values()))).span
-            raise SourceError("LC5029", f"{span} cannot be read: {error.str()}; is the topic there?")
+            raise SourceError("LC5029", f"{span} cannot be read: {error.str()}; check that the topic exists")
         if code in DENIED:
             raise denied(f"{(reading or next(iter(open_.values()))).span} cannot be read", error, "READ")
         if reading is None or reading.done:
-            # What is wrong behind a span is not its own.
+            # An error after a span is not its own.
             self._trouble(error)
         elif code == KafkaError._PARTITION_EOF:
             self._at_end_of_log(reading, offset_of(event))
         elif is_truncation(error):
             raise self._trouble.out_of_range(reading, error)
         elif code == KafkaError._AUTO_OFFSET_RESET:
-            # A client that was led astray by damage behind the span asks for wrong offsets.
+            # Corruption after the span can make a client request wrong offsets.
             reading.position = max(reading.position, self._position(partition_of(event)))
             if not reading.done:
                 raise self._trouble.out_of_range(reading, error)
@@ -311,14 +310,14 @@ class SliceReader:
         if stable < reading.span.range.end:
             raise SourceError(
                 "LC5030",
-                f"{reading.span} was planned, but the partition ends at {stable}: it was truncated or made anew; "
-                f"compare the topic with the plan, then start the landing anew with `{RESET_OFFSETS} SPEC --from "
+                f"{reading.span} was planned, but the partition ends at {stable}: it was truncated or recreated; "
+                f"compare the topic with the plan, then restart the landing with `{RESET_OFFSETS} SPEC --from "
                 "earliest`",
             )
 
 
 def _fetching(spans: Sequence[Span]) -> dict[str, int]:
-    """How far the client reads ahead: what is fetched beyond the end of a span is thrown away."""
+    """Return settings that limit how far the client reads ahead: data past the end of a span is discarded."""
     longest = max((len(s.range) for s in spans), default=0)
     return {
         "queued.min.messages": _between(QUEUED, longest // 4),

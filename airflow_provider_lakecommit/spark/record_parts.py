@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns that are filled from the key or from a header of a record instead of from its value.
+"""Columns that are filled from a record's key or header instead of its value.
 
-Contract: :func:`parts_of` gives one :class:`RecordPart` for the key and one for each header that the landing names. A
-part is read by a decoder as a value is, of a schema with the part's columns alone. ``raw`` takes bytes as they are,
-``string`` reads one text as the column's type, ``json`` reads one JSON value into one column; a key may also be a whole
-record of a format of :data:`~airflow_provider_lakecommit.core.formats.FORMATS`, whose fields fill several columns. No
-key, no such header and one without a value are null.
+Contract: :func:`parts_of` returns one :class:`RecordPart` for the key and one for each header that the landing names. A
+part is decoded like a value with only the part's columns. ``raw`` takes bytes unchanged, ``string`` reads a text as the
+column's type, ``json`` reads one JSON value into one column; a key may also be a record of a format of
+:data:`~airflow_provider_lakecommit.core.formats.FORMATS`, whose fields fill several columns. A missing key or header,
+or one without a value, is null.
 
-Failure story: a key or header that cannot be read rejects its record, as ``wrong_key`` or ``wrong_header``; with
-``invalid: ignore`` its columns are null, and how many were so is counted among the ignored fields. A required column
-that is null rejects the record either way.
+Failure story: an unreadable key or header rejects its record, as ``wrong_key`` or ``wrong_header``; with ``invalid:
+ignore`` its columns are null, and it is counted among the ignored fields. A null in a required column rejects the
+record in both cases.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ONE: Mapping[str, Callable[[Schema, FormatOptions], Decoder]] = {"raw": RawDeco
 
 @dataclass(slots=True)
 class PartColumns:
-    """What a part of some records came to: columns by name, a row for each record, and the records that are refused."""
+    """The result for a part of some records: columns by name, one row per record, and the refused records."""
 
     columns: dict[str, pa.Array]
     refused: dict[int, Refusal]
@@ -81,9 +81,9 @@ class _JsonValue:
 
 
 class RecordPart:
-    """The key, or one header, and the columns that it fills.
+    """The key or one header, with the columns that it fills.
 
-    :param fields: by the names that the part's decoder knows them by
+    :param fields: fields by their names in the part's decoder
     """
 
     def __init__(self, fields: Mapping[str, NestedField], decoder: Decoder, declared: Mapping[str, Any]) -> None:
@@ -95,19 +95,19 @@ class RecordPart:
         self._called = "key" if self.header is None else f"header {self.header}"
 
     def of(self, key: bytes | None, headers: Headers) -> bytes | None:
-        """What this part of a record holds. Of a header that is there several times, the last one or the first."""
+        """Return this part of a record. Of a repeated header, the last or the first one."""
         if self.header is None:
             return key
         found = (value for name, value in (headers if self._first else reversed(headers)) if name == self.header)
         return next(found, None)
 
     def filled(self, parts: Sequence[bytes | None]) -> PartColumns:
-        """The columns for these records, one row each."""
+        """Return the columns for these records, one row each."""
         places = [i for i, part in enumerate(parts) if part is not None]
         decoded = self._decoder.decode([part for part in parts if part is not None])
         of_rows = range(len(places)) if decoded.records is None else decoded.records
         rows = np.full(len(parts), -1, np.int64)
-        # Of a key that would be several rows, as CSV may be, none is taken.
+        # A key with several rows, as in CSV, is rejected.
         rows[[places[i] for i in of_rows]] = np.arange(len(of_rows))
         take = pa.array(rows, mask=rows < 0)
         out = PartColumns({}, {}, Counter())
@@ -131,7 +131,7 @@ class RecordPart:
 
     def _require(self, column: NestedField, out: PartColumns) -> None:
         if column.required and (array := out.columns[column.name]).null_count:
-            text = f"required column {column.name} is null: the record's {self._called} has nothing for it"
+            text = f"required column {column.name} is null: the record's {self._called} has no value for it"
             for i in pc.indices_nonzero(array.is_null()).to_pylist():
                 out.refused.setdefault(i, Refusal("missing_required", column.name, text))
 
@@ -143,10 +143,10 @@ def parts_of(
     headers: Mapping[str, Any],
     registry: SchemaSource | None = None,
 ) -> list[RecordPart]:
-    """The parts of records that the landing names, each with the columns that it fills.
+    """Return the parts of records that the landing names, each with its columns.
 
     :param registry: for keys whose format has one
-    :raises TableError: the table lacks a column, or cannot hold what the part is read as
+    :raises TableError: the table lacks a column, or it cannot hold the part's type
     """
     parts = [_part({name: name}, headers[name], options) for name in headers]
     found = []
@@ -157,7 +157,7 @@ def parts_of(
 
 
 def filled_by_parts(key: Mapping[str, Any], headers: Mapping[str, Any]) -> Set[str]:
-    """The columns of a table that are filled from keys and headers."""
+    """Return the columns of a table that are filled from keys and headers."""
     return {*columns_of_key(key), *headers}
 
 
@@ -191,7 +191,7 @@ def _schema_text(schema: Any) -> str:
 
 
 def _renamed(rules: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, str]:
-    """Of the rules by column path those for these columns, by the names that the part has for them."""
+    """Return the rules of these columns, by their names in the part."""
     by_top = {path: path.partition(".")[0] for path in rules}
     return {columns[top] + path[len(top) :]: rules[path] for path, top in by_top.items() if top in columns}
 
@@ -209,7 +209,7 @@ def _decoder(
     options: FormatOptions,
     registry: SchemaSource | None,
 ) -> Decoder:
-    # What is required is judged behind: also a part that is not there may be null.
+    # Required columns are checked later: a missing part may be null here.
     schema = Schema(*(NestedField(f.field_id, name, f.field_type, required=False) for name, f in fields.items()))
     if options.format in _ONE:
         return _ONE[options.format](schema, options)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rejected records of a slice have in common, so that a person is told the cause and not a list.
+"""The common cause of a slice's rejected records.
 
-Contract: rejects are counted by kind and column; of each such kind the first reason is kept, and of all rejects the
-first places. What is kept is bounded, whatever names records make up.
+Contract: rejects are counted by kind and column, with the first reason of each; of all rejects, the first places are
+kept. Memory is bounded, whatever names the records have.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class RejectTally:
         self._reasons: dict[str, str] = {}
 
     def add(self, messages: Sequence[Message], rejects: Sequence[Reject]) -> None:
-        """The rejects of a chunk.
+        """Add the rejects of a chunk.
 
-        :param messages: of the chunk; a reject's ``index`` is the place of its record
+        :param messages: the chunk's messages; a reject's ``index`` is the position of its record
         """
         for reject in rejects[: SAMPLES - len(self._first)]:
             m = messages[reject.index]
@@ -42,28 +42,28 @@ class RejectTally:
             self._reasons[kind] = next(r.reason for r in rejects if _kind_of(r) == kind)
 
     def of_kind(self, kind: str) -> int:
-        """How many there are of a kind, whatever the column."""
+        """Return the number of rejects of a kind, over all columns."""
         return sum(count for name, count in self.kinds.items() if name.partition(" ")[0] == kind)
 
     @property
     def samples(self) -> list[str]:
-        """The first ones with place and reason."""
+        """Return the first rejects with place and reason."""
         return [f"{place}: {reason}" for place, reason in self._first]
 
     @property
     def reason(self) -> str:
-        """Of most of them, in the words of the first of these; empty, if there is none."""
+        """Return the first reason of the most frequent kind; empty if there is none."""
         return next((self._reasons.get(kind, kind) for kind, _ in self.kinds.most_common(1)), "")
 
     @property
     def cause(self) -> str:
-        """What most of them have in common."""
+        """Return the cause that most of them share."""
         ((_, count),) = self.kinds.most_common(1)
         return f"{self.reason} ({count} of {self.kinds.total()} rejected records)"
 
     @property
     def first(self) -> str:
-        """The first ones, each reason once, and what the cause has said already not again."""
+        """Return the first places, each reason once, without the one that the cause has."""
         places: dict[str, list[str]] = {}
         for place, reason in self._first:
             places.setdefault(reason, []).append(place)

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether another replica has reported what a task is at: asked in the control log, which decides whose report counts.
+"""Watch the control topic for reports of other replicas on a task's slice.
 
-Contract: :class:`ReplicaWatch` believes what the fold believes: reports of slices of the cycle's own plan. A report
-that a slice is over its budget, or cannot be done, ends nobody's work at it. Where nobody else works at the slices of a
-job (``replicas`` is 1) it never looks, and costs nothing; else the first look is at once, so that a task that comes too
-late reads no record, and one more is right before a report would be sent.
+Contract: :class:`ReplicaWatch` counts reports as the fold does: those on slices of the cycle's own plan. A report that
+a slice is over its budget, or cannot be done, does not end a task. Without other replicas (``replicas`` is 1) it never
+reads. Otherwise it reads at once, so that a late task reads no record, and once more before a report is sent.
 
-A replica is done whole, or not at all: only the original, number 0, reports what it has when it is asked to end early.
-So two of them hold different parts of a slice only where parts of it failed; then what is reported is not read again.
+A replica is done completely or not at all: only the original, number 0, reports partial work when it is asked to end
+early. So two replicas hold different parts of a slice only if parts of it failed; then reported parts are not read
+again.
 
-Failure story: brokers that do not answer are no reason to end. Two replicas that report in the same moment do so both:
-the first in the log counts, the files of the other are in no table. Files are deleted here only of an attempt whose
-report was never sent.
+Failure story: unavailable brokers do not end a task. Two replicas that report at the same moment both do: the first in
+the log counts, the files of the other are in no table. Files are deleted only if their attempt's report was never sent.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ if TYPE_CHECKING:
 __all__ = ["ReplicaReported", "ReplicaWatch", "delete_files"]
 
 LOOK_AGAIN = 0.5
-"""Seconds between two looks of one task."""
+"""Seconds between two reads of one task."""
 AWAY = 30.0
-"""Seconds after a look that the brokers did not answer."""
+"""Seconds after a read that the brokers did not answer."""
 
 
 class ReplicaReported(LakecommitError):
-    """Another replica has reported what is being done, or a part of it."""
+    """Another replica has reported the task's ranges, or a part of them."""
 
 
 class ReplicaWatch:
-    """Called between two chunks of records: whether this work is still needed.
+    """Called between two chunks of records: checks if this work is still needed.
 
-    :param control: of the task
-    :param work: the slice that the task is at
+    :param control: control topic of the task
+    :param work: slice of the task
     """
 
     def __init__(
@@ -59,9 +58,9 @@ class ReplicaWatch:
         self._left: Coverage = work.coverage
 
     def left_of(self, spans: Sequence[Span], *, at_once: bool = False) -> tuple[Span, ...]:
-        """What of these ranges of the slice nobody has reported.
+        """Return the unreported part of these ranges of the slice.
 
-        :param at_once: look, however short ago the last look was
+        :param at_once: read now, however recent the last read is
         """
         if self._job.replicas == 1:
             return tuple(spans)
@@ -80,7 +79,7 @@ class ReplicaWatch:
         :raises ReplicaReported: another replica has reported some of them
         """
         if self.left_of(spans, at_once=at_once) != tuple(spans):
-            raise ReplicaReported("LC5032", f"another replica has reported of slice {self._work}")
+            raise ReplicaReported("LC5032", f"another replica has reported slice {self._work}")
 
     def _look(self) -> None:
         if self._reports.look() and (cycle := self._reports.cycle) is not None:
@@ -89,7 +88,7 @@ class ReplicaWatch:
 
 
 def delete_files(secrets: Secrets, files: Mapping[str, Sequence[DataFile]]) -> None:
-    """Delete the files of an attempt that is not reported; what cannot be deleted stays, in no table."""
+    """Delete the files of an unreported attempt; files that cannot be deleted stay, in no table."""
     from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
 
     for table, made in files.items():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of one slice: its files per table and its accounting, as control records of one transaction.
 
-Contract: a slice is reported whole or not at all. Each table of the slice is named with its file count and rows, also
-with no file, so that a reader can tell a complete report from one whose head was cut off the log. File lists are split
+Contract: a slice is reported completely or not at all. Each table of the slice is named with its file count and rows,
+even without files, so that a reader recognizes a report whose head was cut off the log. File lists are split
 so that no record is near the broker's limit.
 """
 
@@ -43,11 +43,11 @@ def report_records(
     at: datetime,
     marks: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> list[Outgoing]:
-    """DATA_WRITTEN of every table that got files, then DATA_COMPLETE. A slice that is over its budget or cannot be done
-    has no targets.
+    """Return DATA_WRITTEN of every table that got files, then DATA_COMPLETE. A slice that is over its budget or cannot
+    be done has no targets.
 
-    :param report: of the slice; the tables in it are filled in here
-    :param marks: by table, the columns that say which record a row is of
+    :param report: the slice's report; its tables are filled in here
+    :param marks: by table, the columns that identify a row's record
     """
     out: list[Outgoing] = []
     tables: list[TableReport] = []
@@ -102,7 +102,7 @@ def _file_records(
         half = len(part) // 2
         return split(part[:half]) + split(part[half:])
 
-    # Encoding is what costs: pieces are cut near their size at once, by a few files, and only a misjudged one again.
+    # Encoding is the cost: cut pieces of about the right size by a few files, and cut again only if one is too large.
     wire = to_wire(files, spec=spec, schema=schema)
     sample = wire[:SAMPLE_FILES]
     step = max(1, len(sample) * PIECE_BYTES // len(record(sample).value)) if len(wire) > len(sample) else len(wire)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One attempt at a slice in a process of its own, for slices that processes died of.
+"""One attempt at a slice in its own process, for slices that killed a process.
 
-Contract: :func:`run_apart` is :func:`~airflow_provider_lakecommit.spark.slices.run_slice` with the same outcome and the
-same errors, but for one: where the process dies (no memory, a crash in a library) that is a
-:class:`~airflow_provider_lakecommit.exceptions.RecordsError` of the range. So what kills a process is found and stands
-alone like what raises an exception, and whoever calls lives on. A new process of Python costs a second or two, so this
-is for slices only of which something has died before.
+Contract: :func:`run_apart` is :func:`~airflow_provider_lakecommit.spark.slices.run_slice` with the same outcome and
+errors, plus one: if the process dies (out of memory, a crash in a library), that is a
+:class:`~airflow_provider_lakecommit.exceptions.RecordsError` of the range. So the records that kill a process are
+isolated like those that raise an exception, and the caller survives. A new Python process takes a second or two, so
+only slices that killed a process use it.
 
-The process is given its work and the connection settings by a pipe, and nothing secret in its arguments or environment.
-The system is asked to take its memory first. It ends when its caller does.
+The process gets its work and connection settings through a pipe, nothing secret in its arguments or environment. The
+system is set to kill it first if memory runs out. It ends when its caller does.
 
-Failure story: one that does not come as far as its work tells nothing of the records: that may pass. The files of one
-that died stay where they are, as those of every attempt that was killed; no report names them.
+Failure story: a process that does not reach its work proves nothing about the records: that error may pass. The files
+of a dead process stay, like those of every killed attempt; no report names them.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def run_apart(job: WindowJob, secrets: Secrets, work: SliceWork) -> SliceOutcome
     """Do the slice of the work, the only one of the job.
 
     :raises RecordsError: the process died of it
-    :raises LakecommitError: what the attempt raised
+    :raises LakecommitError: the attempt's error
     """
     asked = {"job": job.to_json(), "secrets": secrets.to_json(), "attempt": str(work.attempt)}
-    # The package may be in a file that Spark shipped to this worker.
+    # Spark may have shipped the package to this worker as a file.
     path = os.pathsep.join(p for p in sys.path if p)
     with subprocess.Popen(
         COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
@@ -59,9 +59,7 @@ def run_apart(job: WindowJob, secrets: Secrets, work: SliceWork) -> SliceOutcome
         finally:
             process.kill()
     if not ready:
-        raise SparkJobError(
-            "LC5033", f"slice {work.slice}: the process apart that was to do it did not start: {_end(code)}"
-        )
+        raise SparkJobError("LC5033", f"slice {work.slice}: its separate process did not start: {_end(code)}")
     if code or not told:
         raise RecordsError("LC5034", f"{work.slice}: the process that handled its records {_end(code)}")
     answer = pickle.loads(told)
@@ -72,7 +70,7 @@ def run_apart(job: WindowJob, secrets: Secrets, work: SliceWork) -> SliceOutcome
 
 
 def _talk(process: subprocess.Popen[bytes], asked: bytes) -> tuple[bool, bytes]:
-    """Did it come to its work, and what does it say. Its input stays open as long as it may live."""
+    """Return whether the process reached its work, and its answer. Its input stays open while it may live."""
     if process.stdin is None or process.stdout is None:
         return False, b""
     with suppress(BrokenPipeError):
@@ -85,7 +83,7 @@ def _talk(process: subprocess.Popen[bytes], asked: bytes) -> tuple[bool, bytes]:
 def _end(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
-    hint = ", as a system does that has no memory left" if code == -9 else ""
+    hint = ", probably because the system ran out of memory" if code == -9 else ""
     return f"was killed by signal {-code}{hint}"
 
 
@@ -127,10 +125,10 @@ def _do(asked: dict[str, str]) -> SliceOutcome:
 
 
 def main() -> None:
-    """What the process does."""
+    """Run the process."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-    # What a library prints is not to be taken for the answer.
+    # Keep output of libraries out of the answer.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     asked = json.loads(sys.stdin.buffer.readline())
@@ -144,7 +142,7 @@ def main() -> None:
         answer = _told(e)
     answers.write(pickle.dumps(answer))
     answers.flush()
-    # The thread that waits for the caller's end would keep Python from an orderly one.
+    # The thread that waits for the caller's end would block Python's regular exit.
     os._exit(0)
 
 

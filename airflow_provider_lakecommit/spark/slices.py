@@ -1,23 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """One attempt at one slice: read its spans, decode, write, account.
 
-Contract: :func:`run_slice` either gives an outcome whose files hold exactly the records of the spans, or leaves no file
-behind. What was read adds up (:mod:`~airflow_provider_lakecommit.spark.totals`), else it is an
+Contract: :func:`run_slice` either returns an outcome whose files hold exactly the records of the spans, or leaves no
+file behind. All records are accounted for (:mod:`~airflow_provider_lakecommit.spark.totals`), else it is an
 :class:`~airflow_provider_lakecommit.exceptions.AccountingError`.
 
-A slice over its dead-letter budget, or with any reject where there is no dead-letter table, is *blocked*: no files, the
-cause, the first offsets and their reasons named. As soon as that is sure it is read no further, except for what is
-about to end anyway: a small slice is counted whole. It is the caller's to cut it again or to call for a hand. Under a
-budget that a person raised, rejects for which there is no dead-letter table are skipped.
+A slice over its dead-letter budget, or with any reject without a dead-letter table, is *blocked*: no files, but the
+cause, the first offsets and their reasons. Once that is certain, reading stops, unless it is about to end: a small
+slice is counted completely. The caller cuts it again or reports it. Under a budget that a user raised, rejects without
+a dead-letter table are skipped.
 
-Where the caller asks to stop in mid-slice, the outcome is that of a smaller slice: of what was read until then, to the
-record.
+If the caller stops it early, the outcome is that of a smaller slice: the records read so far.
 
-Failure story: whatever is raised, the files of this attempt are deleted first; they were never reported. An exception
-that handling records ends in is a :class:`~airflow_provider_lakecommit.exceptions.RecordsError`: it names the record
-that brings it, if one alone does, else those that were handled together. :class:`SliceStopped` is raised when the
-caller asked to stop before anything was read, or where what was read has too many rejects for a slice of its own: the
-spans are read again by another attempt.
+Failure story: on any error, the files of this attempt are deleted first; they were never reported. If processing
+raises, a :class:`~airflow_provider_lakecommit.exceptions.RecordsError` names the offending record if it can be
+isolated, else those handled together. :class:`SliceStopped` is raised if the caller stopped it before anything was
+read, or if the part read has too many rejects for a slice of its own: another attempt reads the spans again.
 """
 
 from __future__ import annotations
@@ -71,23 +69,22 @@ from airflow_provider_lakecommit.spark.unknown_places import UnknownPlaces
 __all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "run_slice"]
 
 LOST_TIMES = "kafka_timestamp (beyond the years 1 to 9999)"
-"""Under this name records are counted among the ignored fields whose timestamp no table can hold."""
+"""The name under which records with a timestamp that no table can hold count among the ignored fields."""
 PROGRESS_RECORDS = 100_000
 CAREFUL_RECORDS = 1_000
 
 
 class SliceStopped(LakecommitError):
-    """The slice was told to stop, and nothing of it was kept."""
+    """The slice was stopped, and nothing of it was kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceWork:
-    """What to do. ``attempt`` names the files.
+    """The work of an attempt. ``attempt`` names the files.
 
-    ``targets`` holds the tables of ``slice.tables``, and in any case all data tables that are there: their schemas
-    decide what is rejected, also where only the dead letters of a span are missing. ``known`` is how far partitions
-    were read before, ``leader_epochs`` are those of the leaders that told the ends, ``generation`` is that of the
-    reading.
+    ``targets`` holds the tables of ``slice.tables``, and always all existing data tables: their schemas decide the
+    rejects, even if only dead letters of a span are missing. ``known`` are earlier positions of partitions,
+    ``leader_epochs`` those of the leaders that reported the ends, ``generation`` that of the reading.
     """
 
     landing: Landing
@@ -102,10 +99,10 @@ class SliceWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceOutcome:
-    """What was done: ``spans`` are those of the slice, or as much of them as was read before it was told to stop.
-    ``bytes`` are those of the record values; a ``blocked`` outcome has no files, and may be of a part of the slice.
-    ``rejected`` are the first rejects, each with its place and reason, ``rejects`` counts all by kind and column,
-    ``reject_reason`` is that of most of them. ``unknown_at``: where the first field of each unknown path is.
+    """The result of an attempt: ``spans`` are those of the slice, or the part read before it was stopped. ``bytes`` are
+    those of the record values; a ``blocked`` outcome has no files, and may cover a part of the slice. ``rejected`` are
+    the first rejects with place and reason, ``rejects`` counts all by kind and column, ``reject_reason`` is the most
+    frequent one. ``unknown_at`` is the place of the first field of each unknown path.
     """
 
     spans: tuple[SpanReport, ...]
@@ -133,10 +130,10 @@ def run_slice(
 
     :param kafka: librdkafka settings of the source
     :param io_of: storage properties of a table for :func:`pyiceberg.io.load_file_io`
-    :param progress: gets one line now and then
-    :param should_stop: is asked often
+    :param progress: called with a line from time to time
+    :param should_stop: called often; True stops the attempt
     :raises SourceError, SourceUnavailableError: see :mod:`~airflow_provider_lakecommit.spark.read`
-    :raises SliceStopped: ``should_stop`` said so, and there is nothing to keep
+    :raises SliceStopped: ``should_stop`` was true, and there is nothing to keep
     """
     return _SliceRun(work, io_of, kafka).run(kafka, progress, should_stop)
 
@@ -152,7 +149,7 @@ class _SliceRun:
         if missing:
             raise TableError(
                 "LC5037",
-                f"slice {work.slice}: no schema and location of {', '.join(sorted(missing))} came with the plan",
+                f"slice {work.slice}: the plan lacks schema and location of {', '.join(sorted(missing))}",
             )
         data = work.landing.data_tables
         schemas = {n: Schema.model_validate_json(t.schema) for n, t in targets.items()}
@@ -194,9 +191,7 @@ class _SliceRun:
     def _end_early(self, reached: Mapping[int, int]) -> None:
         self._totals.end_at(reached)
         if not self._totals.places or self._totals.blocked_at_the_end():
-            raise SliceStopped(
-                "LC5038", f"slice {self._work.slice} was told to stop; it is read again by the next attempt"
-            )
+            raise SliceStopped("LC5038", f"slice {self._work.slice} was stopped; the next attempt reads it again")
 
     def _consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
         reported = 0
@@ -217,7 +212,7 @@ class _SliceRun:
                 return
 
     def _chunks(self, reader: SliceReader) -> Iterator[Chunk]:
-        """Smaller ones once something was rejected: where all is bad, a few are enough to know that, and each costs."""
+        """Yield smaller chunks after a reject: if all records are bad, a few suffice to know it."""
         for chunk in reader.read():
             many, step = len(chunk.messages), CAREFUL_RECORDS
             if not self._totals.rejected or many <= step:
@@ -226,7 +221,7 @@ class _SliceRun:
                 yield from (part_of(chunk, start, min(start + step, many)) for start in range(0, many, step))
 
     def _spoilt(self, chunk: Chunk, error: Exception) -> RecordsError:
-        """Which records brought an exception: the first that does alone, or all that were handled together."""
+        """Return which records raised an exception: the first that does so alone, or all that were handled together."""
 
         def fails(part: Chunk) -> bool:
             with suppress(Exception):
@@ -253,7 +248,7 @@ class _SliceRun:
         totals.count(chunk, places, decoded)
         add_names(totals.ignored, decoded.ignored)
         for name, rows in decoded.tables.items():
-            # What SQL makes of a time is its own.
+            # SQL may change times freely.
             rules = self._landing.timestamps if self._landing.transform_of(name) is None else {}
             odd = odd_times(rows.table, rules)
             add_names(totals.ignored, {f"{ODD_TIME}{column}": count for column, count in odd.items()})
@@ -265,7 +260,7 @@ class _SliceRun:
             self._clock.lap(Work.WRITE)
 
     def _valued(self, chunk: Chunk) -> tuple[Sequence[Message], Sequence[bytes], Sequence[int]]:
-        """The records that have a value, their values as a decoder takes them, and their places in the chunk."""
+        """Return the records with a value, their values for the decoder, and their positions in the chunk."""
         messages, values, places = _valued(chunk)
         return messages, with_schemas(self._landing, messages, values), places
 
@@ -282,9 +277,9 @@ class _SliceRun:
     def _made(
         self, messages: Sequence[Message], decoded: Block, ignored: Counter[str] | None = None
     ) -> Iterator[tuple[str, pa.Table]]:
-        """The rows for each table.
+        """Return the rows for each table.
 
-        :param ignored: where times that no table can hold are counted
+        :param ignored: counts times that no table can hold
         """
         landing = self._landing
         for name, rows in decoded.tables.items():
@@ -342,7 +337,7 @@ class _SliceRun:
 
 
 def _valued(chunk: Chunk) -> tuple[Sequence[Message], Sequence[bytes], Sequence[int]]:
-    """The records that have a value, their values, and their places in the chunk."""
+    """Return the records with a value, their values, and their positions in the chunk."""
     messages, values = chunk.messages, [v for v in chunk.values if v is not None]
     if len(values) == len(messages):
         return messages, values, range(len(messages))

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The task of one slice: read, decode, write and report it.
 
-Failure story: a slice that fails never fails the job, the other slices go on. A failure that the same slice would have
-again (a damaged batch, an exception in handling records, a wrong schema) is reported as such and counted, for the
-smallest range that has it: the slice is done in :mod:`~airflow_provider_lakecommit.spark.parts` then, each reported by
-itself. Where processes died that worked at the slice, it is done in a process apart
-(:mod:`~airflow_provider_lakecommit.spark.slice_process`), whose death is a failure like any other. One that may pass
-(broker away, storage away; :func:`~airflow_provider_lakecommit.spark.failures.passes`) is only returned to the driver.
-A task that was fenced by another attempt of the same slice (a retry, Spark's speculative
-copy) looks in the log: where nobody has reported the slice, or the part, and its cycle is open, it takes the id back
-and reports itself, so that a copy never makes work vanish, whichever of them Spark ends then; it ends ``superseded``
-only where its cycle is over. Files are left in place whenever the outcome of their report is unknown. Storage keys that
-a catalog handed out may expire while a job runs: slices that are not begun by then are not begun, those in hand may
-fail, and each says so; all of them are for the next attempt, which has other keys.
+Failure story: a failing slice never fails the job; the other slices continue. Deterministic failures (corruption, an
+exception in handling records, a wrong schema) are reported for the smallest range that reproduces them: the slice is
+done in :mod:`~airflow_provider_lakecommit.spark.parts`, each with its own report. A slice that killed processes is done
+in a separate process (:mod:`~airflow_provider_lakecommit.spark.slice_process`), whose death is a failure like any
+other. An error that may pass (broker or storage unavailable;
+:func:`~airflow_provider_lakecommit.spark.failures.passes`) is only returned to the driver. A task fenced by another
+attempt of the same slice (a retry, a speculative copy) reads the log: if the slice or part is unreported and its cycle
+open, it takes the id back and reports itself, so that no copy loses work, whichever Spark ends; it ends ``superseded``
+only if its cycle is over. Files stay in place if the outcome of their report is unknown. Storage keys from a catalog
+may expire while a job runs: slices not begun by then are skipped, those in progress may fail, and each reports so; the
+next attempt does them with new keys.
 """
 
 from __future__ import annotations
@@ -57,32 +56,32 @@ if TYPE_CHECKING:
 __all__ = ["QUIET", "run_task"]
 
 FRESH_KEYS = (
-    "the next attempt takes fresh ones. Have the catalog hand out credentials that hold longer, or make windows "
+    "the next attempt takes fresh ones. Extend the lifetime of the catalog's credentials, or make windows "
     "smaller (`window.max_records`, `window.max_bytes`)"
 )
-"""What helps against keys that do not hold for as long as a window takes."""
+"""The remedy for keys that expire during a window."""
 
 
 QUIET = "LAKECOMMIT_QUIET"
-"""Variable of the tasks' environment; where it is set, slices that are done are not told."""
+"""Environment variable of the tasks; if set, finished slices are not logged."""
 _WORST_FIRST = (SliceStatus.FAILED, SliceStatus.BLOCKED, SliceStatus.AGAIN, SliceStatus.REPORTED, SliceStatus.DONE)
 DEATHS_TO_TELL = 2
-"""Processes that died at a slice in one cycle after which that counts as a failure of it, before anything else is
-tried: by then one died in spite of the process apart, perhaps with all that was around it.
+"""Processes that died at a slice in one cycle before that counts as its failure: by then one died in spite of the
+separate process, possibly with everything around it.
 """
 BY_ANOTHER = "by another replica"
 MOST_REASON = 2000
-"""Characters of a failure that the control log is told."""
+"""Most characters of a failure in the control topic."""
 
 
 class _Expired(CatalogError):
-    """A slice was not begun, because its tables' keys do not hold any more."""
+    """A slice was not begun, because its tables' keys have expired."""
 
 
 def run_task(job: WindowJob, secrets: Secrets, index: int, *, deaths: int = 0) -> SliceResult:
     """Read, decode, write and report one slice; never raises for a failure of that slice.
 
-    :param deaths: how many processes died in this cycle that worked at it
+    :param deaths: processes that died at it in this cycle
     """
     work, began = job.plan.slices[index], time.monotonic()
     try:
@@ -128,7 +127,7 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int)
         except Exception as e:
             if passes(e):
                 raise
-            _log(secrets.without(f"slice {work} failed, what can be done of it is done in parts: {_trace(e)}"))
+            _log(secrets.without(f"slice {work} failed, retrying it in parts: {_trace(e)}"))
             for spans, error in in_parts(work.spans, e, doing.attempt):
                 doing.failed(spans, error)
         finally:
@@ -137,7 +136,7 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int)
 
 
 class _Doing:
-    """One task's work on its slice: attempts at it or at parts of it, each reported as soon as its end is known."""
+    """One task's work on its slice: attempts at it or its parts, each reported once it has ended."""
 
     def __init__(
         self,
@@ -162,7 +161,7 @@ class _Doing:
         self._told: list[SliceResult] = []
 
     def attempt(self, spans: tuple[Span, ...]) -> None:
-        """Read, decode, write and report these ranges of the slice, as far as no other replica has reported them.
+        """Read, decode, write and report these ranges of the slice, unless another replica has reported them.
 
         :raises LakecommitError: nothing of them is reported
         """
@@ -220,17 +219,17 @@ class _Doing:
         )
 
     def _is_to_stop(self, spans: tuple[Span, ...]) -> bool:
-        """Return True if the requested end is behind the current record.
+        """Return True if the requested end is after the current record.
 
-        :raises ReplicaReported: nothing is to be kept, as another replica has reported these ranges
-        :raises SliceStopped: nothing is to be kept, as the original keeps what it has
+        :raises ReplicaReported: nothing is kept, as another replica has reported these ranges
+        :raises SliceStopped: nothing is kept, as the original keeps its work
         """
         from airflow_provider_lakecommit.spark.slices import SliceStopped
 
         self._others.check(spans)
         if (stop := self._watch()) and self._job.replica:
             raise SliceStopped(
-                "LC5042", f"replica {self._job.replica} of slice {self._work} is given up: {self._watch.asked}"
+                "LC5042", f"replica {self._job.replica} of slice {self._work} was stopped: {self._watch.asked}"
             )
         return stop
 
@@ -243,9 +242,9 @@ class _Doing:
                 raise
 
     def told_of(self, deaths: int) -> None:
-        """Tell the control log that processes die of the slice; when it is done after all, that counts no more."""
+        """Report to the control topic that the slice kills processes; a later success overrides it."""
         reason = (
-            f"{deaths} processes that worked at it died: killed, or out of memory. Give Spark's Python workers more "
+            f"{deaths} processes died at it: killed, or out of memory. Give Spark's Python workers more "
             "memory, or make slices smaller (`window.slice_records`)"
         )
         attempt = attempt_id(self._work.slice_id, uuid4())
@@ -256,7 +255,7 @@ class _Doing:
         _log(self._secrets.without(text))
 
     def failed(self, spans: tuple[Span, ...], error: Exception) -> None:
-        """Tell the control log that these ranges cannot be done."""
+        """Report to the control topic that these ranges cannot be done."""
         part, reason = self._part(spans), self._secrets.without(f"{type(error).__name__}: {error}")
         attempt = attempt_id(part.slice_id, uuid4())
         if self._send(part, attempt, _records(self._job, part, attempt, None, failed=reason), done=False):
@@ -264,7 +263,7 @@ class _Doing:
             self._failures.append(self._secrets.without(str(error)) if whole else f"{part}: {reason}")
 
     def result(self) -> SliceResult:
-        """How the slice ended, by what was reported of it."""
+        """Return how the slice ended, by its reports."""
         done = [o for o in self._outcomes if o.blocked is None]
         blocked = [o.blocked for o in self._outcomes if o.blocked is not None]
         ends = {
@@ -290,9 +289,9 @@ class _Doing:
         return replace(self._work, spans=spans, slice_id=own)
 
     def _send(self, part: Slice, attempt: UUID, records: list[Record], *, done: bool) -> bool:
-        """Send the report; return True if this report covers the part. What another attempt told of it is kept.
+        """Send the report; return True if this report covers the part. Reports of other attempts are kept.
 
-        :raises FencedError: nothing is wanted of the slice any more
+        :raises FencedError: the slice needs no report any more
         """
         told = send_report(self._control, self._job, part, attempt, lambda: self._writer.send(records), done=done)
         if told is not None and told.status is SliceStatus.SUPERSEDED:
@@ -309,7 +308,7 @@ def _records(
     failed: str | None = None,
     whole: Slice | None = None,
 ) -> list[Record]:
-    """The report of a slice; of one that is blocked or failed nothing but that is reported.
+    """Return the report of a slice; a blocked or failed one has no files.
 
     :param whole: the slice that was begun
     """
@@ -349,11 +348,11 @@ def _records(
 
 
 def _trace(error: Exception) -> str:
-    """An exception that nobody foresaw is told with where it came from."""
+    """Return the text of an exception, with its origin if it is unexpected."""
     cause = error.__cause__
     return f"{error}" if cause is None else "".join(traceback.format_exception(cause))
 
 
 def _log(text: str) -> None:
-    """Progress for the log of whoever started Spark: workers' standard error goes there."""
+    """Log progress to standard error, which goes to the log of the run."""
     print(text, file=sys.stderr, flush=True)

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether topics are still the ones that were planned.
+"""Check that topics are still the planned ones.
 
-Contract: a topic is known by its id, not by its name; a plan without ids (an old broker has none) is compared by
-partitions only. Done before the first record of a slice is read and after its last: a topic that was made anew in
-between cannot pass for the old one.
+Contract: a topic is identified by its id, not its name; a plan without ids (of an old broker) is compared by partitions
+only. Checked before the first record of a slice is read and after its last: a topic recreated in between cannot pass
+for the old one.
 
 Failure story: another id, fewer partitions, no such topic:
-:class:`~airflow_provider_lakecommit.exceptions.SourceError`; a right that is missing, or no answer:
-:class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` with the right, or with the last thing that the
-client heard of the brokers.
+:class:`~airflow_provider_lakecommit.exceptions.SourceError`; a missing right, or no answer:
+:class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` with the right, or with the client's last error.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ NOT_THERE = {
 
 
 def denied(what: str, error: KafkaError, right: str) -> SourceUnavailableError:
-    """The error for a right that is missing: it is given without a word to us, and says nothing of any record."""
+    """Return the error for a missing right: it can be granted without our knowledge, and no record is its cause."""
     return SourceUnavailableError(
         "LC5044",
         f"{what}: {error.str()}; grant this principal {right}: `kafka-acls --add --allow-principal User:NAME` with "
-        f"--topic and --operation {right}; the next attempt goes on",
+        f"--topic and --operation {right}; the next attempt continues",
     )
 
 
 def check_topics(admin: AdminClient, spans: Sequence[Span], timeout: float, heard: Callable[[], str | None]) -> None:
-    """Compare the topics of the spans with what the brokers say.
+    """Compare the topics of the spans with those of the brokers.
 
     :param timeout: seconds for an answer
-    :param heard: the last error of the clients, for the message
+    :param heard: returns the last error of the clients, for the message
     """
     topics = _describe(admin, sorted({s.partition.topic for s in spans}), timeout, heard)
     for span in spans:
@@ -57,8 +56,8 @@ def check_topics(admin: AdminClient, spans: Sequence[Span], timeout: float, hear
         if p.topic_id and topic_id != p.topic_id:
             raise SourceError(
                 "LC5045",
-                f"{span}: topic {p.topic} has id {topic_id}, the plan was made for {p.topic_id}: the topic was made "
-                f"anew; start the landing anew with `{RESET_OFFSETS} SPEC --from earliest`",
+                f"{span}: topic {p.topic} has id {topic_id}, the plan was made for {p.topic_id}: the topic was "
+                f"recreated; restart the landing with `{RESET_OFFSETS} SPEC --from earliest`",
             )
         if p.partition >= len(topic.partitions):
             raise SourceError(
@@ -67,7 +66,7 @@ def check_topics(admin: AdminClient, spans: Sequence[Span], timeout: float, hear
 
 
 def _describe(admin: AdminClient, names: list[str], timeout: float, heard: Callable[[], str | None]) -> dict[str, Any]:
-    """What the brokers say. A broker that lags behind the others does not know a new topic for a moment."""
+    """Return the brokers' descriptions. A lagging broker does not know a new topic for a moment."""
     deadline = time.monotonic() + LAG_SECONDS
     while True:
         try:
@@ -82,7 +81,7 @@ def _describe(admin: AdminClient, names: list[str], timeout: float, heard: Calla
 
 def _not_described(names: Sequence[str], error: KafkaError, timeout: float, heard: str | None) -> Exception:
     if error.code() in NOT_THERE:
-        return SourceError("LC5047", f"topics {', '.join(names)}: {error.str()}; is the topic there?")
+        return SourceError("LC5047", f"topics {', '.join(names)}: {error.str()}; check that the topics exist")
     if error.code() in DENIED:
         return denied(f"topics {', '.join(names)} cannot be described", error, "DESCRIBE")
     why = f" ({heard})" if heard else ""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What adds up over one attempt at a slice: records, what became of them, rows; and whether there are too many rejects.
+"""The accounting of one attempt at a slice: records, their dispositions, rows, and the reject budget.
 
 Contract: per span, in source records: landed (at least one row) + rejected + filtered (no row: tombstones, and what the
-decoder left out) + gaps (offsets without a record) = length of the span. It is checked here, from counts that are taken
-where each thing happens; a mismatch is an :class:`~airflow_provider_lakecommit.exceptions.AccountingError`. Rows are a
-separate sum: a record may give several. Those of a table are the files' own record counts.
+decoder left out) + gaps (offsets without a record) = length of the span. The counts are taken where each thing happens
+and checked here; a mismatch is an :class:`~airflow_provider_lakecommit.exceptions.AccountingError`. Rows are a separate
+sum: a record may give several. Rows of a table are the files' own record counts.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = ["SliceTotals"]
 
 
 class SliceTotals:
-    """``records`` and ``counts`` are for each span by itself. ``partly``: the slice was not read to its end. ``places``
-    are those of the spans in the slice that was to be done.
+    """``records`` and ``counts`` are per span. ``partly``: the slice was not read to its end. ``places`` are the
+    indexes of the spans in the requested slice.
     """
 
     def __init__(self, work: Slice, landing: Landing) -> None:
@@ -55,9 +55,9 @@ class SliceTotals:
         self.places: Sequence[int] = range(len(work.spans))
 
     def end_at(self, reached: Mapping[int, int]) -> None:
-        """What was done is all of a smaller slice, which ends where the spans were read to.
+        """Reduce the slice to the part that was read.
 
-        :param reached: the offset up to which each span was read, by its place; those that are not in it were not begun
+        :param reached: by index of each begun span, the offset up to which it was read
         """
         spans = self._slice.spans
         self.places = [n for n, end in sorted(reached.items()) if end > spans[n].range.start]
@@ -75,9 +75,9 @@ class SliceTotals:
         return sum(c.rejected for c in self._counts)
 
     def count(self, chunk: Chunk, places: Sequence[int], decoded: Block) -> None:
-        """Count what became of the records, for each span by itself.
+        """Count the dispositions of the records, per span.
 
-        :param places: of the decoded values in the chunk
+        :param places: positions of the decoded values in the chunk
         """
         for name, made in decoded.tables.items():
             rows, of_rows = made.table.num_rows, range(len(places)) if made.records is None else made.records
@@ -103,12 +103,12 @@ class SliceTotals:
             )
 
     def blocked(self) -> str | None:
-        """Why the slice cannot be published by what is known so far; the ratio is judged at the end."""
+        """Return why the slice cannot be published, as far as known; the ratio is evaluated at the end."""
         rejected = self.rejected
         if rejected and self._landing.dead_letter_table is None and self._slice.budget is None:
             return f"{rejected} rejected records and no dead_letter_table"
         if self._fails and self._slice.budget is None and (unnamed := self.rejects.of_kind(NOT_ROUTED)):
-            return f"{unnamed} records for which `route` names no table, and `other` says {FAIL}"
+            return f"{unnamed} records for which `route` names no table, and `other` is {FAIL}"
         if rejected > self._budget.max_records:
             return over_budget(rejected, self.records, self._budget)
         return None
@@ -118,24 +118,24 @@ class SliceTotals:
         return bool(self.blocked()) or surely_over(self.rejected, len(self._slice), self._budget)
 
     def told(self, why: str) -> str:
-        """What is said of a slice that is blocked: the cause first."""
-        no_further = ", it was read no further" if self.partly else ""
+        """Return the message of a blocked slice, the cause first."""
+        no_further = ", the rest was not read" if self.partly else ""
         return f"{self.rejects.cause}: slice {self._slice}: {why}{no_further}; first: {self.rejects.first}"
 
     def blocked_at_the_end(self) -> str | None:
         return self.blocked() or over_budget(self.rejected, self.records, self._budget)
 
     def reports(self) -> list[SpanReport]:
-        """Each span with what became of its records. Rejects that a person's budget allows, where no table takes them,
-        are skipped by that word.
+        """Return each span's accounting. Rejects within a user's budget that no table takes are skipped by that
+        decision.
 
-        :raises AccountingError: they do not add up
+        :raises AccountingError: the counts do not add up
         """
         skips = self._landing.dead_letter_table is None and not self.blocked_at_the_end()
         found = []
         for span, records, counts in zip(self._slice.spans, self._records, self._counts, strict=True):
             if self.partly:
-                # What lies behind may be records or gaps.
+                # The rest may be records or gaps.
                 found.append(SpanReport(span=span, counts=counts))
                 continue
             report = SpanReport(span=span, counts=replace(counts, gaps=len(span) - records))
@@ -149,9 +149,9 @@ class SliceTotals:
         return found
 
     def check_rows(self, rows: Mapping[str, int]) -> None:
-        """The files' own record counts, by table, must be what was decoded and rejected.
+        """Check the files' own record counts, by table, against the decoded and rejected rows.
 
-        :raises AccountingError: they are not
+        :raises AccountingError: they differ
         """
         dead = self.rejected
         due = {
@@ -160,10 +160,10 @@ class SliceTotals:
         for name, made in rows.items():
             if made != due[name]:
                 raise AccountingError(
-                    "LC5051", f"slice {self._slice}: {made} rows in the files of {name}, {due[name]} were due"
+                    "LC5051", f"slice {self._slice}: {made} rows in the files of {name}, expected {due[name]}"
                 )
 
 
 def _within(places: Sequence[int], run: Run) -> int:
-    """How many of these places, which are in order, are in the run."""
+    """Return how many of these sorted positions are in the run."""
     return bisect_left(places, run.end) - bisect_left(places, run.start)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a slice first met each field that the table lacks, or a value that its column does not take: so that the next
-plan can look at it.
+"""Where a slice first met each field that the table lacks, or a value that its column refuses, for the next plan to
+read.
 
-Contract: the first record of each of at most :data:`MOST_PLACES` fields, by the path under which it is counted. A
-rejected record tells its place itself. Of fields that are left out only counts are known, so the block is decoded again
-by halves, once for each field and slice at the worst: nothing is asked where no landing evolves.
+Contract: the first record of each of at most :data:`MOST_PLACES` fields, by its counted path. A rejected record has its
+own place. Ignored fields are only counted, so the block is decoded again by halves, at most once per field and slice;
+landings without `evolve` skip this.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ MOST_PLACES = 20
 
 
 class UnknownPlaces:
-    """Collects as chunks come; ``found`` has topic, partition and offset by path.
+    """Collects the places of chunks; ``found`` has topic, partition and offset by path.
 
-    :param decoder: of the values, ``None`` if nobody asks
+    :param decoder: decoder of the values, ``None`` if the places are not needed
     """
 
     def __init__(self, decoder: BlockDecoder | None) -> None:
@@ -33,9 +33,9 @@ class UnknownPlaces:
         self.found: dict[str, tuple[str, int, int]] = {}
 
     def add(self, messages: Sequence[Message], values: Sequence[bytes], decoded: Block) -> None:
-        """A chunk.
+        """Add a chunk.
 
-        :param messages: of the values
+        :param messages: messages of the values
         """
         if self._decoder is None:
             return
@@ -53,7 +53,7 @@ class UnknownPlaces:
 
 
 def _first(decoder: BlockDecoder, values: Sequence[bytes], start: int, names: Set[str]) -> Iterator[tuple[str, int]]:
-    """The place of the first value that has each of these, all of which some value has."""
+    """Yield the position of the first value with each of these, given that some value has all of them."""
     if not names:
         return
     if len(values) == 1:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a span cannot be read: what the client said last, and what the brokers tell of the partition when they are asked.
+"""Why a span cannot be read: the client's last error, and the brokers' answers about the partition.
 
-Contract: a reason names the span, and what to do. Offsets that retention removed, a log that was cut or made anew and
-an answer too large for the client are :class:`~airflow_provider_lakecommit.exceptions.SourceError`; brokers that do not
-tell where a partition ends are :class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError`; those that tell
-it and give nothing in between have damage (:mod:`~airflow_provider_lakecommit.spark.damage`).
+Contract: a reason names the span, and what to do. Offsets removed by retention, a truncated or recreated log and an
+answer too large for the client are :class:`~airflow_provider_lakecommit.exceptions.SourceError`; brokers that do not
+return a partition's end are :class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError`; brokers that
+return it but nothing in between mean corruption (:mod:`~airflow_provider_lakecommit.spark.damage`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from airflow_provider_lakecommit.spark.positions import PartitionReading
 
 __all__ = ["Unreadable"]
 
-# librdkafka tells of an answer that it does not take by this text only, drops the connection and asks again, for ever.
+# librdkafka reports a refused answer only by this text, drops the connection and retries for ever.
 TOO_LARGE = "increase receive.message.max.bytes"
 RECEIVE_BYTES = "receive.message.max.bytes"
 SHOWN = 4
 ENDS_SECONDS = 5.0
-"""How long brokers that give nothing may take to tell where a partition ends; those that are away do not."""
+"""How long brokers that return nothing may take to report a partition's end."""
 
 
 class Unreadable(LastError):
-    """The reasons of one reader, also its client's error callback."""
+    """The reasons of one reader; also its client's error callback."""
 
     consumer: Consumer
 
@@ -47,31 +47,31 @@ class Unreadable(LastError):
         super().__call__(error)
 
     def throttled(self, _event: object) -> None:
-        """The client's callback for a broker that holds it back by a quota."""
+        """Handle the client's event for a quota that delays it."""
         self._held_back = True
 
     def out_of_range(self, reading: PartitionReading, error: KafkaError) -> SourceError:
         if is_truncation(error):
             return SourceError(
                 "LC5052",
-                f"{reading.span} cannot be read: the partition's log is another one than that which was read up to "
-                f"{reading.position} ({error.str()}); the next plan says from where on, and how to go on",
+                f"{reading.span} cannot be read: the partition's log differs from the one read up to "
+                f"{reading.position} ({error.str()}); the next plan names the offset and how to continue",
             )
         low, stable = self.watermarks(reading)
         if reading.position < low:
             last = min(low, reading.span.range.end) - 1
             return SourceError(
                 "LC5053",
-                f"{reading.span}: offsets {reading.position} to {last} are no longer in the topic, which begins at "
-                f"{low} now (retention); give them up with `{RESET_BLOCKED} --skip --whole --range "
+                f"{reading.span}: offsets {reading.position} to {last} are no longer in the topic, which now begins at "
+                f"{low} (retention); give them up with `{RESET_BLOCKED} --skip --whole --range "
                 f"{reading.span.partition.topic}:{reading.span.partition.partition}={reading.position}-{last + 1}` "
-                f"when they are blocked, or start anew with `{RESET_OFFSETS} SPEC --from earliest`",
+                f"once they are blocked, or restart with `{RESET_OFFSETS} SPEC --from earliest`",
                 (Span(reading.span.partition, OffsetRange(reading.position, last + 1)),),
             )
         return SourceError(
             "LC5054",
             f"{reading.span} cannot be read at {reading.position}: the partition holds [{low}, {stable}) "
-            f"({error.str()}); it was truncated or made anew; start the landing anew with `{RESET_OFFSETS} SPEC --from "
+            f"({error.str()}); it was truncated or recreated; restart the landing with `{RESET_OFFSETS} SPEC --from "
             "earliest`",
         )
 
@@ -80,22 +80,20 @@ class Unreadable(LastError):
         try:
             marks = self.consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.partition), seconds)
         except KafkaException as e:
-            raise SourceUnavailableError(
-                "LC5055", f"{reading.span}: the ends of the partition could not be asked for: {e}"
-            ) from e
+            raise SourceUnavailableError("LC5055", f"{reading.span}: cannot read the ends of the partition: {e}") from e
         if marks is None:
             raise SourceUnavailableError(
-                "LC5056", f"{reading.span}: the ends of the partition did not come in {seconds:.0f} s"
+                "LC5056", f"{reading.span}: the brokers did not report the partition's ends in {seconds:.0f} s"
             )
         return marks
 
     def nothing_comes(self, reading: PartitionReading) -> Exception:
-        """Brokers that tell where the partition ends are not away: they cannot give what lies at the position."""
+        """Return the error for a position without data: brokers that report the partition's end are available."""
         return self._not_given(reading, self.consumer) or self._unavailable(reading)
 
     def withheld(self, reading: PartitionReading, asking: Consumer) -> SourceDamagedError | None:
-        """The damage at a position at which nothing has come for a while, unless a quota explains that. What comes to a
-        client that asks anew is only late.
+        """Return the corruption at a position without data for a while, unless a quota explains it. Data that a new
+        client receives was only late.
 
         :param asking: that client
         """
@@ -105,21 +103,21 @@ class Unreadable(LastError):
         return found if isinstance(found, SourceDamagedError) else None
 
     def _not_given(self, reading: PartitionReading, asking: Consumer) -> Exception | None:
-        """Why nothing comes from brokers that answer; ``None``: they do not, or have nothing there."""
+        """Return why brokers that answer send nothing; ``None`` if they do not answer, or have nothing there."""
         try:
             low, stable = self.watermarks(reading, min(self._ask_seconds, ENDS_SECONDS))
         except SourceUnavailableError:
             return None
         if not low <= reading.position < stable:
             return None
-        why = f"{self.cause or 'no error was reported'}: the brokers answer, and give nothing at this offset"
+        why = f"{self.cause or 'no error was reported'}: the brokers answer, but return nothing at this offset"
         return Damage(asking, reading.span).found(reading.position, why)
 
     def _unavailable(self, reading: PartitionReading) -> SourceUnavailableError:
         why = self.cause or "no error was reported"
         return SourceUnavailableError(
             "LC5057",
-            f"{reading.span}: nothing arrived for {self._read_timeout:.0f} s at offset {reading.position} ({why}); "
+            f"{reading.span}: no data for {self._read_timeout:.0f} s at offset {reading.position} ({why}); "
             "the span is read again when the brokers answer",
         )
 
@@ -129,12 +127,12 @@ class Unreadable(LastError):
         where = f"the record at {shown}" if len(places) == 1 else f"one of the records at {shown}"
         return SourceError(
             "LC5058",
-            f"{where}, with those compressed together with it, is larger than {RECEIVE_BYTES} lets a broker's answer "
-            f"be ({self.too_large}): set {RECEIVE_BYTES} among the Kafka settings of the landing to more than that",
+            f"{where}, together with its compressed batch, exceeds the limit {RECEIVE_BYTES} of a broker's answer "
+            f"({self.too_large}): raise {RECEIVE_BYTES} in the Kafka settings of the landing",
             self._not_readable(readings),
         )
 
     def _not_readable(self, readings: Collection[PartitionReading]) -> tuple[Span, ...]:
-        """From where each of them is, what cannot be read. The consumer reads nothing else any more."""
+        """Return the unread rest of each span. The consumer reads nothing else any more."""
         ends = [(r.span, r.position, Damage(self.consumer, r.span).end(r.position)) for r in readings]
         return tuple(Span(s.partition, OffsetRange(start, end)) for s, start, end in ends if start < end)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The slices of a job as tasks of one Spark job.
 
-Contract: Spark only schedules; a task gets the number of its slice and does all of it. What ends a slice is in its
-result, so that no slice fails another. A task that Spark begins again knows that processes died which worked at its
-slice, as a task never raises.
+Contract: Spark only schedules; a task gets the number of its slice and does all of it. Errors of a slice are in its
+result, so that no slice fails another. A task never raises, so a task that Spark repeats knows that processes died at
+its slice.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _DEATHS = re.compile(
 
 
 def run_window(spark: SparkSession, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
-    """Run all slices of the job as tasks of one Spark job; returns when all have ended.
+    """Run all slices of the job as tasks of one Spark job; return when all have ended.
 
     The connection settings travel with the tasks' code, so that an executor on another machine needs no file of them:
-    in its memory they are gone with the job, and no plan, event log or page of Spark shows that code.
+    they leave its memory with the job, and no plan, event log or web UI shows that code.
 
-    :raises Exception: what Spark raises when a worker process dies; slices that were finished are reported all the same
+    :raises Exception: Spark's error if a worker process dies; finished slices are reported anyway
     """
     numbers = range(len(job.plan.slices))
     work = _slices(job.to_json(), partial(Secrets.from_json, secrets.to_json()))
-    # Not a DataFrame: to plan its query takes Spark longer than to run these few tasks.
+    # Not a DataFrame: Spark takes longer to plan its query than to run these few tasks.
     results: list[SliceResult] = spark.sparkContext.parallelize(numbers, len(numbers)).mapPartitions(work).collect()
     return results
 
 
 def run_windows(spark: SparkSession, asked: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
-    """Run the slices of several jobs as tasks of one Spark job; the results of each, in their order.
+    """Run the slices of several jobs as tasks of one Spark job; return the results of each, in order.
 
-    A task gets the text of its own job only. Jobs with equal settings share what is sent of them.
+    A task gets only the text of its own job. Jobs with equal settings share one copy of them.
 
     :raises Exception: as for :func:`run_window`
     """
@@ -73,9 +73,7 @@ def workers_died(told: str) -> bool:
 def tasks(
     job_text: str, read_secrets: Callable[[], Secrets]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The tasks of a job as the function of a `mapInArrow` over the numbers of its slices; results as in
-    :data:`RESULT`.
-    """
+    """Return the tasks of a job as a function for `mapInArrow` over slice numbers; results as in :data:`RESULT`."""
 
     work = _slices(job_text, read_secrets)
 
@@ -91,7 +89,7 @@ def tasks(
 
 
 def _slices(job_text: str, read_secrets: Callable[[], Secrets]) -> Callable[[Iterable[int]], Iterator[SliceResult]]:
-    """The tasks of a job as a function over the numbers of its slices."""
+    """Return the tasks of a job as a function over its slice numbers."""
 
     def run(numbers: Iterable[int]) -> Iterator[SliceResult]:
         from airflow_provider_lakecommit.spark import task
@@ -99,7 +97,7 @@ def _slices(job_text: str, read_secrets: Callable[[], Secrets]) -> Callable[[Ite
         work, secrets = WindowJob.from_json(job_text), read_secrets()
         deaths, last = work.deaths + _attempts_before(), len(work.plan.slices) - 1
         for number in numbers:
-            # Replicas that begin at the other end share the work until they meet.
+            # Replicas that begin at opposite ends share the work until they meet.
             index = last - number if work.replica % 2 else number
             yield task.run_task(work, secrets, index, deaths=deaths)
 

@@ -224,7 +224,7 @@ def test_slices_of_which_processes_die_whatever_is_tried_are_blocked_by_name(
     assert blocked(world) == [(0, 0, 3)]
     world.check(Counter(range(10, 13)))
     with world.session() as session:
-        assert f"{DEATHS_TO_TELL} processes that worked at it died" in read_status(session).blocked[0]
+        assert f"{DEATHS_TO_TELL} processes died at it" in read_status(session).blocked[0]
 
 
 def test_a_process_that_died_once_counts_for_nothing_when_the_slice_is_done(

@@ -281,7 +281,9 @@ def test_what_a_person_dropped_or_renamed_is_not_brought_back(
         foreign(update)
     world.run()
     assert "n" not in table_of(world).schema().column_names
-    assert any("n is not added: the table had it" in line for line in world.open("next").explain + tuple(world.lines))
+    assert any(
+        "n is not added: the table once had it" in line for line in world.open("next").explain + tuple(world.lines)
+    )
 
 
 def test_a_rollback_to_before_the_change_loses_neither_rows_nor_columns(make_world: Make, produce: Produce) -> None:
@@ -390,7 +392,7 @@ def test_names_that_would_keep_others_from_reading_the_table_are_left_out(make_w
     world.settle()
     assert [f.name for f in own_columns(table_of(world).schema())] == ["id", "n", "extra"]
     text = " ".join(world.lines)
-    assert "_file is not added: Iceberg has a metadata column of that name" in text
+    assert "_file is not added: Iceberg reserves that name for metadata" in text
     assert "id_bucket is not added: a partition field of the table has that name" in text
 
 

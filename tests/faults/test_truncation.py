@@ -223,7 +223,7 @@ def test_a_log_that_differs_between_plan_and_read_is_not_read(log: Log, world: W
     log.grow(200, 40)
     (result,) = world.write(opened)
     assert result.status == "failed"
-    assert "another one than that which was read up to 100" in result.detail
+    assert "differs from the one read up to 100" in result.detail
     refusal(world)
     init(world, at=90)
     world.settle()

@@ -167,7 +167,7 @@ def test_each_bad_record_is_named_with_its_schema(world: World, fake: FakeRegist
     assert [(offset, kind) for offset, kind, _ in found] == list(enumerate(kinds, start=1))
     reasons = [reason for _, _, reason in found]
     assert f"(schema id {number})" in reasons[0]
-    assert "1 bytes are left behind the record" in reasons[1]
+    assert "1 bytes are left after the record" in reasons[1]
     assert "has no schema id 99" in reasons[3]
     assert reasons[4] == f"schema id {proto} is of type PROTOBUF; the landing reads Avro"
     assert "schema id 3: the schema of record Click has no field of the table (it has url)" in reasons[5]
@@ -212,7 +212,7 @@ def test_without_a_registry_the_spec_is_wrong_not_the_records(
 ) -> None:
     world = make_world(partitions=1, format="avro", create=CREATE)
     produce(topic_of(world), orders(1, 1), 0)
-    with pytest.raises(SpecError, match="records of format avro name their schema in a registry, and none is given"):
+    with pytest.raises(SpecError, match="records of format avro name their schema in a registry, but none is set"):
         world.open("a")
     world.kafka = with_registry(world.kafka, {"url": "http://127.0.0.1:9", "urll": "x"})
     with pytest.raises(SpecError, match="Unrecognized properties: urll"):

@@ -327,7 +327,7 @@ def test_columns_follow_the_rows_of_envelopes(
         (1 << 40, "d", "x"),
         (1 << 40, "u", "x"),
     ]
-    assert any("_pos is not added: Iceberg has a metadata column" in line for line in world.lines)
+    assert any("_pos is not added: Iceberg reserves that name" in line for line in world.lines)
     check_verified(world)
 
 
@@ -357,7 +357,7 @@ class TestATableByTheRegistry:
 
     @pytest.mark.parametrize(
         ("more", "why"),
-        [({"_file": "string"}, "_file is not added: Iceberg has a metadata"), ({"ID": "int"}, "in case only")],
+        [({"_file": "string"}, "_file is not added: Iceberg reserves that name"), ({"ID": "int"}, "only in case")],
     )
     def test_is_not_made_with_names_that_no_table_should_have(
         self, world: World, produce: Produce, fake: FakeRegistry, more: dict[str, Any], why: str
@@ -406,4 +406,4 @@ def test_records_of_a_stated_schema(make_world: Callable[..., World], produce: P
     produce(world.landing.topics, [encoded(NEW, new(1))], 0)
     world.settle()
     assert [row["at"].year for row in world.rows()] == [2023]
-    assert any("by the schema that the landing states" in line for line in world.lines)
+    assert any("by the landing's schema" in line for line in world.lines)

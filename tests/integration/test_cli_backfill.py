@@ -128,7 +128,7 @@ def test_one_that_is_killed_goes_on_with_the_same_words(late: Produced) -> None:
 @pytest.mark.heavy
 def test_a_lane_is_given_up_only_with_a_word(late: Produced, tmp_path: Path) -> None:
     spec, topic, _ = late
-    one = backfill(spec, "--range", f"{topic}:0=0-600", "--lane", "past", "--cycles", "1", "--max-records", "250")
+    one = backfill(spec, "--range", f"{topic}:0=0-600", "--name", "past", "--cycles", "1", "--max-records", "250")
     assert one.code == 0, one.err
     assert "stays open" in one.err
     assert len(rows(spec)) == 250

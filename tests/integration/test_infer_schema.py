@@ -237,5 +237,6 @@ def test_a_topic_of_something_else_is_refused_and_says_why(bootstrap: str, make_
     answer = run("infer-schema", topic, "--bootstrap", bootstrap)
     assert answer.code == 1
     assert (
-        f"in 3 records; is not JSON: 2 ({topic}[0]@0, {topic}[0]@1); is no JSON object: 1 ({topic}[0]@2)" in answer.err
+        f"in 3 records; is not JSON: 2 ({topic}[0]@0, {topic}[0]@1); is not a JSON object: 1 ({topic}[0]@2)"
+        in answer.err
     )

@@ -172,7 +172,7 @@ def test_a_topic_of_the_pattern_that_was_deleted_is_named_and_stops_nobody(shop:
     shop.topic("stays", range(3))
     assert shop.run("land").code == 0
     delete_topic(shop.admin, gone)
-    told = f"shop.lake.goes: its topics are gone, or this principal can no longer see them ({gone}); lake.goes stays"
+    told = f"shop.lake.goes: its topics are missing, or this principal can no longer see them ({gone}); lake.goes stays"
     answer = shop.run("plan")
     assert answer.code == 0
     assert f"GONE {told}" in answer.out

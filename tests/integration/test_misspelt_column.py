@@ -57,7 +57,7 @@ def test_it_ends_early_with_its_cause_and_is_landed_once_it_is_mended(
     )
     for text in (result.detail, said, ended.reason, closed.causes[0]):
         assert text.startswith(CAUSE)
-        assert "it was read no further" in text
+        assert "the rest was not read" in text
         assert "\n" not in text
     assert (closed.published, closed.reason, ended.verdict) == ((), None, "failed")
 

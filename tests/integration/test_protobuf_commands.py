@@ -64,7 +64,7 @@ def test_a_spec_is_inferred_from_the_message_that_the_landing_names(
 
     explained = run("plan", str(spec), "--explain").out
     assert f"format protobuf, schemas of {fake.url}" in explained
-    assert f"subject {topic}-value has 1 versions, of schema ids 1" in explained
+    assert f"subject {topic}-value has 1 versions, with schema ids 1" in explained
 
 
 @pytest.mark.heavy

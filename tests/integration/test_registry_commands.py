@@ -119,7 +119,7 @@ def test_a_table_is_made_by_the_newest_version_and_the_plan_names_what_is_known(
     plan = run("plan", spec, "--explain")
     assert plan.code == 0, plan.err
     assert f"format avro, schemas of {fake.url}" in plan.out
-    assert f"subject {topic}-value has 1 versions, of schema ids 1" in plan.out
+    assert f"subject {topic}-value has 1 versions, with schema ids 1" in plan.out
     landed = run("land", spec, "--json")
     assert landed.code == 0, landed.err
     status = json.loads(run("status", spec, "--json").out)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commit: what was reported is checked and published, and the cycle is closed."""
+"""Commit: check and publish reported slices, and close the cycle."""

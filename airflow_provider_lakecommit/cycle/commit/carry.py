@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that got no rows for a long time: brought forward, so that the control log need not be kept for them.
+"""Refresh the ledgers of tables that got no rows for a long time, so that the control topic need not keep records for
+them.
 
-Contract: slices without rows for a table are published rarely, but before the log or the owner's maintenance of the
-table can have removed what the ledger relies on; a ledger is repeated at the head before foreign snapshots cut it off,
-and its position in the log moves when others have filled it. Nothing of that is an event for assets.
+Contract: slices without rows for a table are published rarely, but before retention or table maintenance can remove
+what the ledger needs; a ledger is repeated at the head before foreign snapshots cut it off, and its log position moves
+when others have filled the log. None of this is an asset event.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog,
 __all__ = ["carry", "is_behind", "position_after"]
 
 CARRY_CYCLES = 100
-"""Cycles after which a table without rows is brought forward."""
+"""Cycles after which the ledger of a table without rows is refreshed."""
 CARRY_AGE = timedelta(days=7)
-"""At the latest; and when a quarter of the time is over for which the control topic keeps what the table lacks."""
+"""The latest refresh; earlier after a quarter of the control topic's retention for what the table lacks."""
 CARRY_PART = 4
 MOVE_AFTER = 10_000
-"""Offsets of the control log, by whatever landings of its partition, after which a ledger's position is moved."""
+"""Offsets of the control partition, of any landing, after which a ledger's position is moved."""
 
 
 def is_behind(session: LandingSession, table: PreparedTable, folded: FoldedLog, ready: Sequence[AcceptedSlice]) -> bool:
-    """Return True if the ledger of a table without rows is so old that it must be refreshed. Where a spec change voids,
-    it never is, nor while the rules change by which records are judged: what is behind then would be judged anew. Nor
-    where the log was cut, as a new epoch waits for it, nor where a lane is to replace some of it.
+    """Return True if the ledger of a table without rows is so old that it must be refreshed. Always False while a spec
+    change voids or changes the rules, since the rest would be evaluated again, after a cut of the log, which waits for
+    a new epoch, and while a backfill is to replace some of it.
     """
     passed = Coverage.union(s.coverage for s in ready)
     if any(s.replaces and s.bounds.overlaps(passed) for s in table.state.sections):
@@ -49,7 +50,7 @@ def is_behind(session: LandingSession, table: PreparedTable, folded: FoldedLog, 
 
 
 def _carry_age(session: LandingSession, table: PreparedTable) -> timedelta:
-    """Before the log or the owner's maintenance of the table can have removed what the ledger relies on."""
+    """Return the age at which the ledger is refreshed, before retention or table maintenance removes what it needs."""
     expiry = expiry_age_ms(table.table.metadata)
     kept = (session.control.kept_for(), timedelta(milliseconds=expiry) if expiry else None)
     return min([CARRY_AGE, *(k / CARRY_PART for k in kept if k)])
@@ -58,9 +59,9 @@ def _carry_age(session: LandingSession, table: PreparedTable) -> timedelta:
 def position_after(
     table: PreparedTable, folded: FoldedLog, commit_id: UUID, chunk: Sequence[AcceptedSlice]
 ) -> ControlPosition:
-    """From where the log is needed once the chunk is in this table.
+    """Return the log position that the table needs after the chunk is published.
 
-    :param commit_id: of the cycle that publishes it
+    :param commit_id: id of the publishing cycle
     """
     landed = {(table.name, a.report.attempt) for a in chunk}
     low = folded.state.low(without=commit_id, landed=landed)
@@ -70,9 +71,9 @@ def position_after(
 
 
 def carry(session: LandingSession, table: PreparedTable, folded: FoldedLog, commit_id: UUID, *, whole: bool) -> None:
-    """Repeat the ledger at the head where that is due, and move its position.
+    """Repeat the ledger at the head if it is due, and move its position.
 
-    :param whole: all tables of the landing could be read
+    :param whole: True if all tables of the landing were readable
     """
     now_ms = int(session.now().timestamp() * 1000)
     position = _moved(table, folded, commit_id) if whole else None
@@ -90,8 +91,8 @@ def carry(session: LandingSession, table: PreparedTable, folded: FoldedLog, comm
 
 
 def _moved(table: PreparedTable, folded: FoldedLog, commit_id: UUID) -> ControlPosition | None:
-    """The next position of a ledger that got no rows while others filled the log: so an idle landing reads, too, no
-    more of a partition than what came since.
+    """Return the next position of a ledger without rows after others filled the log, so that an idle landing reads only
+    new records.
     """
     old = table.ledger.section.control
     if old.partition != folded.partition:

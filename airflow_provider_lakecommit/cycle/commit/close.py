@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Closing a cycle: announce what a crash left, publish what is settled, table by table, and say that it is complete.
+"""Close a cycle: announce what a crash left unannounced, publish settled slices table by table, and report completion.
 
-Contract: runs in every run, whatever became of its writers. Each table is settled by its own ledger, in turns (see
-:mod:`~airflow_provider_lakecommit.cycle.commit.commit`); one that fails delays no other and is never hidden.
-COMMIT_COMPLETE is sent only if no table operation failed, and reading a table's metadata is one of them. A run of
-several windows may go on behind a failure that is that of single tables
-(:mod:`~airflow_provider_lakecommit.cycle.commit.failing`).
+Contract: runs in every run, whatever happened to its writers. Each table is settled by its own ledger, in turns (see
+:mod:`~airflow_provider_lakecommit.cycle.commit.commit`); a failing table delays no other and is never hidden.
+COMMIT_COMPLETE is sent only if no table operation failed, including reading a table's metadata. A run of several
+windows may continue after failures of single tables (:mod:`~airflow_provider_lakecommit.cycle.commit.failing`).
 
 Durable steps, in order: table snapshot, COMMIT_TO_TABLE, (next chunk or table), COMMIT_COMPLETE. After a crash between
-any two, the next commit task of any run finds the snapshot by its token and announces it, and publishes the rest.
+any two, the next commit task of any run finds the snapshot by its token, announces it, and publishes the rest.
 
-Failure story: a failure is sent as evidence (START_COMMIT again with ``failed``), then raised; work that was let go of
-says nothing. A slice that contradicts its table or whose files are gone is voided by name: its range is planned again.
+Failure story: a failure is sent as evidence (START_COMMIT again with ``failed``), then raised; abandoned work sends
+nothing. A slice that contradicts its table or whose files are missing is voided by name: its range is planned again.
 """
 
 from __future__ import annotations
@@ -68,13 +67,13 @@ def close_cycle(
     executor: CommitterThread | None = None,
     failing: FailingTables | None = None,
 ) -> Closed:
-    """Publish what is settled and close the cycle of a run.
+    """Publish settled slices and close the cycle of a run.
 
-    :param ticket: of the cycle, or ``None`` when the plan task did not get that far
-    :param retry: look through the whole log for this run's cycle first
-    :param retell: a cycle that was closed before reported to nobody what it had published: it does now
-    :param executor: where others commit too; without one, it is made for this call
-    :param failing: keeps apart what fails, as long as others go on: then the cycle stays open, and nothing is raised
+    :param ticket: the cycle's ticket, or ``None`` if the plan task did not get that far
+    :param retry: search the whole log for this run's cycle first
+    :param retell: report now what an already closed cycle published unreported
+    :param executor: a shared executor; by default one is made for this call
+    :param failing: isolates failing tables; the cycle stays open while others succeed, and nothing is raised
     :raises LakecommitError: the first table's failure, after the evidence was sent
     """
     past = _past(session, run, ticket) if retry or ticket is None else None
@@ -100,7 +99,7 @@ def close_cycle(
 
 
 def _trim(session: LandingSession, closed: Closed, executor: CommitterThread) -> None:
-    """Expire old snapshots of tables that ask for it; whatever comes of it, the cycle is closed."""
+    """Expire old snapshots of tables that want it; a failure does not affect the cycle."""
     for name in dict.fromkeys(p.table for p in closed.published):
         landing = session.landing.name
         about = TableCommit(landing=landing, lane=session.lane, commit_id=closed.commit_id, name=name, step="trim")
@@ -119,7 +118,7 @@ def _past(session: LandingSession, run: RunIdentity, ticket: CycleTicket | None)
 
 
 def _finished_before(session: LandingSession, past: FoundCycle, executor: CommitterThread, *, retell: bool) -> Closed:
-    """A run that was cleared, or died with its work done: what of its window the tables lack is reported, not done."""
+    """Return the result of a run that was cleared or died with its work done; missing slices are only reported."""
     commits = TableCommits(session=session, ticket=past.ticket)
     tables = executor.run(commits.prepare)
     commits.check()
@@ -164,13 +163,13 @@ def _close(commits: TableCommits, executor: CommitterThread, run: RunIdentity, f
 
 
 def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
-    """Say that the cycle is complete, and up to when the tables are whole."""
+    """Report that the cycle is complete, and up to when the tables are complete."""
     session, ticket, landing_state = commits.session, commits.ticket, folded.state
     state, standing = own_cycle(session, ticket, folded), _standing(commits, folded)
     ends = {p: end for c in landing_state.cycles.values() for p, end in c.plan.ends.items()}
     reached = [passed_ends(t, standing[t.table], ends) for t in folded.ledgers]
     common = {p: min(r[p] for r in reached) for p in ends} if reached else {}
-    # A lane beside the live one says nothing of how new the tables are.
+    # A backfill says nothing about the age of the tables' newest rows.
     own = [] if state is None or session.lane != LIVE else [state]
     through = valid_through(landing_state.cycles.values(), common) if valid_through(own, common) else None
     record = session.sender("commit", ticket.commit_id).closed(
@@ -181,7 +180,7 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
 
 
 def _standing(commits: TableCommits, folded: FoldedLog) -> dict[str, list[AcceptedSlice]]:
-    """By table, what it has accepted and not given up."""
+    """Return each table's accepted slices that were not given up."""
     given_up = {t: {**commits.voided, **commits.not_taken.get(t, {})} for t in folded.state.accepted}
     return {t: [a for a in some if a.report.attempt not in given_up[t]] for t, some in folded.state.accepted.items()}
 
@@ -189,7 +188,7 @@ def _standing(commits: TableCommits, folded: FoldedLog) -> dict[str, list[Accept
 def _closed(
     commits: TableCommits, folded: FoldedLog, through: datetime | None, failed: Mapping[str, str] | None = None
 ) -> Closed:
-    """What the cycle came to, by a look behind its last step.
+    """Return the cycle's result, read after its last step.
 
     :param failed: tables that have not taken it, and why
     """
@@ -197,7 +196,7 @@ def _closed(
     state = own_cycle(session, ticket, folded)
     waiting = tuple(_waiting(folded, _standing(commits, folded)))
     lacking = _missing(landing_state, state, commits.refused)
-    # What was left by somebody's wish is no loss: it is planned as what came later is.
+    # Slices left out on request are not lost: they are planned like later ones.
     early = sum(map(len, lacking)) if state and state.ended_early else 0
     forgotten = () if state else (_forgotten(ticket),)
     missing = forgotten if early or forgotten else tuple(map(str, lacking))
@@ -227,7 +226,7 @@ def _closed(
 
 
 def _reject_reason(reports: Iterable[SliceReport]) -> str:
-    """Of the slice that has most rejects."""
+    """Return the reject reason of the slice with the most rejects."""
     most = max(reports, key=lambda r: sum(r.rejects.values()), default=None)
     return "" if most is None else most.reject_reason
 
@@ -247,12 +246,12 @@ def _missing(landing_state: LandingState, state: CycleState | None, voided: Coll
 
 
 def _why_idle(state: CycleState) -> str:
-    """Why there was nothing to publish, and nothing of the window waits, is blocked or is missing."""
+    """Return why there was nothing to publish and nothing waits, is blocked or is missing."""
     return state.plan.reason or f"other runs have already published its window {state.plan.coverage}"
 
 
 def _forgotten(ticket: CycleTicket) -> str:
-    """What is to be said of a cycle whose START was removed: nobody knows any more what it was to do."""
+    """Return the message for a cycle whose START was removed, so that its plan is unknown."""
     return (
         f"the control topic no longer holds the plan of cycle {ticket.commit_id}, its retention may be shorter than a "
         "cycle; the unpublished ranges are planned again"
@@ -265,7 +264,7 @@ def _undone(state: CycleState | None) -> list[Slice]:
 
 
 def _done(folded: FoldedLog, commit_id: UUID) -> Iterable[SliceReport]:
-    """The reports of this cycle by which slices are done, one for each slice."""
+    """Return one report per done slice of this cycle."""
     reports = (e.report for e in folded.entries if isinstance(e, SliceReported) and e.commit_id == commit_id)
     again = cycle.redundant if (cycle := folded.state.cycles.get(commit_id)) else ()
     return {
@@ -276,7 +275,7 @@ def _done(folded: FoldedLog, commit_id: UUID) -> Iterable[SliceReport]:
 def _send_evidence(
     session: LandingSession, run: RunIdentity, ticket: CycleTicket, error: Exception, commits: TableCommits
 ) -> None:
-    """Tell observers that a commit attempt failed; the failure itself matters more than a log that is away too."""
+    """Report a failed commit attempt to observers; errors of the log are ignored in favor of the failure itself."""
     if isinstance(error, ControlTopicError) and not session.control.answers():
         return
     record = _evidence(session, run, ticket, error, commits, tuple(commits.failures))
@@ -292,7 +291,7 @@ def _evidence(
     commits: TableCommits,
     tables: tuple[str, ...],
 ) -> Outgoing:
-    """That a commit attempt failed, for these tables."""
+    """Return the evidence of a failed commit attempt for these tables."""
     reason = session.without_secrets(f"{type(error).__name__}: {error}")[:2000]
     return session.sender("commit", ticket.commit_id).commit_failed(
         session.new_id(), session.now(), reason, run.attempt, _directives(commits), tables, session.landing.table

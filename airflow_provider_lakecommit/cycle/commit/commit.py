@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of one landing, committed in turns: each alone on its table, none held up by another.
+"""Commit the tables of one landing in turns: each table by itself, without waiting for a failing one.
 
-Contract: each table is prepared in one turn and published in another, in the order of the landing. A table goes on when
-the one before it is done, or does not come back within :data:`NEXT_TABLE_AFTER` seconds; so one that hangs or fails
-delays no other by more than that, and where all is well the durable steps have one order. Work is handed in as an
-:class:`~airflow_provider_lakecommit.committer.executor.TableTask` that is about a :class:`TableCommit`; what else is
-done in a turn (an audit) is not known here.
+Contract: each table is prepared in one turn and published in another, in the landing's order. A table proceeds when the
+previous one is done, or after :data:`NEXT_TABLE_AFTER` seconds; so a table that hangs or fails delays no other by more
+than that, and normally the durable steps have one order. Work is submitted as a
+:class:`~airflow_provider_lakecommit.committer.executor.TableTask` about a :class:`TableCommit`; other work of a turn
+(an audit) is unknown here.
 
-Invariants: the cycle is looked up once, with the tables that are known by then; if it is complete nothing is published.
-A table publishes on the newest look there is, and one that came late on a look of its own. The control position moves
-only if all tables could be read.
+Invariants: the cycle is read once, with the tables known by then; if it is complete, nothing is published. A table
+publishes on the newest read of the log, a late table on its own. The control position moves only if all tables were
+readable.
 
-Failure story: a table's error is kept under its name. What is no error of ours, such as an exit, is kept too, and
-nothing is begun after it; the caller raises it first of all. A table of which nothing is known in the end has failed.
+Failure story: a table's error is kept under its name. Foreign exceptions, such as an exit, are kept too and stop all
+further work; the caller raises them first. A table without a known result has failed.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicErro
 __all__ = ["NEXT_TABLE_AFTER", "TableCommit", "TableCommits", "own_cycle"]
 
 NEXT_TABLE_AFTER = 3.0
-"""Seconds that a table of a landing waits for the one before it."""
+"""Seconds that a table of a landing waits for the previous one."""
 
 _NO_TABLES = (ClosedError, ControlTopicError, FencedError)
-"""Errors in the commit of a table that are no table's own."""
+"""Errors in the commit of a table that are not the table's own."""
 
 Step = Literal["prepare", "publish", "trim"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCommit:
-    """What a table task is about. ``table`` is known from the step ``publish`` on: its ledger, schema and head."""
+    """The subject of a table task. ``table`` is set from the step ``publish`` on: its ledger, schema and head."""
 
     landing: str
     lane: str
@@ -59,16 +59,16 @@ class TableCommit:
 
 @dataclass(slots=True, kw_only=True)
 class TableCommits:
-    """One attempt to commit all tables of a cycle; what it has done so far may be read at any time.
+    """One attempt to commit all tables of a cycle; its progress may be read at any time.
 
-    :param left_out: tables that are not tried
-    :param hasty: tables whose commits are soon given up
-    :param tells: what becomes of a table that fails is logged
+    :param left_out: tables to skip
+    :param hasty: tables whose commits give up quickly
+    :param tells: log the failures of tables
     :ivar voided: attempts that no table takes any more
-    :ivar not_taken: by table, those that it does not take; others may
-    :ivar look: the newest look, ``None`` if no table could be prepared
-    :ivar ledgers: as the commits left them
-    :ivar state: the cycle at the first look
+    :ivar not_taken: by table, the attempts that it does not take; others may
+    :ivar look: the newest read of the log, ``None`` if no table could be prepared
+    :ivar ledgers: the ledgers after the commits
+    :ivar state: the cycle at the first read
     """
 
     session: LandingSession
@@ -94,21 +94,19 @@ class TableCommits:
 
     @property
     def done(self) -> frozenset[str]:
-        """The tables that were tried and have not failed."""
+        """Return the tables that were tried and have not failed."""
         return frozenset(self._done)
 
     @property
     def others_go_on(self) -> bool:
-        """Where tables have failed: return True if these are failures of single tables, and another table of rows
-        continues.
-        """
+        """Return True if all failures are those of single tables, and another table of rows continues."""
         whole = not self._others and self._blind is None
         alone = not any(isinstance(error, _NO_TABLES) for error in self.failures.values())
         return whole and alone and bool(self._done & set(self.session.landing.data_tables))
 
     @property
     def refused(self) -> dict[UUID, str]:
-        """What at least one table does not take, and why."""
+        """Return the attempts that at least one table does not take, with the reason."""
         return {**self.voided, **{attempt: why for some in self.not_taken.values() for attempt, why in some.items()}}
 
     @property
@@ -117,7 +115,7 @@ class TableCommits:
         return self.state is not None and self.state.complete
 
     async def prepare(self, committer: Committer) -> tuple[PreparedTable, ...]:
-        """Only prepare every table; those that have a ledger of this lane."""
+        """Only prepare every table; return those with a ledger of this stream."""
         running: list[asyncio.Task[Any]] = []
         try:
             preparing = await self._preparing(committer, running)
@@ -142,15 +140,15 @@ class TableCommits:
         self._account(tables)
 
     def check_exits(self) -> None:
-        """After all tables are done.
+        """Raise a foreign exception after all tables are done.
 
-        :raises BaseException: what ended a table and is no error of this package
+        :raises BaseException: the exception that ended a table and is no error of this package
         """
         if self._others:
             raise self._others[0]
 
     def check(self) -> None:
-        """The same, and then the first table's failure, or why the log could not be read."""
+        """Raise as :meth:`check_exits`, then the first table's failure, or the log's error."""
         self.check_exits()
         if self.failures:
             raise next(iter(self.failures.values()))
@@ -158,9 +156,9 @@ class TableCommits:
             raise self._blind
 
     def look_at(self, known: Sequence[TableLedger]) -> FoldedLog:
-        """The newest look, of the given tables at least.
+        """Return the newest read of the log, covering at least the given tables.
 
-        :raises LakecommitError: the log cannot be read; then it is not tried again
+        :raises LakecommitError: the log cannot be read; it is not retried
         """
         with self._lock:
             if self._blind is not None:
@@ -189,7 +187,7 @@ class TableCommits:
         return await _in_order([partial(self._prepare, committer, n) for n in self._tried], running)
 
     async def _prepare(self, committer: Committer, name: str) -> PreparedTable | None:
-        """``None`` if it has no ledger of this lane, or failed."""
+        """Return ``None`` if the table has no ledger of this stream, or failed."""
         about = self._about(name, "prepare")
         found: PreparedTable | None = None
         with _Kept(self, name):
@@ -203,7 +201,7 @@ class TableCommits:
     async def _publish(
         self, committer: Committer, place: int, preparing: Sequence[asyncio.Task[PreparedTable | None]]
     ) -> None:
-        # Waited for, not awaited: whoever cancels this does not cancel that.
+        # Waited for, not awaited: cancelling this must not cancel that.
         await asyncio.wait([preparing[place]])
         table = _found(preparing[place])
         if table is None or self._others:
@@ -218,7 +216,7 @@ class TableCommits:
             self._done.add(table.name)
 
     def _published_by(self, table: PreparedTable, known: Sequence[TableLedger], whole: bool) -> None:
-        """In a thread."""
+        """Publish the table; runs in a thread."""
         folded = self.look_at(known)
         if self.complete:
             return
@@ -249,7 +247,7 @@ class TableCommits:
                 )
 
     def keep(self, name: str, error: BaseException) -> None:
-        """What became of a table that failed. That the log cannot be read is no table's failure."""
+        """Keep the error of a failed table. An unreadable log is not a table's failure."""
         if error is self._blind:
             self._done.add(name)
             return
@@ -264,7 +262,7 @@ class TableCommits:
 
 
 class _Kept:
-    """What is raised in the block is kept under the table's name, but for a cancellation."""
+    """Keeps an exception of the block under the table's name, except a cancellation."""
 
     def __init__(self, commits: TableCommits, name: str) -> None:
         self._commits, self._name = commits, name
@@ -280,7 +278,7 @@ class _Kept:
 
 
 def own_cycle(session: LandingSession, ticket: CycleTicket, folded: FoldedLog) -> CycleState | None:
-    """The run's cycle. A later cycle may have closed it, so that no ledger needs its part of the log any more."""
+    """Return the run's cycle. If a later cycle closed it, no ledger needs its part of the log any more."""
     return folded.state.cycles.get(ticket.commit_id) or look_up(session, ticket)
 
 
@@ -294,7 +292,7 @@ def _cancel(running: Sequence[asyncio.Task[Any]]) -> None:
 
 
 async def _in_order(works: Sequence[Callable[[], Any]], running: list[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
-    """Begin each when those before it are done, or have not come back in time."""
+    """Start each when the previous ones are done or late."""
     tasks: list[asyncio.Task[Any]] = []
     for work in works:
         if tasks:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishing what is reported where nothing can be planned, or before a person's word voids it.
+"""Publish reported slices when nothing can be planned, or before an operator's decision voids them.
 
-Contract: :func:`drain` opens a cycle without a window, and closes it as any other, if some table has a settled slice;
-where none has, nothing is said in the control topic. It is not asked why nothing can be planned. :func:`drained_after`
-does so after an error that kept a cycle from being opened, unless no broker answers. :func:`tried_again` does so at the
-end of a run whose newest commit has left tables out.
+Contract: :func:`drain` opens a cycle without a window and closes it like any other, if some table has a settled slice;
+otherwise it writes nothing to the control topic. The reason for not planning does not matter. :func:`drained_after`
+does so after an error that kept a cycle from being opened, unless the brokers are unavailable. :func:`tried_again` does
+so at the end of a run whose newest commit skipped tables.
 
-Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.commit.close`. A table that cannot be read delays no
-other. What keeps it from being looked at is not said here: the error before tells more, and a close says it again.
+Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.commit.close`. An unreadable table delays no other and
+is not reported here: the earlier error and a later close report it.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from airflow_provider_lakecommit.exceptions import (
 __all__ = ["drain", "drained_after", "tried_again"]
 
 IN_VAIN = (ControlTopicError, ClosedError, FencedError)
-"""Errors that a drain would run into again."""
+"""Errors that a drain would meet again."""
 
 
 def drain(
     session: LandingSession, run: RunIdentity, why: str, *, executor: CommitterThread | None = None
 ) -> tuple[Opened, Closed] | None:
-    """Publish what can be published now, in a cycle of this run; ``None`` if there is nothing.
+    """Publish what can be published now, in a cycle of this run; return ``None`` if there is nothing.
 
-    :param why: nothing is planned, for the cycle's plan
-    :raises LakecommitError: what keeps it from being published
+    :param why: the reason for not planning, for the cycle's plan
+    :raises LakecommitError: it cannot be published
     """
     session.control.ensure()
     prepared = prepare_for_commit(session, tell=False)
@@ -60,15 +60,15 @@ def drain(
 def drained_after(
     session: LandingSession, run: RunIdentity, error: LakecommitError, *, executor: CommitterThread | None = None
 ) -> tuple[Opened, Closed] | None:
-    """After an error that kept a cycle from being opened: a cycle that publishes what is reported, if there is such a
-    thing. The error itself tells more than what keeps that from being done.
+    """Publish reported slices after an error that kept a cycle from being opened, if there are any. The error itself
+    matters more than a failure of this step.
     """
     if isinstance(error, IN_VAIN) or (isinstance(error, SourceUnavailableError) and not session.control.answers()):
         return None
     try:
         return drain(session, run, str(error), executor=executor)
     except LakecommitError as e:
-        # Brokers that are away, and what is the same here and there, are told once, by the error itself.
+        # The error itself already reports unavailable brokers and problems common to both.
         away = isinstance(error, SourceUnavailableError) and isinstance(e, (type(error), ControlTopicError))
         if not away and str(e) != str(error):
             session.log(f"could not publish the reported slices: {e}")
@@ -83,10 +83,10 @@ def tried_again(
     release: Release,
     executor: CommitterThread | None = None,
 ) -> tuple[Opened, Closed]:
-    """A cycle without a window, whose commit leaves no table out.
+    """Run a cycle without a window, whose commit skips no table.
 
-    :param release: tells which open cycles are over
-    :raises LakecommitError: what keeps it from being opened, or closed for any table of rows
+    :param release: decides which open cycles are over
+    :raises LakecommitError: it cannot be opened, or closed for some table of rows
     """
     failing.try_all()
     why = f"retrying the slices that wait for {', '.join(failing.names)}"

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables that the commits of a run fail for, while others of the landing go on: when each is tried again, and what
-is said of it.
+"""The tables that a run's commits fail for while others continue: when to retry each, and what to log.
 
-Contract: of one run, in memory alone; what a table lacks is in the control log. A table that fails is tried by the next
-commit, and later after each further failure (:data:`PAUSES`, :data:`SPARE`); until then commits leave it out, and those
-that try it again soon give up. So one that does not answer, and is waited for, costs the others little of their time,
-but for the first commit, which is patient. Where no table of rows would be left, none is left out. What is wrong with a
-table is said when it begins, when it is another thing, and when it ends.
+Contract: kept in memory for one run; what a table lacks is in the control topic. A failed table is tried by the next
+commit, and later after each further failure (:data:`PAUSES`, :data:`SPARE`); until then commits skip it, and retries
+give up quickly. So an unresponsive table costs the others little time after the first, patient commit. If no table of
+rows would be left, none is skipped. A table's problem is logged when it begins, changes and ends.
 
 Failure story: a run that dies forgets all of it, and the next one tries every table at once.
 """
@@ -23,16 +21,17 @@ from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError
 __all__ = ["PAUSES", "FailingTables"]
 
 PAUSES = (0.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""Seconds before a table is tried again after one, two, more failures in a row."""
+"""Seconds before a table is retried after one, two, more failures in a row."""
 SPARE = 4
-"""So many times as long as the commit took it is left out at least, so that others have most of the time."""
+"""A failed table is skipped for at least this multiple of its commit's duration, so that others get most of the time.
+"""
 _VARIES = re.compile(r"[0-9][0-9a-f-]*")
-"""What may differ in two texts of one error: numbers and ids."""
+"""Parts that may differ in two texts of one error: numbers and ids."""
 
 
 @dataclass(slots=True)
 class _Trouble:
-    """Of one table. ``times`` are commits in a row that failed; it is not tried before ``again``."""
+    """The failures of one table. ``times`` counts failed commits in a row; it is not retried before ``again``."""
 
     error: LakecommitError
     since: float
@@ -41,10 +40,10 @@ class _Trouble:
 
 
 class FailingTables:
-    """Of one run.
+    """The failing tables of one run.
 
     :param data_tables: the tables of rows of the landing
-    :param say: takes the lines that tell of them
+    :param say: takes log lines about them
     """
 
     def __init__(self, data_tables: Collection[str], say: Callable[[str], None]) -> None:
@@ -64,7 +63,7 @@ class FailingTables:
         return tuple(self._troubles)
 
     def begin(self) -> tuple[frozenset[str], frozenset[str]]:
-        """A commit begins; what it does not try, and what it soon gives up, as others wait."""
+        """Return the tables that a commit skips, and those that it gives up quickly, as others wait."""
         self._began = now = monotonic()
         early = frozenset(name for name, t in self._troubles.items() if now < t.again)
         self.left_out = early if set(self._data_tables) - early else frozenset()
@@ -73,17 +72,17 @@ class FailingTables:
         return self.left_out, self._hasty
 
     def try_all(self) -> None:
-        """Have the next commit leave out none, and be patient: nobody waits behind it."""
+        """Make the next commit skip none and be patient, as nothing waits after it."""
         self._last = True
         for trouble in self._troubles.values():
             trouble.again = 0.0
 
     def note(self, failures: Mapping[str, Exception], done: Iterable[str], *, others: bool) -> None:
-        """After a commit.
+        """Record the results of a commit.
 
         :param failures: by table
         :param done: the tables that took it
-        :param others: do they go on without those that failed?
+        :param others: True if the other tables continue
         """
         for name in done:
             if (over := self._troubles.pop(name, None)) is not None:
@@ -101,16 +100,16 @@ class FailingTables:
             self._say(f"WARNING: {name}: {error}{more}")
         trouble.error = error
         trouble.times += 1
-        # A patient commit does not tell how long one takes that is not.
+        # The duration of a patient commit does not predict that of an impatient one.
         spare = SPARE * (now - self._began) if name in self._hasty else 0.0
         trouble.again = now + max(PAUSES[min(trouble.times, len(PAUSES)) - 1], spare)
 
     def lines(self) -> dict[str, str]:
-        """By table, for how long and why."""
+        """Return each table's duration and cause of failure."""
         return {name: f"{_commits(t.times)}; the last error: {t.error}" for name, t in self._troubles.items()}
 
     def error(self) -> LakecommitError | None:
-        """Why the tables have not all that the run landed: of the first of them, by its name."""
+        """Return why the tables lack something that the run landed: the error of the first one by name."""
         if not self._troubles:
             return None
         name, first = next(iter(self._troubles.items()))

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishing one table: announce what a crash left unannounced, append what is settled in chunks, announce it.
+"""Publish one table: announce what a crash left unannounced, append settled slices in chunks, announce them.
 
-Contract: the decision is :mod:`~airflow_provider_lakecommit.core.settle`'s, the compare-and-swap is
-:mod:`~airflow_provider_lakecommit.committer.append`'s; here they are put together. After each chunk the ledger and the
-log are looked at again. A table that got no rows for a long time is brought forward by an append without files, so that
-the control log need not be kept for it.
+Contract: :mod:`~airflow_provider_lakecommit.core.settle` decides, :mod:`~airflow_provider_lakecommit.committer.append`
+does the compare-and-swap; this module combines them. After each chunk the ledger and the log are read again. The ledger
+of a table without rows is refreshed by an append without files, so that the control topic need not keep records for it.
 
-Failure story: a slice that is refused for good is voided with its reason, if the source still has its range: what was
-written under another partition spec is else published under that one, and what cannot be published is *held*, which is
-raised with its losses when all else is done. One that has to wait is left. Anything else is raised: what was published
-before stays published and announced.
+Failure story: a permanently refused slice is voided with its reason if the source still has its range. Otherwise, a
+slice of another partition spec is published under that spec, and the rest is *unpublishable*, which is raised with its
+losses at the end. Slices that must wait are left. Anything else is raised; earlier publications stay published and
+announced.
 """
 
 from __future__ import annotations
@@ -58,17 +57,17 @@ from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 __all__ = ["TablePublisher"]
 
 HASTE = RetryPolicy(seconds=5.0)
-"""For a table that was known to fail, while others wait: enough to win against another writer now and then."""
+"""Retry budget for a table that is already failing while others wait: enough to win an occasional commit race."""
 LOOK_AT_EMPTY = 1_000_000
-"""Offsets of pending slices without a row that a commit looks at, where nobody signs."""
+"""Offsets of pending slices without a row that a commit checks if records are unsigned."""
 MOST_SPEC = 4_000
-"""Characters of the spec that a snapshot tells of; a longer one is left out."""
+"""Most characters of a spec in a snapshot; a longer one is left out."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TablePublisher:
-    """One table's share of a commit. ``whole`` tells whether all tables of the landing could be read; ``hasty`` that
-    what fails is soon left to a later commit, as others wait.
+    """One table's share of a commit. ``whole``: all tables of the landing were readable; ``hasty``: leave failures to a
+    later commit quickly, as others wait.
     """
 
     session: LandingSession
@@ -85,12 +84,12 @@ class TablePublisher:
         voided: dict[UUID, str],
         not_taken: dict[UUID, str],
     ) -> FoldedLog:
-        """Publish; appends to ``published``, ``voided`` and ``not_taken`` as it goes.
+        """Publish; appends to ``published``, ``voided`` and ``not_taken`` along the way.
 
         :param voided: for all tables of the landing
         :param not_taken: by this table
         :raises SourceError: slices can be neither published nor read again
-        :raises LakecommitError: what the catalog or the table says
+        :raises LakecommitError: an error of the catalog or the table
         """
         self._refusals = Refusals(session=self.session, table=self.table.name, voided=voided, not_taken=not_taken)
         published.extend(self._announced_before(folded))
@@ -126,13 +125,13 @@ class TablePublisher:
     # -- what a crash left ----------------------------------------------------------------------------------------
 
     def _announced_before(self, folded: FoldedLog) -> Iterator[PublishedSnapshot]:
-        """Snapshots of this very cycle that an attempt before this one announced: the run still has to tell of them."""
+        """Yield snapshots of this cycle that an earlier attempt announced: the run still has to report them."""
         own = folded.state.cycles.get(self.ticket.commit_id)
         if own is not None:
             yield from published_before(self.session, self.table, own, announced=folded.state.announced)
 
     def _announce_forgotten(self, folded: FoldedLog, published: list[PublishedSnapshot]) -> FoldedLog:
-        """Snapshots of this lane whose COMMIT_TO_TABLE is not in the log."""
+        """Announce snapshots of this stream without a COMMIT_TO_TABLE in the log."""
         if not self._forgotten(folded):
             return folded
         folded = self._look(folded)
@@ -161,14 +160,14 @@ class TablePublisher:
     # -- what is settled ------------------------------------------------------------------------------------------
 
     def _refuse_truncated(self, folded: FoldedLog) -> None:
-        """Slices of a log that is another one since."""
+        """Refuse slices of a source log that has been replaced since."""
         found = truncated(self.session, folded.state, self.table.name)
         for a in self._refusals.of(folded.state.accepted[self.table.name]):
             if (reason := found.get(a.report.attempt)) is not None:
                 self._refusals.refuse(a, None, f"slice of {reason}")
 
     def _look_at_empty(self, folded: FoldedLog) -> None:
-        """Slices without a row are published rarely: what is wrong with one is not to be hidden until then."""
+        """Check slices without a row now: they are published rarely, and errors must not stay hidden until then."""
         if self.session.signed or self.table.name != self.session.landing.table:
             return
         left = LOOK_AT_EMPTY
@@ -196,7 +195,7 @@ class TablePublisher:
         return self._refusals.of_one_spec(chunk, self.table.table.metadata.default_spec_id)
 
     def _staged(self, chunk: Sequence[AcceptedSlice]) -> tuple[StagedSlice, ...]:
-        """The chunk with its files, or nothing if one of it is refused: then the chunk is chosen anew."""
+        """Return the chunk with its files, or nothing if one slice is refused: then the chunk is chosen again."""
         out: list[StagedSlice] = []
         for accepted in chunk:
             try:
@@ -223,7 +222,7 @@ class TablePublisher:
             control=position_after(self.table, folded, self.ticket.commit_id, chunk) if self.whole else None,
             control_end=replace(folded.begin, offset=folded.end),
             record_bytes=max(1, size // records) if records and size else None,
-            # With "void" the next plan finds the change, and voids what is left of the old spec.
+            # With "void" the next plan finds the change, and voids the rest of the old spec.
             spec_version=None if landing.window.on_spec_change == "void" else landing.spec_version,
             extra={"files": str(sum(len(s.files) for s in staged)), **self._told(folded, chunk)},
             kept=frozenset(self._refusals.kept),
@@ -231,7 +230,7 @@ class TablePublisher:
         )
 
     def _told(self, folded: FoldedLog, chunk: Sequence[AcceptedSlice]) -> dict[str, str]:
-        """For people the spec; in the data table what the windows took that these slices are of, for the size of later
+        """Return the spec for readers, and for the data table the duration of the slices' windows, which sizes later
         ones.
         """
         landing = self.session.landing
@@ -274,7 +273,7 @@ class TablePublisher:
         self.session.send("commit", self.ticket, folded.partition, [record])
 
     def _go_on(self, outcome: PublishOutcome) -> None:
-        """With the table as the commit left it."""
+        """Continue with the table as the commit left it."""
         old = self.table.table
         table = Table(old.name(), outcome.metadata, old.metadata_location, old.io, old.catalog)
         self.table = prepared_table(self.session, self.table.name, table, outcome.state)

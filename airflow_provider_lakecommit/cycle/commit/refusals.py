@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of reported slices that a table does not take: voided, kept under their own partition spec, or held.
+"""Reported slices that a table refuses: voided, kept under their own partition spec, or unpublishable.
 
-Contract: a slice whose epoch is over for this table, or whose ranges it has, is *not taken*: nothing is said of it in
-the log, as the table's own ledger tells it to every reader, and the other tables of the landing take it all the same. A
-slice is voided, for all tables, only if its ranges can be read again. Of the others, one that was written under an
-older partition spec is *kept*: appended under that spec. What is left is *held*: it stays pending, and
-:meth:`Refusals.check` raises its losses when all else is published.
+Contract: a slice whose epoch is over for this table, or whose ranges it already has, is *not taken*: the log has no
+record of it, since every reader sees it in the table's ledger, and the other tables still take it. A slice is voided,
+for all tables, only if its ranges can be read again. Otherwise, a slice of an older partition spec is *kept*: appended
+under that spec. The rest is *unpublishable*: it stays pending, and :meth:`Refusals.check` raises its losses after
+everything else is published.
 
-Failure story: a source that does not tell what it has is an error, and nothing is voided: the next commit asks again.
+Failure story: if the source does not report its offsets, that is an error and nothing is voided: the next commit tries
+again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["Refusals"]
 
 @dataclass(slots=True, kw_only=True)
 class Refusals:
-    """Of one table and one commit. ``voided`` is shared by all tables of the commit, ``not_taken`` is this table's."""
+    """Refusals of one table in one commit. All tables share ``voided``; ``not_taken`` is this table's."""
 
     session: LandingSession
     table: str
@@ -38,14 +39,14 @@ class Refusals:
     _source: SourceState | None = None
 
     def of(self, accepted: Sequence[AcceptedSlice]) -> list[AcceptedSlice]:
-        """Those that may still be published."""
+        """Return the slices that may still be published."""
         out = {*self.voided, *self.not_taken, *self.held}
         return [a for a in accepted if a.report.attempt not in out]
 
     def refuse(self, accepted: AcceptedSlice, grounds: Grounds | None, reason: str) -> None:
-        """Decide what becomes of a slice that is not appended as it is.
+        """Decide the disposition of a slice that is not appended as it is.
 
-        :raises SourceUnavailableError: the source does not tell what it has
+        :raises SourceUnavailableError: the source does not report its offsets
         """
         attempt = accepted.report.attempt
         if grounds in (Grounds.EPOCH, Grounds.OVERLAP):
@@ -61,7 +62,7 @@ class Refusals:
             self.held[attempt] = (reason, losses([accepted], self._marks().partitions))
 
     def of_one_spec(self, chunk: tuple[AcceptedSlice, ...], default: int) -> tuple[AcceptedSlice, ...]:
-        """Up to the first slice of another partition spec than those before it have: a commit has one manifest."""
+        """Return the chunk up to the first slice of another partition spec: a commit has one manifest."""
         specs = [self._spec_of(a, default) for a in chunk]
         first = next((s for s in specs if s is not None), None)
         return chunk[: next((n for n, s in enumerate(specs) if s not in (None, first)), len(chunk))]

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report says of the files of a table, held against the table itself and the landing.
+"""Check a report on a table's files against the table itself and the landing.
 
-Contract: reads the table's metadata, and of data files no more than the footers of what ended early; of the source no
-more than one record that is a row. A slice whose report is contradicted is not appended; its range is read again.
-Believed are files that lie where the table has its data, that bear the name which a writer of that very attempt gave
-them, for the slice that the attempt was made at, and rows that are as many as the records that the report says became
-some. So no report can pass off files of another table, of another slice or of another writer. Where nobody signs, a
-span that is said to hold no row is looked at, up to its first record that must be one.
+Contract: reads the table's metadata, of data files only the footers of what ended early, and of the source at most one
+record that is a row. A slice whose report is contradicted is not appended; its range is read again. Accepted files lie
+in the table's data location, have the name that a writer of that very attempt gave them for its slice, and have as many
+rows as the report counts landed records. So a report cannot pass off files of another table, slice or writer. If
+records are unsigned, a span reported without rows is checked up to its first record that must be one.
 
-Failure story: attempts of releases whose ids do not tell their slice are held against what the table has at its head,
-which takes reading its manifests; that is over when their last window is published. A location provider of the user's
-own may name files as it likes, so that only their place is looked at.
+Failure story: attempts of releases whose ids do not include their slice are checked against the table's head by reading
+its manifests, until their last window is published. A user's location provider may name files freely, so only their
+location is checked.
 """
 
 from __future__ import annotations
@@ -46,15 +45,15 @@ from airflow_provider_lakecommit.spark import marks_of
 __all__ = ["CHECK_AGE", "hidden_record", "report_problem", "reported_files", "staged_slice"]
 
 CHECK_AGE = timedelta(hours=12)
-"""Files of slices older than this are checked to exist before they are appended. Orphan clean-up spares files of the
-last day; a slice's report is younger than its first file, and clocks differ, so half of that.
+"""Files of slices older than this are checked to exist before the append. Orphan clean-up spares files of the last day;
+a slice's report is younger than its first file, and clocks differ, so half of that.
 """
 
 
 def reported_files(accepted: AcceptedSlice, name: str, metadata: TableMetadata) -> list[DataFile]:
-    """The files of a slice for a table, as its DATA_WRITTENs list them.
+    """Return the files of a slice for a table, as its DATA_WRITTENs list them.
 
-    :raises TableError: they are none of this table
+    :raises TableError: they do not belong to this table
     """
     report, files = accepted.report.table(name), list[DataFile]()
     for value in accepted.files[name]:
@@ -76,9 +75,9 @@ def reported_files(accepted: AcceptedSlice, name: str, metadata: TableMetadata) 
 
 
 def _files_to_append(session: LandingSession, accepted: AcceptedSlice, name: str, table: Table) -> list[DataFile]:
-    """The files of a slice for a table, as they can be appended.
+    """Return the files of a slice for a table, ready to append.
 
-    :raises TableError: they cannot be, or one of an old slice is gone
+    :raises TableError: they cannot be appended, or one of an old slice is missing
     """
     files = reported_files(accepted, name, table.metadata)
     landing, told = session.landing, accepted.report
@@ -94,8 +93,8 @@ def _files_to_append(session: LandingSession, accepted: AcceptedSlice, name: str
 
 
 def staged_slice(session: LandingSession, accepted: AcceptedSlice, name: str, table: Table) -> StagedSlice:
-    """Return a slice's share for a table, as it can be appended. Columns that the landing does not fill, or of which
-    the table has others by now, are no marks, whatever the report says.
+    """Return a slice's share for a table, ready to append. Columns that the landing does not fill, or that the table
+    has replaced, are no marks, whatever the report says.
 
     :raises TableError: as :func:`_files_to_append`
     """
@@ -107,7 +106,7 @@ def staged_slice(session: LandingSession, accepted: AcceptedSlice, name: str, ta
 def report_problem(
     landing: Landing, table: Table, name: str, report: SliceReport, files: Sequence[DataFile]
 ) -> str | None:
-    """Why what a report says of a table is not believed, or ``None``.
+    """Return why a report on a table is refused, or ``None``.
 
     :raises CatalogError: the manifests of the table cannot be read
     """
@@ -119,16 +118,16 @@ def report_problem(
 
 
 def hidden_record(source: SourcePort, landing: Landing, report: SliceReport) -> str | None:
-    """A record of a span of which the report says that there is none, or ``None``; of formats whose records with a
-    value are rows or rejects, every one. What a topic holds that was made anew under the same name says nothing.
+    """Return a record in a span that the report calls empty, or ``None``; only for formats whose records with a value
+    are all rows or rejects. A topic recreated under the same name proves nothing.
 
     :raises SourceUnavailableError: the brokers did not answer
     """
     if not landing.one_row_each:
         return None
     empty = [s.span for s in report.spans if not (s.counts.landed or s.counts.rejected or s.counts.skipped)]
-    # A partition that is gone, or one made anew with a shorter log, would never answer. Looked at before, and after, as
-    # that may be done at any time.
+    # A missing partition, or a recreated one with a shorter log, would never answer. Checked before and after, since
+    # it may change at any time.
     there = source.watermarks(missing_ok=True).partitions if empty else {}
     for span in empty:
         offset = source.first_value(span) if span.partition in there else None
@@ -138,8 +137,8 @@ def hidden_record(source: SourcePort, landing: Landing, report: SliceReport) -> 
 
 
 def _rows_problem(landing: Landing, name: str, report: SliceReport) -> str | None:
-    """Rows must come of records: as many as its spans say, or at least as many where a record may give several; in one
-    of several tables no more, and in all that it tells of as many, where it tells of all.
+    """Check that rows come from records: as many as the spans report, or at least as many if a record may give several;
+    in one of several tables at most as many, and in all tables of a complete report exactly as many.
     """
     of, dead = report.table(name), role_of(landing.destinations, name) is Role.DEAD_LETTERS
     records = sum(s.counts.rejected if dead else s.counts.landed for s in report.spans)
@@ -152,7 +151,7 @@ def _rows_problem(landing: Landing, name: str, report: SliceReport) -> str | Non
 
 
 def _routed_rows_problem(landing: Landing, name: str, report: SliceReport, rows: int, records: int) -> str | None:
-    """The same where each record is for one of several tables."""
+    """Check the rows if each record goes to one of several tables."""
     told = [t.rows for table in landing.data_tables if (t := report.table(table)) is not None]
     if rows > records and landing.one_row_each:
         return f"its report counts {rows} rows of {name} for {records} landed records"
@@ -183,7 +182,7 @@ def _files_problem(landing: Landing, table: Table, report: SliceReport, paths: S
 
 
 def _footers_problem(table: Table, files: Sequence[DataFile]) -> str | None:
-    """The name of a file tells at which slice its attempt was made, not how far it came: its rows do."""
+    """Check row counts: a file's name has the slice of its attempt, but only the rows show how far it came."""
     for file in files:
         path = file.file_path
         try:
@@ -204,7 +203,7 @@ def _footers_problem(table: Table, files: Sequence[DataFile]) -> str | None:
 
 
 def _held(table: Table, branch: str) -> frozenset[str]:
-    """The data files at the head of a branch."""
+    """Return the data files at the head of a branch."""
     head = table.metadata.snapshot_by_name(branch)
     if head is None:
         return frozenset()

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the records of some ranges, or the SQL that makes rows of them, want of the tables of a landing.
+"""The columns that some ranges' records, or the SQL of a landing, need in its tables.
 
-Contract: :func:`column_look` reads and decides, and changes nothing. Each table is told by the records that are for it:
-they are sampled once and dealt out as the tasks would, by the landing's `route`. A table for which the landing has SQL
-is told by the columns that this gives. A table of which no record was seen wants nothing.
+Contract: :func:`column_look` reads and decides, and changes nothing. Records are sampled once and assigned to tables by
+the landing's `route`, as tasks do; a table with SQL gets the columns of the SQL. A table without a sampled record needs
+nothing.
 
-Invariants: what may not be changed yet is said in ``waits``: other columns are other rules, so that none are changed
-while a table lacks what another one has.
+Invariants: ``waits`` says why nothing may change yet: other columns are other rules, so none change while a table lacks
+ranges that another one has.
 
-Failure story: brokers, registry and SQL raise what they raise elsewhere, and the plan is made again.
+Failure story: brokers, registry and SQL raise their usual errors, and the plan is made again.
 """
 
 from __future__ import annotations
@@ -32,20 +32,18 @@ from airflow_provider_lakecommit.landing import Landing
 __all__ = ["MOST_NAMED", "ColumnLook", "TableLook", "column_look", "evolution_of", "some_of"]
 
 MOST_LOOKED_BACK = 500
-"""Records of the control log before those that the plan needs in which reports tell of unknown fields."""
+"""Records of the control topic before those the plan needs, in which reports name unknown fields."""
 MOST_PLACES = 50
-"""Of such fields, whose first records are looked at."""
+"""Most such fields whose first records are read."""
 _WIDENED = (IntegerType, FloatType, DecimalType)
-"""Types of which there are wider ones."""
+"""Types that can be widened."""
 MOST_NAMED = 10
-"""Columns that one line names, or one line each."""
+"""Most columns in one line, or most lines of one column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLook:
-    """What the records of some ranges want of a table, or the SQL that makes its rows of them. ``named``: is it one of
-    several?
-    """
+    """The columns that a table needs for some ranges' records or its SQL. ``named``: it is one of several tables."""
 
     table: str
     wanted: Wanted
@@ -54,18 +52,18 @@ class TableLook:
 
     @property
     def not_made(self) -> tuple[str, ...]:
-        """What is not changed, and why."""
+        """Return the omitted changes, and why."""
         return (*self.told(self.found.left_out), *self.told(self.found.misfits))
 
     def told(self, some: Sequence[object]) -> tuple[str, ...]:
-        """For people, in one line."""
+        """Format items in one line."""
         table = f"{self.table}: " if self.named else ""
         return (f"{table}columns, by {self.wanted.told_by}: {some_of(some)}",) if some else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnLook:
-    """What some ranges want of the tables of rows. ``waits``: why nothing may be changed yet."""
+    """The columns that some ranges need in the tables of rows. ``waits``: why nothing may be changed yet."""
 
     ranges: Coverage
     tables: tuple[TableLook, ...]
@@ -83,12 +81,12 @@ class ColumnLook:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """For people."""
+        """Format for display."""
         return (*(line for one in self.tables for line in one.told(one.found.changes)), *self.not_made)
 
     @property
     def not_made(self) -> tuple[str, ...]:
-        """What is not changed, and why."""
+        """Return the omitted changes, and why."""
         waits = (f"columns do not change yet: {self.waits}",) if self.waits and self.changes else ()
         return (*(line for one in self.tables for line in one.not_made), *waits)
 
@@ -101,10 +99,10 @@ def column_look(
     missing: Missing,
     last: ColumnLook | None = None,
 ) -> ColumnLook:
-    """What some ranges want.
+    """Return the columns that some ranges need.
 
-    :param last: an earlier look; if it is of the same ranges, no record is asked again
-    :raises SourceError: the records may not be read
+    :param last: an earlier result; for the same ranges, its records are reused
+    :raises SourceError: the records cannot be read
     :raises SourceUnavailableError: the brokers, or a registry, do not answer
     :raises TableError: SQL cannot be run
     """
@@ -127,7 +125,7 @@ def column_look(
 def _wanted(
     session: LandingSession, folded: FoldedLog, tables: Mapping[str, TableMetadata], ranges: Coverage
 ) -> dict[str, Wanted]:
-    """By table, each by its SQL or by its records."""
+    """Return the needed columns of each table, by its SQL or its records."""
     landing = session.landing
     out = {t: wanted_by_sql(landing, t, m.schema()) for t, m in tables.items() if evolves_by_sql(landing, t)}
     if told := {t: m.schema() for t, m in tables.items() if t not in out}:
@@ -140,7 +138,7 @@ def _wanted(
 
 
 def _by_table(session: LandingSession, sample: RecordSample, tables: Collection[str]) -> dict[str, RecordSample]:
-    """Of each of these tables the records that are for it, if there are any; where no other takes a record, all."""
+    """Return the records of each of these tables, if any; all records, if no other table takes some."""
     landing = session.landing
     if landing.routing is None:
         return {landing.table: sample}
@@ -161,8 +159,8 @@ def _dealt(session: LandingSession, some: Sequence[tuple[str, bytes | None]]) ->
 
 
 def evolution_of(landing: Landing, table: str, metadata: TableMetadata, wanted: Wanted) -> Evolution:
-    """What is wanted of a table, held against it."""
-    # With what decodes records, whose loading a plan that does not look at any is spared.
+    """Compare a table with the needed columns."""
+    # With the decoders, which a plan without a sample need not load.
     from airflow_provider_lakecommit.spark import filled_beside_rows, filled_elsewhere
 
     skip = filled_elsewhere(landing) if evolves_by_sql(landing, table) else filled_beside_rows(landing)
@@ -182,8 +180,8 @@ def evolution_of(landing: Landing, table: str, metadata: TableMetadata, wanted: 
 
 
 def _unknown_places(session: LandingSession, folded: FoldedLog, schemas: Sequence[Schema]) -> Coverage:
-    """Where tasks of the newest slices first met fields that a table lacks still, or values for which types may be
-    widened. Of several tables it is not told which one lacked the field: it is looked for until all have it.
+    """Return where tasks of the newest slices first met fields that a table still lacks, or values that need wider
+    types. With several tables the lacking one is unknown: the field counts until all have it.
     """
     wide = _WIDENED if session.landing.evolve == "widen" else ()
     known = set.intersection(
@@ -201,7 +199,7 @@ def _unknown_places(session: LandingSession, folded: FoldedLog, schemas: Sequenc
 
 
 def _uneven(prepared: Prepared, folded: FoldedLog, missing: Missing) -> str:
-    """Which table lacks what another one has, so that it would be judged by other columns; empty: none does."""
+    """Return which table lacks ranges that another one has, and would use other columns for them; empty if none."""
     if prepared.failures:
         return f"{', '.join(prepared.failures)} cannot be read, or needs your action"
     for tables, ranges in missing.ranges.items():
@@ -217,6 +215,6 @@ def _uneven(prepared: Prepared, folded: FoldedLog, missing: Missing) -> str:
 
 
 def some_of(told: Sequence[object]) -> str:
-    """The first of them, for people."""
+    """Format the first items."""
     more = f"; and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
     return "; ".join(map(str, told[:MOST_NAMED])) + more

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to be settled in a table's ledger before anything is planned or published: its sections and their epochs.
+"""Settle a table's ledger before planning or publishing: its entries and their epochs.
 
 Contract: :func:`renewed` and :func:`joined` bring the ledger of one table up to date, each change by one
-compare-and-swap that is decided on the section it finds: a rollback, a lost control log and a spec change that voids
-give a new epoch; a topic that was added gets its starts; a lane that is new gets its section.
+compare-and-swap decided on the entry it finds: a rollback, a lost control topic and a voiding spec change start a new
+epoch; an added topic gets its starts; a new stream gets its entry.
 
-No epoch ends while a slice is reported and pending whose range the source no longer has: a spec change and a log that
-was cut wait until it is published; a tag that is gone is made again where nothing newer than the ledger is known; after
-a rollback nobody but a person can tell, so it is an error that lists what would be lost. The same holds for what other
-landings of the table have pending, whose epochs a rollback ends too, and for a control topic that the landing does not
-name any more.
+No epoch ends while a reported slice is pending whose range the source no longer has. A spec change and a cut log wait
+until it is published; a missing tag is restored if nothing newer than the ledger is known; after a rollback only an
+operator can decide, so it is an error that lists the losses. The same holds for pending slices of the table's other
+landings, whose epochs a rollback ends too, and for a former control topic of the landing.
 
-Failure story: what two processes do at once is done once. A kill between two changes leaves a ledger with the first
-one, and the next caller makes the second. A spec change by which a landed range would be judged anew waits
-(:class:`SpecWaits`).
+Failure story: concurrent changes are made once. A kill between two changes leaves the first, and the next caller makes
+the second. A spec change that would evaluate a landed range again waits (:class:`SpecWaits`).
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ __all__ = ["SpecWaits", "after_rollback", "joined", "renewed"]
 
 
 class SpecWaits(Exception):
-    """A spec change cannot void yet: ``table`` has not taken what the data table holds ``behind`` it."""
+    """A spec change cannot void yet: ``table`` lacks ranges that the data table has, ``behind`` it."""
 
     def __init__(self, table: str, behind: Coverage) -> None:
         super().__init__(f"{table} has not yet received {behind}, which is already landed")
@@ -72,10 +70,10 @@ class SpecWaits(Exception):
 def renewed(
     session: LandingSession, name: str, state: LedgerState, source: SourceState | None, data: LedgerSection | None
 ) -> LedgerState:
-    """Deal with what needs a compare-and-swap before anything else.
+    """Make the changes that need a compare-and-swap before anything else.
 
-    :param source: known while planning
-    :param data: the data table's section, while another table is planned for
+    :param source: set while planning
+    :param data: the data table's entry, while another table is planned for
     """
     if state.condition is Condition.ROLLED_BACK:
         state = after_rollback(session, name, state, source)
@@ -87,7 +85,7 @@ def renewed(
 
 
 def joined(session: LandingSession, name: str, table: Table, state: LedgerState, section: LedgerSection) -> LedgerState:
-    """The ledger with the first section of this lane in it; after a rollback, every other one under a new epoch."""
+    """Return the ledger with the first entry of this stream; after a rollback, with new epochs of all others."""
     if state.condition is Condition.ROLLED_BACK:
         after_rollback(session, name, state)
     session.log(f"{name}: landing {session.landing.name} joins at {_starts_text(section.starts)}")
@@ -101,7 +99,7 @@ def after_rollback(
 ) -> LedgerState:
     """Return the ledger of a table that was rolled back, under new epochs.
 
-    :raises LedgerError: they would void what is reported and the source has no more
+    :raises LedgerError: they would void reported slices that the source no longer has
     """
     branch = session.landing.branch
     own, others = _kept(session, name, state, source, rows=True), endangered(session, name, state)
@@ -123,12 +121,12 @@ def after_rollback(
 
 
 def _with_the_log(session: LandingSession, name: str, state: LedgerState, source: SourceState | None) -> LedgerState:
-    """A control log that is not the one of the ledger knows nothing of what was pending; one that was only cut knows
-    the rest, of which what cannot be read again is published first.
+    """Check the control topic: another one than the ledger's knows nothing of pending slices; one that was cut knows
+    the rest, of which unreadable ranges are published first.
     """
     section = own_section(state, session)
     old, log = section.control, session.control.read(section.control.partition, BEYOND)
-    # Topics of a landing are all on one cluster, and another one tells nothing of what is pending.
+    # A landing's topics are all in one cluster, and another cluster reports nothing on pending slices.
     check_cluster(session, name, section, log.cluster_id)
     if (why := _log_lost(old, log)) is None:
         return state
@@ -156,8 +154,8 @@ def _with_the_log(session: LandingSession, name: str, state: LedgerState, source
 def _with_the_spec(
     session: LandingSession, name: str, state: LedgerState, data: LedgerSection | None, source: SourceState
 ) -> LedgerState:
-    """A spec change voids what is pending, where the landing says so, no table lags behind the data table, and all of
-    it can be read again.
+    """Void pending slices after a spec change, if the landing wants it, no table lags behind the data table, and all
+    can be read again.
     """
     section, wanted = own_section(state, session), session.landing.spec_version
     if session.landing.window.on_spec_change != "void" or section.spec_version == wanted:
@@ -166,7 +164,7 @@ def _with_the_spec(
         session.log(f"{name}: the spec changed; {kept} is published with its old spec: the source no longer has it")
         return state
     if data is not None and data.spec_version != wanted:
-        # What waits for the data table waits for all: by two specs a record could end in both tables, or in none.
+        # Slices waiting for the data table wait for all: under two specs a record could end in both tables, or none.
         return state
     session.log(f"{name}: the spec changed from {section.spec_version} to {wanted}; voided the pending slices")
     if data is None:
@@ -183,7 +181,7 @@ def _with_the_spec(
 
 
 def _with_the_topics(session: LandingSession, name: str, state: LedgerState, source: SourceState) -> LedgerState:
-    """A topic that was added to the landing joins where the landing starts."""
+    """Add topics that are new in the landing, from where the landing starts."""
     known = {p.topic for p in own_section(state, session).starts}
     added = joining_offsets(session, {p: mark for p, mark in source.partitions.items() if p.topic not in known})
     if not added:
@@ -193,7 +191,7 @@ def _with_the_topics(session: LandingSession, name: str, state: LedgerState, sou
 
 
 def _log_lost(control: ControlPosition, log: ControlLog) -> str | None:
-    """Why the control log is not the one that a ledger relies on, or ``None``."""
+    """Return why the control topic is not the one that a ledger needs, or ``None``."""
     if (control.cluster_id, control.topic_id) != (log.cluster_id, log.topic_id):
         return f"control topic {control.topic} was recreated or is in another cluster"
     if control.read_from > log.end:
@@ -211,11 +209,11 @@ def _is_cut(control: ControlPosition, log: ControlLog) -> bool:
 def _kept(
     session: LandingSession, name: str, state: LedgerState, source: SourceState | None, *, rows: bool = False
 ) -> str:
-    """What is pending for a table and cannot be read again; empty if there is no such thing. What records say that are
-    not believed may be published by who believes them, so it is kept, too.
+    """Return what is pending for a table and cannot be read again. Unverified reports count too: a process with their
+    key may publish them.
 
     :param rows: only what has rows for this table, not what it has passed
-    :raises SourceUnavailableError: something is pending, and the source does not tell what it has
+    :raises SourceUnavailableError: something is pending, and the source does not report its offsets
     """
     section = state.section(session.landing.name, session.lane)
     pending = () if section is None else pending_of(session, name, state.table_uuid, section)
@@ -229,10 +227,10 @@ def _kept(
 
 
 def _check_level(session: LandingSession, name: str, data: LedgerSection) -> None:
-    """A spec change voids nothing of a range that is landed: judged by another spec, a record of it could end in both
-    tables, or in none. So a table that lags behind the data table is brought forward first.
+    """Check that a spec change voids nothing of a landed range: evaluated under another spec, a record could end in
+    both tables, or in none. So a table that lags behind the data table must catch up first.
 
-    :raises SpecWaits: there are slices for it that the data table holds already
+    :raises SpecWaits: there are slices for it that the data table already has
     """
     table = session.tables.find(name)
     state = read_ledger(table.metadata, session.landing.branch) if table else None
@@ -270,9 +268,7 @@ def _to_tag(state: LedgerState) -> str:
 
 
 def _newest_by_the_log(session: LandingSession, name: str, state: LedgerState) -> bool:
-    """Return True if everything the log calls published was published in this table, in this ledger, by its former
-    landings.
-    """
+    """Return True if everything published by the log is in this table and ledger, by its former landings."""
     log = session.control.describe()
     for section in state.sections:
         if (section.control.cluster_id, section.control.topic_id) != (log.cluster_id, log.topic_id):

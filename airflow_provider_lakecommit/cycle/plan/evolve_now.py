@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of a landing's tables changed at a person's word, apart from any window.
+"""Change the columns of a landing's tables on an operator's request, outside of any window.
 
-Contract: :func:`evolve_now` looks at the records that no table has yet, or, if there are none, at all that the source
-has, and changes the table as a window of an evolving landing would; whatever the landing itself says of ``evolve``. The
-person is kept in the table's history. It plans nothing and lands nothing.
+Contract: :func:`evolve_now` reads the records that no table has yet, or, if there are none, all that the source has,
+and changes the table like a window of an evolving landing, whatever the landing's ``evolve`` is. The table's history
+keeps the user. It plans and lands nothing.
 
 Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.plan.evolving`.
 """
@@ -27,11 +27,11 @@ __all__ = ["evolve_now"]
 def evolve_now(
     session: LandingSession, decision: Decision | None
 ) -> tuple[tuple[str, ...], dict[str, tuple[Change, ...]]]:
-    """What was found, in lines for people, and what was changed, by table.
+    """Return the findings as lines, and the changes by table.
 
-    :param session: of a landing whose ``evolve`` says what may be changed
-    :param decision: who says it; ``None``: nothing is written
-    :raises LakecommitError: what would keep a window from being planned
+    :param session: of a landing whose ``evolve`` limits the changes
+    :param decision: the operator's decision; ``None``: write nothing
+    :raises LakecommitError: an error that would keep a window from being planned
     """
     source = session.source.watermarks()
     session.control.ensure()

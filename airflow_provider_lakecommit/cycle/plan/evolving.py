@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step of a plan that looks whether the tables of rows take what the window's records have, and has them changed.
+"""The planning step that compares the tables of rows with the window's records, and changes their columns.
 
-Contract: once per window, before anything of it is said or written: by the planner, never by a task. What a table may
-get is told by the records that are for it (:mod:`~airflow_provider_lakecommit.formats.evolution.wanted`), or, where the
-landing has SQL for it, by the types of that. :class:`ColumnStep` looks, and makes one commit for each table where that
-is due; the planner then looks at everything anew, so that the plan carries the schemas that the tables have. A landing
-with ``evolve="none"`` is not looked at.
+Contract: once per window, before anything of it is written: by the planner, never by a task. A table's changes come
+from its records (:mod:`~airflow_provider_lakecommit.formats.evolution.wanted`), or from the types of its SQL.
+:class:`ColumnStep` reads, and makes one commit per table if due; the planner then reads everything again, so that the
+plan has the tables' schemas. It skips a landing with ``evolve="none"``.
 
-Invariants: a record has one fate (:mod:`~airflow_provider_lakecommit.cycle.plan.fates`): while a table of the landing
-lacks ranges that another one has, or rows of them, or cannot be read, columns stay as they are, because other columns
-are other rules. A person's change is not fought: what was dropped or renamed stays so.
+Invariants: a record goes to exactly one table (:mod:`~airflow_provider_lakecommit.cycle.plan.fates`): while a table of
+the landing lacks ranges or rows that another one has, or is unreadable, columns stay as they are, because other columns
+are other rules. A user's change is respected: dropped and renamed columns stay so.
 
-Failure story: what does not fit is named, and either is for the dead letters, by their budget, or no window is planned
-(``on_incompatible``). A catalog that refuses to change a schema is named, and the landing goes on with the columns
-that there are; one that is away is that to the plan too. SQL that gives a column which its table cannot get is a
+Failure story: records that do not fit are named, and either are dead letters within the budget, or no window is planned
+(``on_incompatible``). If a catalog refuses a schema change, this is reported and the landing continues with the
+existing columns; an unavailable catalog is an error of the plan. SQL with a column that its table cannot get is a
 :class:`~airflow_provider_lakecommit.exceptions.TableError` of the plan: no row could be written.
 """
 
@@ -42,7 +41,7 @@ __all__ = ["ColumnStep", "evolve"]
 
 @dataclass(slots=True)
 class ColumnStep:
-    """The looks and the one change of a cycle that is being opened."""
+    """The reads and the one change of a cycle that is being opened."""
 
     session: LandingSession
     last: ColumnLook | None = None
@@ -50,10 +49,10 @@ class ColumnStep:
     _done: bool = False
 
     def change(self) -> None:
-        """Make the changes that the last look called for, if it did.
+        """Make the changes that the last read requires, if any.
 
-        :raises CommitUnknownError: what became of a request cannot be learned in time
-        :raises CatalogError: the catalog is away
+        :raises CommitUnknownError: the result of a request cannot be determined in time
+        :raises CatalogError: the catalog is unavailable
         """
         if self._due and self.last is not None:
             self._done = True
@@ -63,12 +62,12 @@ class ColumnStep:
     def judged(
         self, prepared: Prepared, folded: FoldedLog, plan: Plan, missing: Missing
     ) -> tuple[Plan, tuple[str, ...]]:
-        """The plan as it may be sent, and lines for people: of a landing that is to stop before records that do not
-        fit, it is empty where there are some.
+        """Return the plan to send, and lines to show; if the landing stops at records that do not fit, the plan is
+        empty when there are some.
 
-        :raises SourceError: the records may not be read
+        :raises SourceError: the records cannot be read
         :raises SourceUnavailableError: the brokers do not answer
-        :raises TableError: SQL gives what a table lacks, and it cannot get it
+        :raises TableError: SQL gives a column that the table lacks and cannot get
         """
         landing, before = self.session.landing, self.last
         if landing.evolve == "none" or not plan.slices:
@@ -86,18 +85,18 @@ class ColumnStep:
 
     @property
     def due(self) -> bool:
-        """Return True if something must be changed first. Then the plan looks at everything anew."""
+        """Return True if something must change first. Then the plan reads everything again."""
         return self._due
 
 
 def evolve(
     session: LandingSession, look: ColumnLook, decision: Decision | None = None
 ) -> dict[str, tuple[Change, ...]]:
-    """Change the tables by a look; returns what was changed, by table.
+    """Change the tables; return the changes by table.
 
-    :param decision: of the person who asks for it
-    :raises CommitUnknownError: what became of a request cannot be learned in time
-    :raises CatalogError: the catalog is away
+    :param decision: of the requesting operator
+    :raises CommitUnknownError: the result of a request cannot be determined in time
+    :raises CatalogError: the catalog is unavailable
     """
     return {one.table: _evolve(session, one, decision) for one in look.tables if one.found.changes}
 
@@ -135,7 +134,7 @@ def _evolve(session: LandingSession, one: TableLook, decision: Decision | None) 
 
 
 def _refused(look: ColumnLook, plan: Plan) -> Plan:
-    """The plan without its window, and why."""
+    """Return the plan without its window, with the reason."""
     found = [one for one in look.tables if one.found.misfits]
     why = Refuse(
         state=RefusalState.INCOMPATIBLE,
@@ -148,7 +147,7 @@ def _refused(look: ColumnLook, plan: Plan) -> Plan:
 
 
 def _check_sql(landing: Landing, prepared: Prepared, look: ColumnLook) -> None:
-    """Whether the tables have by now what the SQL gives.
+    """Check that the tables now have the columns of the SQL.
 
     :raises TableError: one has not
     """

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One fate for each record: a plan that could give a record two, or none, is refused.
+"""Each record goes to exactly one table: refuse plans that could put a record in two, or in none.
 
-Contract: :func:`check_fates` lets a plan pass whose ranges are missing in all tables of the landing, or are judged as
-the tables that have them judged them. It writes nothing. What is refused is decided by
-:mod:`~airflow_provider_lakecommit.core.planning.fates`; here is read what that depends on.
+Contract: :func:`check_fates` accepts a plan whose ranges are missing in all tables of the landing, or are evaluated as
+in the tables that have them. It writes nothing. :mod:`~airflow_provider_lakecommit.core.planning.fates` decides; this
+module reads what the decision needs.
 
-Failure story: a :class:`~airflow_provider_lakecommit.exceptions.LedgerError` names the ranges, the tables, and the ways
-on: the other table rolled back too, so that both are read again together, where that takes nobody's rows for good; its
-rows taken out, for the same, where they say which records they are of; the change undone; or a person's word that the
-table is right as it is.
+Failure story: a :class:`~airflow_provider_lakecommit.exceptions.LedgerError` names the ranges, the tables, and the
+remedies: roll back the other table too, so that both are read again together, if that loses no rows of others; delete
+its rows, for the same effect, if they have marks; undo the change; or assert that the table is correct as it is.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ Marks = Mapping[SourcePartition, Watermark]
 def check_fates(
     session: LandingSession, prepared: Prepared, landing_state: LandingState, missing: Missing, marks: Marks
 ) -> None:
-    """Whether what is missing may be read for the tables that lack it.
+    """Check that missing ranges may be read for the tables that lack them.
 
-    :param marks: what the source has: no way on is named that would lose rows
-    :raises LedgerError: a record of it could end in two tables of the landing, or in none
+    :param marks: offsets of the source: no remedy that loses rows is named
+    :raises LedgerError: a record could end in two tables of the landing, or in none
     """
     if all(len(tables) == len(prepared.tables) for tables in missing.ranges):
         return
@@ -73,7 +72,7 @@ def check_fates(
 def check_agreement(session: LandingSession, prepared: Prepared, marks: Marks) -> None:
     """Refuse a plan while two tables disagree about ranges that can be read again.
 
-    :raises LedgerError: they do: a record may be in both tables, or in neither
+    :raises LedgerError: a record may be in both tables, or in neither
     """
     name, tables = session.landing.name, prepared.tables
     own = {t.name: [s for s in t.state.sections if s.landing == name] for t in tables}
@@ -90,8 +89,8 @@ def check_agreement(session: LandingSession, prepared: Prepared, marks: Marks) -
 
 
 def _alike(landing: Landing, t: PreparedTable, rules: str, landing_state: LandingState) -> Coverage:
-    """Return what the table has of this spec alone, and no other rules are known of it. What closed lanes have passed
-    without a row may be of another one.
+    """Return the table's ranges of this spec without other known rules. Ranges that closed backfills passed without a
+    row may have other rules.
     """
     own = (s for s in t.state.sections if s.landing == landing.name and s.spec_version == landing.spec_version)
     same = {s.lane: s.covered for s in own if s.judged.keys() <= {rules}}
@@ -100,7 +99,7 @@ def _alike(landing: Landing, t: PreparedTable, rules: str, landing_state: Landin
 
 
 def given_up(session: LandingSession, prepared: Prepared, landing_state: LandingState, marks: Marks) -> dict[UUID, str]:
-    """Attempts that a plan voids so that others are not held up, each with the reason: only what can be read again."""
+    """Return attempts that a plan voids to unblock others, with reasons: only ranges that can be read again."""
     apart = {a: f"{why}; its ranges are read again separately" for a, why in disentangled(landing_state, marks).items()}
     return apart | outruled(landing_state, _rules(session, prepared), marks)
 
@@ -115,7 +114,7 @@ def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable, mar
     ends = ",".join(f"{p.topic}:{p.partition}={s.ranges[-1].end}" for p, s in sorted(one.ranges.parts.items()))
     before = _newest_without(session, one, holder, marks)
     together = f"roll {one.holder} back to snapshot {before} to read them again for all tables; " if before else ""
-    # By the columns of rows, where the source has all that goes: neither a rollback nor a hand is needed.
+    # By the columns of rows, if the source has all deleted ranges: no rollback or manual step is needed.
     starts = ",".join(f"{p.topic}:{p.partition}={s.ranges[0].start}" for p, s in sorted(one.ranges.parts.items()))
     out = f"delete the rest of them as well with `{RESET_OFFSETS} SPEC --from {starts} --delete`, to the same effect; "
     if _others_behind(session, holder, one.ranges):
@@ -132,8 +131,8 @@ def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable, mar
 
 
 def _others_behind(session: LandingSession, holder: PreparedTable, ranges: Coverage) -> bool:
-    """Return True if the table has rows from the beginning of these ranges on that do not say which records they are
-    of, as a connector's do not: only a replay takes out rows before them.
+    """Return True if the table has rows from the beginning of these ranges on without marks, as a connector's: only a
+    replay removes rows before them.
     """
     before = Coverage({p: RangeSet.of((0, some.ranges[0].start)) for p, some in ranges.parts.items()})
     own = (s for s in holder.state.sections if s.landing == session.landing.name)
@@ -142,8 +141,8 @@ def _others_behind(session: LandingSession, holder: PreparedTable, ranges: Cover
 
 
 def _newest_without(session: LandingSession, one: RefusedRange, holder: PreparedTable, marks: Marks) -> int | None:
-    """The newest snapshot of a table whose ledger has nothing of these ranges, if no row is lost by going back to it:
-    all that came after it is this landing's own, and the source has it still.
+    """Return the newest snapshot whose ledger lacks these ranges, if going back to it loses no row: everything after it
+    is this landing's own, and the source still has it.
     """
     now = holder.ledger.section.covered
     for snapshot in ancestry(holder.table.metadata, session.landing.branch):

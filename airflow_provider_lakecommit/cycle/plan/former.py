@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that a landing had before its spec named others: what they have, and what is reported for them.
+"""Former tables of a landing, which its spec no longer names: their contents, and slices reported for them.
 
-Contract: reads only. The control log names the tables that the landing's plans and reports were for. A landing whose
-data table has no ledger of it, while a former table has one, is refused by :func:`check_former`: it would land its
-topics a second time. A table that was dropped, or that never had a ledger, refuses nothing.
+Contract: reads only. The control topic names the tables of the landing's plans and reports. :func:`check_former`
+refuses a landing whose data table lacks its ledger while a former table has one: it would land its topics a second
+time. A dropped table, or one that never had a ledger, refuses nothing.
 
-Failure story: a former table that the control log has forgotten, by its retention, is not known.
+Failure story: a former table is unknown once retention has removed its control records.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ __all__ = ["check_former", "left_by_former"]
 
 
 def check_former(session: LandingSession, name: str) -> None:
-    """Refuse a data table without a ledger of this landing, while a table that the spec does not name has one.
+    """Refuse a data table without a ledger of this landing, while a former table has one.
 
-    :raises LedgerError: rows are reported for the former table that the source has no more
+    :raises LedgerError: rows are reported for the former table that the source no longer has
     :raises TableError: the landing lands into the former table
     """
     landing, own = session.landing.name, {(session.landing.name, session.lane)}
@@ -45,8 +45,8 @@ def check_former(session: LandingSession, name: str) -> None:
                 "LC6007",
                 f"landing {landing} has reported slices for {former}, which its spec no longer names, and the source "
                 f"no longer has them: {'; '.join(lost.values())}. {name} cannot get them: name {former} until "
-                f"`lakecommit land SPEC` has published them, or give up with `{RESET_OFFSETS} SPEC --from earliest "
-                f"--give-up-reported` while {former} is named",
+                f"`lakecommit land SPEC` has published them, or give them up with `{RESET_OFFSETS} SPEC --from "
+                f"earliest --give-up-reported` while {former} is named",
             )
         if known_section(session, state) is not None:
             raise TableError(
@@ -72,8 +72,8 @@ def _tables_of(entries: Iterable[Entry]) -> set[str]:
 
 
 def left_by_former(session: LandingSession, data: LedgerSection) -> Coverage:
-    """What the data table has, and a table in which the landing had other records of it has not: that one is not named
-    any more, so that the one which joins in its place has to take it.
+    """Return ranges of the data table whose other records a former table should have and lacks: its replacement must
+    take them.
     """
     log = session.control.read(data.control.partition, data.control.read_from)
     reported: dict[str, Coverage] = {}

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking the source how long its oldest unread offsets are kept, beside what a plan or a status does anyway.
+"""Measure how long the source keeps its oldest unread offsets, concurrently with a plan or status.
 
-Contract: :func:`ask` returns at once; what it asked is answered while the caller goes on, and :meth:`Watch.found` waits
-no longer than it is allowed to. A plan asks once; :func:`sharpened` asks a few more times, for people.
+Contract: :func:`ask` returns at once; the answers arrive while the caller continues, and :meth:`Watch.found` waits only
+for its timeout. A plan asks once; :func:`sharpened` asks repeatedly, for display.
 
-Failure story: all of this is advice, and advice never fails a cycle or a status. Brokers that do not answer, or do not
-allow the question, make a headroom unknown; whatever else is raised on the way, here or in the core, is a warning in
-the log (:func:`advised`).
+Failure story: this is advice, which never fails a cycle or a status. If brokers do not answer or do not permit the
+request, the headroom is unknown; any other error, here or in the core, is a warning in the log (:func:`advised`).
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ __all__ = ["Watch", "advised", "ask", "looked_at", "plan_lines", "plan_threshold
 T = TypeVar("T")
 
 PLAN_SECONDS = 0.05
-"""A plan waits this long for its headroom, counted from when it was asked for."""
+"""Seconds that a plan waits for its headroom, from the request on."""
 FEW = 64
-"""Up to so many partitions a plan asks not only whether the headroom is short, but also how long it is."""
+"""Up to this many partitions, a plan measures the headroom, not only whether it is short."""
 ROUNDS = 10
 _WHAT = "the retention of unread offsets"
 _DENIED = "the topic's settings were not readable or did not arrive in time: grant DESCRIBE_CONFIGS"
@@ -46,7 +45,7 @@ _DENIED = "the topic's settings were not readable or did not arrive in time: gra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Questions on their way."""
+    """Requests in progress."""
 
     began: float
     threshold: timedelta
@@ -54,7 +53,7 @@ class Watch:
     answers: Callable[[float], list[tuple[SourcePartition, datetime, First]]]
 
     def found(self, seconds: float = PLAN_SECONDS) -> tuple[Headroom, ...]:
-        """What is known ``seconds`` after it was asked for, shortest first."""
+        """Return the results ``seconds`` after the request, shortest first."""
         known = {h.partition: h for h in self.asked}
         for p, at, first in self.answers(self.began + seconds - time.monotonic()):
             known[p] = known[p].learn(at, first)
@@ -62,7 +61,7 @@ class Watch:
 
 
 def advised(session: LandingSession, what: str, make: Callable[[], T], otherwise: T) -> T:
-    """What advice there is; where making it fails, what is said instead."""
+    """Return the advice of *make*, or *otherwise* if it fails."""
     try:
         return make()
     except Exception as e:
@@ -78,7 +77,7 @@ def ask(
     *,
     timeout: float = PLAN_SECONDS,
 ) -> Watch:
-    """Ask about every partition that has unread offsets.
+    """Request the headroom of every partition with unread offsets.
 
     :param timeout: seconds to wait for the topics' settings; none, if :meth:`SourceTopics.ask_retention` was called
         early enough
@@ -122,7 +121,7 @@ def _ask(
 
 
 def plan_threshold(session: LandingSession, folded: FoldedLog) -> timedelta:
-    """Below which headroom a plan warns: by the landing's timeout, and by how often it ran so far."""
+    """Return the headroom below which a plan warns: from the landing's timeout and the frequency of its runs."""
     timeout = session.landing.window.completion_timeout
     return advised(session, _WHAT, lambda: threshold_of(timeout, interval_of(folded.entries)), timeout)
 
@@ -130,12 +129,12 @@ def plan_threshold(session: LandingSession, folded: FoldedLog) -> timedelta:
 def looked_at(
     session: LandingSession, landing_state: LandingState, source: SourceState, threshold: timedelta, seconds: float
 ) -> tuple[Headroom, ...]:
-    """For people: asked, waited for and sharpened, each for so many seconds at most."""
+    """Return the headroom for display: each step takes at most the given seconds."""
 
     def look() -> tuple[Headroom, ...]:
         asked = ask(session, landing_state, source, threshold, timeout=seconds).found(seconds)
         found = sharpened(session, asked, seconds=seconds)
-        # A text that cannot be made is found out here.
+        # Text that cannot be made fails here.
         warnings(found, threshold)
         return found
 
@@ -143,7 +142,7 @@ def looked_at(
 
 
 def sharpened(session: LandingSession, found: Iterable[Headroom], *, seconds: float) -> tuple[Headroom, ...]:
-    """Ask on until each is known well enough, or the time is over."""
+    """Repeat the requests until each result is precise enough, or the time is over."""
     deadline = time.monotonic() + seconds
     known = {h.partition: h for h in found}
     for _ in range(ROUNDS):
@@ -156,7 +155,7 @@ def sharpened(session: LandingSession, found: Iterable[Headroom], *, seconds: fl
 
 
 def warnings(found: Iterable[Headroom], threshold: timedelta) -> tuple[str, ...]:
-    """One line per partition whose unread offsets may be gone before they are sure to be read."""
+    """Return a line per partition whose unread offsets may be removed before they are read."""
     return tuple(
         f"{h.partition}: {h}; that is less than {duration_text(threshold)} (window.completion_timeout, or two runs): "
         f"land more often, or raise retention.ms of {h.partition.topic}"
@@ -166,7 +165,7 @@ def warnings(found: Iterable[Headroom], threshold: timedelta) -> tuple[str, ...]
 
 
 def plan_lines(session: LandingSession, watch: Watch) -> tuple[str, ...]:
-    """For the log of a plan: what is short, which is also said aloud, or else the shortest of all."""
+    """Return the lines for a plan: the short headrooms, which are also logged, or else the shortest of all."""
 
     def lines() -> tuple[tuple[str, ...], tuple[str, ...]]:
         found = watch.found()

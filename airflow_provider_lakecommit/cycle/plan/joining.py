@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where topics begin that a landing never landed.
+"""The first offsets of topics that a landing has never landed.
 
-Contract: reads only. A topic begins where ``start`` of the landing says. With ``latest`` a topic that the landing's set
-has landed before, in another table, begins where the set began it, or where the source begins now: a rule that sends a
-topic to another table leaves no record in neither table.
+Contract: reads only. A topic begins at ``start`` of the landing. With ``latest``, a topic that the landing's set has
+landed before, in another table, begins where the set began it, or where the source begins now: so moving a topic to
+another table omits no record.
 
-Failure story: the set's other landings are found by the newest records of the control topic, and what they have by the
-ledgers of their tables. One whose table is gone, or whose records are older, is not known.
+Failure story: the set's other landings are found in the newest records of the control topic, and their offsets in their
+tables' ledgers. A landing with a missing table or only older records is unknown.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Marks = Mapping[SourcePartition, Watermark]
 
 
 def joining_offsets(session: LandingSession, partitions: Marks) -> dict[SourcePartition, int]:
-    """Return where each of these partitions begins.
+    """Return the first offset of each of these partitions.
 
-    :raises CatalogError: the catalog is away
+    :raises CatalogError: the catalog is unavailable
     :raises ControlTopicError: the control topic cannot be read
     """
     landing = session.landing
@@ -40,7 +40,7 @@ def joining_offsets(session: LandingSession, partitions: Marks) -> dict[SourcePa
 
 
 def _begun_by(session: LandingSession, prefix: str) -> dict[SourcePartition, int]:
-    """Return where the other landings of a set have begun each partition."""
+    """Return where the other landings of a set began each partition."""
     out: dict[SourcePartition, int] = {}
     for name in session.control.recent(prefix):
         if name != session.landing.name and "." in name.removeprefix(prefix):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether anything knows a landing: a ledger of its tables, or the control topic; and which known landings are like it.
+"""Check whether a ledger or the control topic knows a landing; and find similar known landings.
 
-Contract: reads only. A landing that has a section in a ledger, or a record among the newest of the control topic, is
-known. For others, landings of a similar name are named, and those that landed the same topics into the same table.
+Contract: reads only. A landing with a ledger entry, or with a record among the newest of the control topic, is known.
+Otherwise the result names landings of a similar name, and those that landed the same topics into the same table.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from airflow_provider_lakecommit.landing import nearest
 __all__ = ["unknown_text"]
 
 ALIKE = 0.6
-"""How much a name has to be like another one, from 0 to 1, to be taken for a misspelt one."""
+"""The least similarity, from 0 to 1, of a name that counts as misspelled."""
 
 
 def unknown_text(session: LandingSession, states: Mapping[str, LedgerState | None]) -> str:
-    """Return that nothing knows this landing, with the known landings that may be meant; empty if it is known, or none
-    is like it.
+    """Return a message that this landing is unknown, with similar known landings; empty if it is known, or none is
+    similar.
 
     :raises ControlTopicError: the control topic cannot be read
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limits of the next window: as declared, or as the goals of the landing want them by what its newest windows took.
+"""The limits of the next window: as declared, or derived from the landing's targets and its newest windows.
 
-Contract: reads the metadata of the data table as it was prepared, and that only where a goal is declared; asks nobody.
+Contract: reads only the metadata of the prepared data table, and only if a target is declared.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from airflow_provider_lakecommit.landing import Landing, Window
 __all__ = ["window_limits"]
 
 LOOK_BACK = 50
-"""Appends that are looked at for what windows took."""
+"""Most appends to read for the duration of windows."""
 
 
 def window_limits(
     session: LandingSession, prepared: Prepared, missing: Coverage
 ) -> tuple[WindowLimits, tuple[str, ...]]:
-    """The limits, and why they are so where a goal is declared."""
+    """Return the limits, and their reason if a target is declared."""
     landing = session.landing
     limits = WindowLimits(
         groups=landing.window.groups or 1,

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening a cycle: look, decide what is missing, claim it with a START_COMMIT, read back what was granted.
+"""Open a cycle: read, decide what is missing, claim it with a START_COMMIT, read back what was granted.
 
-Contract: one START_COMMIT per cycle, also when there is nothing to do (its plan then says why). Two planners may race:
-the log orders them, the later one keeps what the earlier did not claim. A retry of the same run continues its open
-cycle with the same plan; a run whose cycle is over opens none, and learns what of its window no table has.
+Contract: one START_COMMIT per cycle, even if there is nothing to do (its plan then has the reason). If two planners
+race, the log orders them, and the later one keeps what the earlier did not claim. A retry of the same run continues its
+open cycle with the same plan; a run whose cycle is over opens none, and gets the ranges of its window that no table
+has.
 
-What is planned, and whether anything is, is the decision of :mod:`~airflow_provider_lakecommit.core.planning.decide`;
-here is read what it depends on, and sent what it says. Where the records of the window call for other columns of the
-data table, these are made first (:mod:`~airflow_provider_lakecommit.cycle.plan.evolving`), and everything is looked at
-anew. A cycle whose window is refused opens with an empty plan, so that its commit can drain what is pending.
+:mod:`~airflow_provider_lakecommit.core.planning.decide` decides what is planned; this module reads its inputs and sends
+    its result. If the window's records need other columns of the data table, these are changed first
+    (:mod:`~airflow_provider_lakecommit.cycle.plan.evolving`), and everything is read again. A refused window opens with
+    an empty plan, so that its commit can drain pending slices.
 
-Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted. Where a
-landing has never read its tables it raises and opens nothing, as most likely the address is wrong; so do a source that
-is away or has lost offsets, and a storage that is not to be written. A planner that is fenced looks again and takes the
-next slot; so is, by the log's order, the later of two that sent their STARTs without seeing the other one's.
+Failure story: without the catalog the cycle still opens, with an empty plan, so that the failure is counted. If the
+landing has never reached its tables, it raises and opens nothing, as the address is probably wrong; so it does if the
+source is unavailable or has lost offsets, or the storage is not writable. A fenced planner retries with the next slot.
+If two planners race, the one that is later in the log is fenced.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ from airflow_provider_lakecommit.kafka import SourceState, sizes
 __all__ = ["empty_plan", "new_cycle", "open_cycle", "preview", "send_start", "start_without_tables"]
 
 MAX_RACES = 8
-"""How often a planner that was fenced looks again before it gives up."""
+"""How often a fenced planner retries before it gives up."""
 
 Release = Callable[[Cycle], bool]
 
@@ -95,16 +96,16 @@ def open_cycle(
 ) -> Opened:
     """Open, or continue, the cycle of a run.
 
-    :param retry: look through the whole log for this run's cycle first; without it, one that is over and that no ledger
-        needs any more is not found, and is opened anew under its id
-    :param release: tells which open cycles are of dead processes, so that their claims end
-    :param told: tables that are known to be in trouble: why, is not said again
-    :raises SourceError: offsets are abandoned, the topic is another one, or its log is not what was read
+    :param retry: search the whole log for this run's cycle first; otherwise a finished cycle that no ledger needs is
+        not found, and is opened again under its id
+    :param release: decides which open cycles are of dead processes, so that their claims end
+    :param told: tables whose problems are already logged
+    :raises SourceError: offsets are lost, or the topic or its log was replaced
     :raises SourceUnavailableError: the source brokers do not answer
     :raises TableError: a table is missing or cannot take the rows
     :raises StorageError: a table could not be made, or its ledger not be written
     :raises CatalogError: it does not answer, and the landing has never read its tables
-    :raises LedgerError: a ledger needs a person, or a range cannot be read for one table alone
+    :raises LedgerError: a ledger needs an operator, or a range cannot be read for one table alone
     :raises ControlTopicError: the control topic cannot be read or written
     """
     commit_id = cycle_id_of(session, run)
@@ -118,11 +119,11 @@ def open_cycle(
             columns.change()
             prepared = prepare(session, source)
         except StorageError:
-            # The catalog is not away, so that its commit would end well, with nothing: it is for the plan to fail.
+            # The catalog is available, so an empty commit would succeed: the plan has to fail.
             raise
         except (CatalogError, CommitUnknownError, SpecWaits) as e:
             if isinstance(e, CatalogError) and past is None and not _was_reached(session):
-                # Most likely it is not away: its address is wrong, and the plan is who can say so first.
+                # The catalog's address is probably wrong, and the plan is the first to report it.
                 raise
             return _opened_without_tables(session, run, e, past, release)
         folded = session.read_state(prepared.ledgers)
@@ -145,7 +146,7 @@ def open_cycle(
             session.log(f"voided {reason}")
         said = Directives(released=released, voided=tuple(voided), raised=raised)
         after = _start(session, run, folded, plan, said)
-        # A plan that got in between the look and the START is for the next look to judge.
+        # The next read evaluates a plan that came between this read and the START.
         if after is not None and after.just_opened(commit_id).plan == plan:
             explain = (*explain, *_warnings(session, prepared, told), *plan_lines(session, headroom))
             return replace(_just_opened(session, after, commit_id), explain=explain)
@@ -153,8 +154,8 @@ def open_cycle(
 
 
 def _is_foreign(session: LandingSession, prepared: Prepared, found: FoundCycle) -> bool:
-    """Return True if the tables contradict the plan of an open cycle. Then somebody else sent it, or a table was made
-    anew since. Nothing is written by it, and the run goes on as a further cycle.
+    """Return True if the tables contradict the plan of an open cycle. Then another program sent it, or a table was
+    recreated since. Nothing is written by it, and the run continues as a further cycle.
     """
     tables = {t.name: t.table for t in prepared.tables}
     if found.state.over or (what := contradiction(found.state.plan, tables, prepared.failures)) is None:
@@ -162,18 +163,18 @@ def _is_foreign(session: LandingSession, prepared: Prepared, found: FoundCycle) 
     where = f"offset {found.state.offset} of {session.control.name}[{found.ticket.partition}]"
     session.log(
         f"ignored the plan of cycle {found.state.cycle.commit_id} at {where}: {what}; the ranges it claimed are free. "
-        "Check who else writes to that topic"
+        "Check which other programs write to that topic"
     )
     return True
 
 
 def _not_held(opened: Opened) -> Opened:
-    """A plan that was found while no table could be read: whoever writes by it holds it against the tables first."""
+    """Return a plan found while no table was readable: writers check it against the tables first."""
     return replace(opened, ticket=replace(opened.ticket, plan=""), state=None)
 
 
 def preview(session: LandingSession) -> Opened:
-    """The plan that a cycle would make now. Nothing is said in the control topic, which is made if it is missing."""
+    """Return the plan that a cycle would make now. Writes no control record, but creates a missing control topic."""
     session.source.ask_retention()
     source = session.source.watermarks()
     session.control.ensure()
@@ -199,7 +200,7 @@ def preview(session: LandingSession) -> Opened:
 def start_without_tables(
     session: LandingSession, run: RunIdentity, why: str | Refuse, release: Release = lambda _: False
 ) -> Opened:
-    """Open a cycle with an empty plan where no ledger can be read.
+    """Open a cycle with an empty plan if no ledger can be read.
 
     :param release: as for :func:`open_cycle`
     """
@@ -218,7 +219,7 @@ def start_without_tables(
 def _opened_without_tables(
     session: LandingSession, run: RunIdentity, error: Exception, past: FoundCycle | None, release: Release
 ) -> Opened:
-    """A cycle of a landing whose tables cannot be planned for now; the one that the run has, if it has one."""
+    """Return a cycle of a landing whose tables cannot be planned for now; the run's own, if it has one."""
     waits = isinstance(error, SpecWaits)
     if past is not None:
         if not waits:
@@ -230,12 +231,12 @@ def _opened_without_tables(
 
 
 def _was_reached(session: LandingSession) -> bool:
-    """Return True if the landing ever reached its tables, as far back as the control log goes."""
+    """Return True if the landing ever reached its tables, as far back as the control topic goes."""
     return any(c.complete or c.plan.ends for c in session.read_state(()).state.cycles.values())
 
 
 def _warnings(session: LandingSession, prepared: Prepared, told: Collection[str] = ()) -> tuple[str, ...]:
-    """For the plan's explanation; what is not told yet is said aloud, too."""
+    """Return the warnings for the plan's explanation, and log new ones."""
     for line in (lines := warnings_of(session.landing, prepared, told)):
         session.log(f"WARNING: {line}")
     return (*(without_line(name) for name in prepared.failures if name in told), *lines)
@@ -260,7 +261,7 @@ def _decide(
     columns: ColumnStep,
     told: Collection[str] = (),
 ) -> tuple[Plan, tuple[str, ...]]:
-    """Read what the decision depends on, and decide: as things are once the START has released and voided."""
+    """Read the inputs of the decision, and decide on the state after the START has released and voided."""
     landing, now = session.landing, session.now()
     check_registry(landing, session.kafka)
     check_unless_filled(landing, prepared.targets, folded.state)
@@ -277,7 +278,7 @@ def _decide(
         check_fates(session, prepared, landing_state, missing, source.partitions)
     limits, sizes_told = window_limits(session, prepared, missing.coverage)
     if worth_a_look(missing.coverage, limits):
-        # What landed before says little of a large backlog.
+        # Earlier windows say little about a large backlog.
         limits = replace(limits, sizes=sizes(session.kafka, missing.coverage))
     given = PlanInputs(
         landing=landing.name,
@@ -311,7 +312,7 @@ def _decide(
 def _tried_again(
     session: LandingSession, prepared: Prepared, folded: FoldedLog
 ) -> tuple[FoldedLog, tuple[Raised, ...]]:
-    """The state without blocks of a spec or of columns that have changed since, and what the START says of them."""
+    """Return the state without blocks of an older spec or older columns, and the START's notes on them."""
     landing = session.landing
     rules = rules_of(landing.decoding_hash, *schemas_of(landing.destinations, prepared.targets))
     blocks = outdated(folded.state, landing.spec_version, rules)
@@ -322,7 +323,7 @@ def _tried_again(
 
 
 def empty_plan(session: LandingSession, why: str | Refuse) -> Plan:
-    """The plan of a cycle of this session that has nothing to do, and why."""
+    """Return the plan of a cycle with nothing to do, with the reason."""
     name, spec_version = session.landing.name, session.landing.spec_version
     return nothing_planned(name, session.lane, spec_version, session.now(), why)
 
@@ -330,7 +331,7 @@ def empty_plan(session: LandingSession, why: str | Refuse) -> Plan:
 def new_cycle(
     session: LandingSession, run: RunIdentity, landing_state: LandingState, released: Collection[UUID] = ()
 ) -> Cycle:
-    """The cycle of a run, in a slot of its own."""
+    """Return a new cycle of a run, in its own slot."""
     return Cycle(
         commit_id=cycle_id_of(session, run),
         dag=run.dag_id,
@@ -345,7 +346,7 @@ def new_cycle(
 def _start(
     session: LandingSession, run: RunIdentity, folded: FoldedLog, plan: Plan, directives: Directives
 ) -> FoldedLog | None:
-    """Send the START_COMMIT, and look at what was granted; ``None``: another planner was faster."""
+    """Send the START_COMMIT, and read what was granted; return ``None`` if another planner was faster."""
     cycle = new_cycle(session, run, folded.state, directives.released)
     try:
         sent = send_start(session, folded.partition, cycle, plan, directives)
@@ -356,13 +357,13 @@ def _start(
 
 
 def send_start(session: LandingSession, partition: int, cycle: Cycle, plan: Plan, directives: Directives) -> int:
-    """Send the START_COMMIT; returns its offset."""
+    """Send the START_COMMIT; return its offset."""
     start = session.sender("plan", cycle.commit_id).opened(session.new_id(), session.now(), cycle, plan, directives)
     return session.send("plan", cycle, partition, [start])
 
 
 def _just_opened(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> Opened:
-    """As the log has it now, where the START stands."""
+    """Return the cycle as the log has it now, after the START."""
     state = folded.just_opened(commit_id)
     found = FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, state.since))
     return Opened(ticket=found.ticket, plan=state.plan, slices=found.granted, explain=(), state=state)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lanes of a landing that are open, as the ledgers of its tables tell.
+"""The open backfills of a landing, by the ledgers of its tables.
 
-Contract: reads only the tables. A lane is open as long as any table has a section of it: one that was behind may have a
-larger range than the data table, or be the only one. What a lane lacks is told by the first table that has the range in
-its section: one without rows, as most dead-letter tables are, says rarely what it has passed. What a lane has reported
-and not published counts as lacking.
+Contract: reads only the tables. A backfill is open while any table has an entry of it: a table that lags may have a
+larger range than the data table, or be the only one. The first table with the range in its entry shows what is missing:
+one without rows, like most dead-letter tables, rarely records what it has passed. Reported slices that are not
+published count as missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["OpenLane", "lanes_in", "open_lanes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLane:
-    """A lane's sections by table, and what it lacks of its range."""
+    """A backfill's entries by table, and the missing part of its range."""
 
     name: str
     sections: Mapping[str, LedgerSection]
@@ -31,7 +31,7 @@ class OpenLane:
 
     @property
     def bounds(self) -> dict[SourcePartition, OffsetRange]:
-        """Its range, over all tables; empty: an older release has written its ledger, which knows of no end."""
+        """Return its range, over all tables; empty if an older release wrote its ledger, without an end."""
         out: dict[SourcePartition, OffsetRange] = {}
         for s in self.sections.values():
             for p, end in s.ends.items():
@@ -41,7 +41,7 @@ class OpenLane:
 
     @property
     def size(self) -> int:
-        """Offsets of its range."""
+        """Return the number of offsets of its range."""
         return sum(map(len, self.bounds.values()))
 
     @property
@@ -50,13 +50,13 @@ class OpenLane:
         return any(s.replaces for s in self.sections.values())
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Format for display."""
         done = "are replaced" if self.replaces else "are in the tables"
-        yield f"lane {self.name}: {self.size - len(self.lacking)} of {self.size} offsets {done}"
+        yield f"backfill {self.name}: {self.size - len(self.lacking)} of {self.size} offsets {done}"
         yield from (f"  {p} {r}: lacks {self.lacking[p]}" for p, r in sorted(self.bounds.items()))
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return JSON values."""
         return {
             "lane": self.name,
             "replaces": self.replaces,
@@ -67,15 +67,15 @@ class OpenLane:
 
 
 def open_lanes(session: LandingSession) -> tuple[OpenLane, ...]:
-    """By name.
+    """Return the open backfills by name.
 
-    :raises CatalogError: the catalog is away
+    :raises CatalogError: the catalog is unavailable
     """
     return lanes_in(session.landing.name, {t: ledger_state(session, t) for t in session.landing.tables})
 
 
 def lanes_in(landing: str, states: Mapping[str, LedgerState | None]) -> tuple[OpenLane, ...]:
-    """Those of a landing by the ledgers of its tables, as they were read."""
+    """Return the open backfills of a landing in the given ledgers."""
     sections: dict[str, dict[str, LedgerSection]] = {}
     lacking: dict[str, Coverage] = {}
     for table, state in states.items():

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is reported and not in its table, before the epoch of a ledger ends: of this landing and of others in the same
-table, also by ledgers that only the metadata remember, and by control topics that the landing had before.
+"""Reported slices that are not in their table, before the epoch of a ledger ends: of this landing and of others in the
+same table, including former ledgers in the metadata and former control topics.
 
-Contract: reads only. A ledger names the control topic that its landing's records are in, and that topic is asked,
-whatever topic this landing has now. Nothing is known where a table never had a ledger of this lane, or where the topic
-that a ledger names is gone or was made anew.
+Contract: reads only. A ledger names the control topic with its landing's records, and that topic is read, whatever
+topic the landing has now. Nothing is known if a table never had a ledger of this stream, or if the ledger's topic is
+missing or was recreated.
 
-What is reported by records that are not believed here (another landing has another signing key, or a key was changed)
-is no pending work: nobody publishes it. But it is in danger all the same: whoever has the key could.
+Unverified reports (another landing has another signing key, or a key was changed) are not pending work: nobody here
+publishes them. But they are endangered too, as a process with the key could.
 
-Failure story: of another landing nothing is known where this one may not read its control topic, which is said. Where
-the source of another landing may not be looked at, all that it has reported is taken for what cannot be read again.
+Failure story: if another landing's control topic is not readable, its pending slices are unknown, which is logged. If
+its source is not readable, all its reported slices count as impossible to read again.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ __all__ = ["endangered", "known_section", "known_state", "ledger_state", "own_pa
 
 
 def ledger_state(session: LandingSession, name: str) -> LedgerState | None:
-    """The ledger of a table as it is; ``None``: there is no such table.
+    """Return the ledger of a table; ``None`` if there is no such table.
 
-    :raises CatalogError: the catalog is away
+    :raises CatalogError: the catalog is unavailable
     """
     table = session.tables.find(name)
     return None if table is None else read_ledger(table.metadata, session.landing.branch)
 
 
 def known_section(session: LandingSession, state: LedgerState) -> LedgerSection | None:
-    """The section of this lane: of the ledger, or of the newest one that the metadata remember."""
+    """Return this stream's entry, from the ledger or the newest one in the metadata."""
     key = (session.landing.name, session.lane)
     return next((s for s in state.sections or state.remembered if (s.landing, s.lane) == key), None)
 
 
 def known_state(session: LandingSession, states: Mapping[str, LedgerState | None]) -> LandingState | None:
-    """The log folded over the ledgers that are known; ``None`` where there are none, or the log is another one."""
+    """Return the log folded over the known ledgers; ``None`` if there are none, or the log is another one."""
     ledgers = [ledger for name, s in states.items() if s is not None and (ledger := _ledger(session, name, s))]
     places = {(t.section.control.cluster_id, t.section.control.topic_id, t.section.control.partition) for t in ledgers}
     if len(places) != 1:
@@ -76,8 +76,8 @@ def known_state(session: LandingSession, states: Mapping[str, LedgerState | None
 
 
 def own_partition(session: LandingSession) -> int:
-    """The control partition of this landing: that which a ledger of it names, as long as the topic is the same one, so
-    that all tables have one; where there is none, by the hash.
+    """Return the control partition of this landing: the one in its ledger, while the topic is the same, so that all
+    tables share it; without a ledger, the one of the hash.
     """
     place = session.control.describe()
     for name in session.landing.tables:
@@ -89,7 +89,7 @@ def own_partition(session: LandingSession) -> int:
 
 
 def pending_of(session: LandingSession, name: str, uuid: UUID, section: LedgerSection) -> tuple[AcceptedSlice, ...]:
-    """What is reported for a table by the landing of a section, and not in it, by the log that the section names.
+    """Return what an entry's landing has reported for a table and not published, by the entry's control topic.
 
     :raises ControlTopicError: that topic cannot be read
     """
@@ -105,12 +105,12 @@ def pending_of(session: LandingSession, name: str, uuid: UUID, section: LedgerSe
 def endangered(
     session: LandingSession, name: str, state: LedgerState, landings: Collection[tuple[str, str]] | None = None
 ) -> dict[UUID, str]:
-    """What the sections of others have reported for a table and nobody can read again, by their epochs: a new epoch
+    """Return what other landings' entries have reported for a table and cannot be read again, by epoch: a new epoch
     would lose it.
 
-    :param landings: only these, by name and lane; also this landing's own, if it is named
-    :raises ControlTopicError: that of this landing cannot be read
-    :raises SourceUnavailableError: something is pending, and the brokers do not tell what they have of it
+    :param landings: only these, by name and stream; also this landing, if named
+    :raises ControlTopicError: this landing's control topic cannot be read
+    :raises SourceUnavailableError: something is pending, and the brokers do not report its offsets
     """
     own = (session.landing.name, session.lane)
     wanted = [
@@ -142,7 +142,7 @@ def _lost(session: LandingSession, name: str, uuid: UUID, section: LedgerSection
 def _marks(
     session: LandingSession, section: LedgerSection, topics: tuple[str, ...]
 ) -> Mapping[SourcePartition, Watermark]:
-    """Of the topics of another landing; none, where they may not be looked at."""
+    """Return the offsets of another landing's topics; empty if they cannot be read."""
     with closing(session.source.of(topics)) as source:
         try:
             found = source.watermarks(missing_ok=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The snapshots that cycles made in a table, as the table's own history tells of them.
+"""The snapshots that cycles made in a table, from the table's own history.
 
-Contract: reads metadata only; no older snapshot is looked at than from where the log tells that a cycle began. A
-snapshot without files is none that a run tells of.
+Contract: reads metadata only, and no snapshot older than the cycle's begin by the log. Snapshots without files do not
+count as a run's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["published_before", "snapshot_of", "snapshots_of"]
 def published_before(
     session: LandingSession, table: PreparedTable, cycle: CycleState, announced: Collection[UUID] | None = None
 ) -> tuple[PublishedSnapshot, ...]:
-    """A cycle's snapshots with files in a table, oldest first; all, or those among the ``announced`` tokens."""
+    """Return a cycle's snapshots with files in a table, oldest first; all, or those with ``announced`` tokens."""
     ids = {cycle.cycle.commit_id}
     return snapshots_of(session, table.name, table.table.metadata, ids, since=cycle.offset, announced=announced)
 
@@ -38,10 +38,10 @@ def snapshots_of(
     since: int,
     announced: Collection[UUID] | None = None,
 ) -> tuple[PublishedSnapshot, ...]:
-    """The snapshots with files that cycles of this lane made in a table, oldest first.
+    """Return the snapshots with files that cycles of this stream made in a table, oldest first.
 
-    :param since: offset of the control log at which the first of them began: no older snapshot is looked at
-    :param announced: only those of these tokens
+    :param since: log offset at which the first of them began; older snapshots are not read
+    :param announced: only those with these tokens
     """
     branch, found = session.landing.branch, []
     for record in landing_snapshots(metadata, branch, landing=session.landing.name, lane=session.lane):
@@ -57,7 +57,7 @@ def snapshots_of(
 
 
 def snapshot_of(record: SnapshotRecord, table: str, commit_id: UUID) -> PublishedSnapshot:
-    """What a landing snapshot says of itself."""
+    """Return the summary of a landing snapshot."""
     return PublishedSnapshot(
         table=table,
         snapshot_id=record.snapshot_id,

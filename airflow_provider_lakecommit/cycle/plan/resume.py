@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a run goes on: what earlier attempts of it did, as the control log and the tables tell it.
+"""Where a run continues: the results of its earlier attempts, from the control topic and the tables.
 
-Contract: a cycle that is open is continued, with the plan that it has. One that is over (complete, closed by a later
-cycle, or released because its run was abandoned) gets no more work; whoever asks for it learns where its window is. A
-run of several cycles is *finished* when all of them are over, all of the newest was reported, and it left nothing to
-this run: open cycles are continued under their numbers, the oldest first; after one that is over and lacks something
-the run goes on with the next number. Snapshots are named from the tables, so that none is named that is not there.
-Nothing is written here.
+Contract: an open cycle is continued with its plan. A finished one (complete, closed by a later cycle, or released
+because its run was abandoned) gets no more work; the result says what became of its window. A run of several cycles is
+*finished* when all of them are over, the newest is completely reported, and it left nothing to this run: open cycles
+continue under their numbers, oldest first; after a finished one with gaps the run continues with the next number.
+Snapshots are named from the tables, so that all named ones exist. Nothing is written here.
 
-Failure story: cycles that the log has forgotten (retention) are as if they had never been: the run begins anew, and
-what is in the tables is not read again.
+Failure story: cycles that the log no longer has (retention) count as nonexistent: the run begins again, and rows in the
+tables are not read again.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCycle:
-    """A cycle that was found, and where it is. ``valid_through`` is what its COMPLETE said."""
+    """A cycle that was found, with its place. ``valid_through`` comes from its COMPLETE."""
 
     state: CycleState
     ticket: CycleTicket
@@ -54,11 +53,11 @@ class FoundCycle:
 
     @property
     def granted(self) -> tuple[Slice, ...]:
-        """Its slices, after what earlier claims took."""
+        """Return its slices, without those of earlier claims."""
         return granted(self.state.plan, self.state.claim)
 
     def opened(self, session: LandingSession, landing_state: LandingState | None) -> Opened:
-        """As the plan step tells it; without a ``landing_state`` of the tables nothing is said of what they lack."""
+        """Return it as the plan step would; without a ``landing_state`` of the tables their gaps are unknown."""
         state = self.state
         if not state.over:
             note = "continues the cycle that this run opened before"
@@ -71,7 +70,7 @@ class FoundCycle:
 
 
 def seen(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> FoundCycle | None:
-    """A cycle in a look."""
+    """Return a cycle in a read of the log."""
     state = folded.state.cycles.get(commit_id)
     return (
         None
@@ -81,14 +80,14 @@ def seen(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> FoundCy
 
 
 def look_up(session: LandingSession, ticket: CycleTicket) -> CycleState | None:
-    """A cycle by its ticket, also where no ledger needs its part of the log any more."""
+    """Return a cycle by its ticket, even if no ledger needs its part of the log any more."""
     log = session.control.read(ticket.partition, ticket.read_from)
     entries = read_entries(log.records, session.landing.name, session.lane)
     return fold(entries, (), session.landing.window.completion_timeout).cycles.get(ticket.commit_id)
 
 
 def look_back(session: LandingSession, commit_id: UUID) -> FoundCycle | None:
-    """A cycle of this landing anywhere in the log, as far as its retention goes."""
+    """Return a cycle of this landing anywhere in the log, as far as its retention goes."""
     for partition, found in session.all_entries():
         entries = _newest(found, commit_id)
         landing_state = fold(entries, (), session.landing.window.completion_timeout)
@@ -100,8 +99,8 @@ def look_back(session: LandingSession, commit_id: UUID) -> FoundCycle | None:
 
 
 def _newest(entries: Sequence[Entry], commit_id: UUID) -> Sequence[Entry]:
-    """The log from where this cycle was opened anew after its end, by a run that was made again under an old id. A copy
-    of its START opens nothing.
+    """Return the log from where this cycle was last opened again, by a run recreated under an old id. A copy of its
+    START opens nothing.
     """
     begin, ended = 0, False
     known: set[UUID | None] = {None}
@@ -115,7 +114,7 @@ def _newest(entries: Sequence[Entry], commit_id: UUID) -> Sequence[Entry]:
 
 
 def ticket_of(session: LandingSession, state: CycleState, partition: int, read_from: int) -> CycleTicket:
-    """What later tasks of the run find the cycle by."""
+    """Return the ticket by which later tasks of the run find the cycle."""
     return CycleTicket(
         landing=session.landing.name,
         lane=session.lane,
@@ -129,7 +128,7 @@ def ticket_of(session: LandingSession, state: CycleState, partition: int, read_f
 
 
 def where_it_is(session: LandingSession, state: CycleState, lacking: tuple[Slice, ...] | None) -> str:
-    """What became of a cycle that is over; ``lacking`` is not known where no table could be read."""
+    """Describe a finished cycle; ``lacking`` is unknown if no table could be read."""
     ended = (
         "was released by a later plan, because its run had ended"
         if state.closed_at is None
@@ -147,7 +146,7 @@ def where_it_is(session: LandingSession, state: CycleState, lacking: tuple[Slice
 class EarlierCycles:
     """The cycles of a run that the log holds, by their numbers; at least one. Several may be open.
 
-    ``voided`` tells whether slices were given up that the newest could not plan again yet.
+    ``voided``: slices were given up that the newest cycle could not plan again yet.
     """
 
     cycles: tuple[CycleState, ...]
@@ -162,19 +161,19 @@ class EarlierCycles:
 
     @property
     def number(self) -> int:
-        """Of the cycle that the run goes on with: the oldest that is open, else the one after the newest."""
+        """Return the number of the cycle that the run continues with: the oldest open one, else the next one."""
         return next((c.cycle.number for c in self.cycles if not c.over), self.newest.cycle.number + 1)
 
     def finished(self, most: int | None) -> bool:
         """Return True if nothing is left to do for a run of *most* cycles."""
         enough = not self.newest.plan.left or (most is not None and self.number >= most)
-        # What an older cycle lacked when it ended is for one that was opened after that.
+        # Gaps of an older cycle are for a cycle opened after its end.
         lacking = any(c.unfinished for c in self.cycles if self.newest.offset <= _end_or_start(c))
         done = all(c.over for c in self.cycles) and not lacking and not self.voided
         return done and enough and not self.newest.plan.deferred
 
     def to_closed(self, table: str, published: Iterable[PublishedSnapshot]) -> Closed:
-        """The finished run as if it were one cycle that is closed now."""
+        """Return the finished run as one cycle that is closed now."""
         newest = self.newest
         return Closed(
             commit_id=newest.cycle.commit_id,
@@ -193,9 +192,9 @@ class EarlierCycles:
 
 
 def cycles_of(session: LandingSession, run: RunIdentity, since: datetime | None = None) -> EarlierCycles | None:
-    """The cycles of a run anywhere in the log, as far as its retention goes; whatever their numbers.
+    """Return the cycles of a run anywhere in the log, as far as its retention goes, whatever their numbers.
 
-    :param since: it is looked for from there on first, so that not all of the log is read where it is found
+    :param since: where to search first, to avoid reading the whole log
     :raises ControlTopicError: the control topic cannot be read
     """
     session.control.ensure()
@@ -224,8 +223,8 @@ def _cycles_since(session: LandingSession, run: RunIdentity, since: datetime | N
 
 
 def published_by(session: LandingSession, earlier: EarlierCycles) -> tuple[PublishedSnapshot, ...]:
-    """The snapshots of those cycles of the run that are over, per table in their order. What an open cycle has
-    published is said when it is closed. A table that is gone, or was never made, has none.
+    """Return the snapshots of the run's finished cycles, in order per table. Those of an open cycle are reported at its
+    close. A missing table has none.
 
     :raises LakecommitError: a table cannot be read
     """
@@ -244,7 +243,7 @@ def _is_of(session: LandingSession, run: RunIdentity, c: CycleState) -> bool:
 
 
 def _ends_of(cycles: Iterable[CycleState], entries: Iterable[Entry]) -> dict[UUID, CycleClosed]:
-    """The first COMPLETE of each cycle."""
+    """Return the first COMPLETE of each cycle."""
     ids, ends = {c.cycle.commit_id for c in cycles}, dict[UUID, CycleClosed]()
     for e in entries:
         if isinstance(e, CycleClosed) and e.commit_id in ids:

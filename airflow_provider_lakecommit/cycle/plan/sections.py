@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sections of a lane: found in a ledger, or made anew, with the offsets and the log position that they begin at.
+"""Ledger entries of a stream: found in a ledger, or new, with their first offsets and log position.
 
-Contract: nothing is written. A section that is made has a new epoch.
+Contract: nothing is written. A new entry has a new epoch.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def new_section(
     positions: Mapping[SourcePartition, ReadPosition] = MappingProxyType({}),
     known: Iterable[LedgerSection],
 ) -> LedgerSection:
-    """Return a section of this lane under a new epoch and a new generation.
+    """Return an entry of this stream under a new epoch and a new generation.
 
-    :param before: the section that it stands in for: its estimates and its sink are kept, by which rules ranges were
-        judged, whether it is suspended, and which readings landed the rows that are in the table
-    :param positions: of it that still hold
-    :param known: all sections of the table, whose readings are other ones
+    :param before: the entry that it replaces: its estimates, sink, rules of evaluated ranges, suspension, and readings
+        of rows in the table are kept
+    :param positions: its positions that still hold
+    :param known: all entries of the table, whose readings are different ones
     """
     return LedgerSection(
         landing=session.landing.name,
@@ -82,7 +82,7 @@ def new_section(
 
 
 def _sink_of(before: LedgerSection | None, covered: Coverage) -> AdoptedSink | None:
-    """Return the sink of a section; what it had landed and is read again is the landing's."""
+    """Return the sink of an entry; its ranges that are read again become the landing's."""
     sink = None if before is None else before.sink
     return None if sink is None else replace(sink, landed=sink.landed & covered)
 
@@ -90,8 +90,8 @@ def _sink_of(before: LedgerSection | None, covered: Coverage) -> AdoptedSink | N
 def positions_at(
     offsets: Mapping[SourcePartition, int], marks: Mapping[SourcePartition, Watermark]
 ) -> dict[SourcePartition, ReadPosition]:
-    """Return the positions of a reading that begins at these offsets, and takes the log before them as it is now: so a
-    log that loses its end before the first record is read is noticed.
+    """Return the positions of a reading that begins at these offsets and accepts the log before them as it is now: so a
+    log that loses its end before the first read is noticed.
     """
     epochs = {p: mark.leader_epoch for p, mark in marks.items()}
     return {
@@ -102,25 +102,25 @@ def positions_at(
 
 
 def next_generation(session: LandingSession, *before: LedgerSection | None) -> int:
-    """Return the generation of a reading that begins now: its time in seconds since 1970, so that it is unique also
-    where no ledger remembers the readings before; greater than those that are known, whatever the clock says.
+    """Return the generation of a reading that begins now: seconds since 1970, so that it is unique even without a
+    ledger of earlier readings; greater than known ones, whatever the clock says.
     """
     known = (g for s in before if s is not None for g in (s.generation, *(e.generation for e in s.provenance)))
     return max(int(session.now().timestamp()), *(g + 1 for g in known), 0)
 
 
 def first_offsets(partitions: Mapping[SourcePartition, Watermark], start: str) -> dict[SourcePartition, int]:
-    """Where ``earliest`` or ``latest`` is in each partition."""
+    """Return the offset of ``earliest`` or ``latest`` in each partition."""
     return {p: w.start if start == "earliest" else w.stable for p, w in partitions.items()}
 
 
 def origin_position(session: LandingSession) -> ControlPosition:
-    """The end of the landing's control partition: what was said before is of no concern to a new ledger."""
+    """Return the end of the landing's control partition: a new ledger ignores earlier records."""
     return position_at_end(session, session.control.read(own_partition(session), BEYOND))
 
 
 def own_section(state: LedgerState, session: LandingSession) -> LedgerSection:
-    """The section of this lane.
+    """Return the entry of this stream.
 
     :raises LedgerError: there is none
     """
@@ -134,7 +134,7 @@ def own_section(state: LedgerState, session: LandingSession) -> LedgerSection:
 
 
 def check_lane_open(session: LandingSession, name: str) -> None:
-    """:raises LedgerError: a lane that is to have a section has none, and is not made here"""
+    """:raises LedgerError: a backfill has no entry where it should, and this call does not make one"""
     if session.lane != LIVE:
         raise LedgerError(
             "LC6011",
@@ -145,7 +145,7 @@ def check_lane_open(session: LandingSession, name: str) -> None:
 
 
 def check_cluster(session: LandingSession, name: str, section: LedgerSection, cluster_id: str) -> None:
-    """:raises SourceError: the brokers that answer are of another cluster than the ledger is of"""
+    """:raises SourceError: the brokers belong to another cluster than the ledger"""
     if section.cluster_id != cluster_id:
         raise SourceError(
             "LC6012",
@@ -157,7 +157,7 @@ def check_cluster(session: LandingSession, name: str, section: LedgerSection, cl
 
 
 def position_at_end(session: LandingSession, log: ControlLog) -> ControlPosition:
-    """Where a log ends, as a ledger states it that needs nothing of what is before."""
+    """Return a log's end as a ledger position that needs nothing before it."""
     return ControlPosition(
         cluster_id=log.cluster_id,
         topic=session.control.name,

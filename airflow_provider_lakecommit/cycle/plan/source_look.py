@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A look at the source that is not older than the tables it is held against.
+"""A read of the source that is at least as new as the tables it is compared with.
 
-Contract: the source is looked at before the tables are read, and in between another run may land what came since; a
-look that many landings share is up to some seconds old. A table that has more than the look saw calls for a new one, so
-that only a log that is shorter *now* is taken for one that has lost records.
+Contract: the source is read before the tables, and meanwhile another run may land new records; a read shared by many
+landings may be seconds old. If a table has more than the read, the source is read again, so that only a log that is
+shorter *now* counts as one that lost records.
 
-Failure story: that of the look.
+Failure story: that of the read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["as_new_as_tables"]
 
 
 def as_new_as_tables(session: LandingSession, landing_state: LandingState, source: SourceState) -> SourceState:
-    """The look, or a newer one where a table has landed more than it saw.
+    """Return the read, or a newer one if a table has landed more.
 
     :raises SourceError: the topics cannot be read
     :raises SourceUnavailableError: the brokers do not answer

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of the tables a plan has to warn of: those that it does without, a crowded ledger, a data table that is not as
-`create` of its landing says, and how to have that made anew.
+"""Warnings of a plan about tables: skipped ones, a crowded ledger, a data table that differs from its landing's
+`create`, and how to recreate it.
 
-Contract: pure, on tables as they were read. `create` makes a missing table and changes none, so a first spec that is
-wrong leaves a table that is not what the corrected one says. While it has no row, nothing is lost by making it anew.
-The records that it rejected may be dead letters by then: read again for one table alone, they would be in both, so the
-dead-letter table has to go with it.
+Contract: pure, on tables as read. `create` makes a missing table and changes none, so a wrong first spec leaves a table
+that differs from the corrected one. While it has no row, recreating it loses nothing. Records that it rejected may be
+dead letters by then: read again for one table alone, they would be in both, so the dead-letter table must be recreated
+too.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["not_as_stated", "warnings_of", "without_line"]
 
 
 def warnings_of(landing: Landing, prepared: Prepared, told: Collection[str] = ()) -> tuple[str, ...]:
-    """What is to be said with a plan, and aloud to whoever looks at none.
+    """Return the warnings of a plan, which are also logged.
 
-    :param told: tables that are known to be in trouble
+    :param told: tables whose problems are already known
     """
     apart = (f"{without_line(name)}: {e}" for name, e in prepared.failures.items() if name not in told)
     crowded = (f"{t.name}: {t.state.crowding}" for t in prepared.tables if t.state.crowding)
@@ -33,12 +33,12 @@ def warnings_of(landing: Landing, prepared: Prepared, told: Collection[str] = ()
 
 
 def without_line(name: str) -> str:
-    """Of a table that a window is planned without."""
+    """Return the line about a table that a window is planned without."""
     return f"{name} is left out of this plan, and lacks the records that land now"
 
 
 def not_as_stated(landing: Landing, prepared: Prepared) -> Iterator[str]:
-    """What is to be said of it, if anything is."""
+    """Yield the warnings about it, if any."""
     by_name = {t.name: t for t in prepared.tables}
     for name in landing.data_tables:
         if (data := by_name.get(name)) is not None:
@@ -72,6 +72,6 @@ def _both(landing: Landing, data: PreparedTable, dead: PreparedTable) -> str:
 
 
 def _rows(table: Table) -> str | None:
-    """As the newest snapshot states it."""
+    """Return the row count by the newest snapshot."""
     head = table.current_snapshot()
     return head.summary.additional_properties.get("total-records") if head and head.summary else None

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making the tables of a landing ready: there, readable by this landing, with a ledger whose epoch is current.
+"""Prepare the tables of a landing: present, readable by this landing, with a ledger whose epoch is current.
 
-Contract: after :func:`prepare` every table of the landing has a ledger section of this lane, and each of these was
-dealt with *before* anything else, by one compare-and-swap: a first run (origin), a table that joins later (it starts
-where the data table's ledger ends), a topic that was added, a rollback, a spec change that voids, a lost control log
-(new epoch). :func:`prepare_for_commit` makes no origin and keeps tables apart: one that fails is named and does not
-hold up the others.
+Contract: after :func:`prepare` every table of the landing has a ledger entry of this stream, and each of these was
+handled *before* anything else, by one compare-and-swap: a first run (initial entry), a table that joins later (it
+starts at the end of the data table's ledger), an added topic, a rollback, a voiding spec change, a lost control topic
+(new epoch). :func:`prepare_for_commit` makes no initial entry and isolates tables: a failing one is named and does not
+delay the others.
 
-Failure story: a ledger that is gone, or a table that was dropped and made anew while the log remembers it, needs a
-person and is an error that names the command. What two processes do at once is done once.
+Failure story: a missing ledger, or a table recreated while the log has its slices, needs an operator and is an error
+that names the command. Concurrent changes are made once.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class PreparedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """The tables that are ready, and what failed by table; ``without``: how those were that a plan does without."""
+    """The ready tables, and the failures by table; ``without``: plan entries of tables that a plan skips."""
 
     tables: tuple[PreparedTable, ...]
     failures: Mapping[str, Exception] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Prepared:
 
     @property
     def suspended(self) -> str:
-        """Who had the landing plan nothing, by the data table, and why."""
+        """Return the user who suspended the landing, by the data table, and the reason."""
         return self.tables[0].ledger.section.suspended
 
     @property
@@ -110,14 +110,14 @@ class Prepared:
 
 
 def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) -> Prepared:
-    """Everything a plan needs of the tables. One beside the leading one that cannot be read, or needs a person, is
-    among the failures, where the log knows it (:mod:`~airflow_provider_lakecommit.cycle.plan.absent`).
+    """Return everything a plan needs of the tables. A table other than the leading one that is unreadable, or needs an
+    operator, is among the failures, if the log knows it (:mod:`~airflow_provider_lakecommit.cycle.plan.absent`).
 
-    :param dry: write nothing; what would be made is only thought
+    :param dry: write nothing; new tables and entries are only simulated
     :raises TableError: missing, or not able to take the rows
-    :raises LedgerError: needs a person
+    :raises LedgerError: needs an operator
     :raises SourceError: the source is another cluster
-    :raises CatalogError: the catalog is away
+    :raises CatalogError: the catalog is unavailable
     :raises SpecWaits: a spec change has to wait for a commit
     """
     out: list[PreparedTable] = []
@@ -140,7 +140,7 @@ def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) 
 def _with_unread(
     session: LandingSession, source: SourceState, tables: Sequence[PreparedTable]
 ) -> tuple[PreparedTable, ...]:
-    """Return the tables, each without ranges that it has given up, another one has read, and the source still has."""
+    """Return the tables, without ranges given up by one that another has read, and that the source still has."""
     out: list[PreparedTable] = []
     there = Coverage(
         {p: RangeSet.of((mark.start, max(mark.start, mark.stable))) for p, mark in source.partitions.items()}
@@ -157,9 +157,9 @@ def _with_unread(
 def _ready(
     session: LandingSession, name: str, source: SourceState, leading: LedgerSection | None, *, dry: bool
 ) -> PreparedTable:
-    """One table, which is there afterwards, with a section of this lane.
+    """Return one table, which then exists, with an entry of this stream.
 
-    :param leading: of the first table, if this is another one
+    :param leading: entry of the first table, if this is another one
     """
     table = table_of(session, name, dry=dry, before_making=partial(_check_new, session, leading))
     state = _sound_ledger(session, name, table)
@@ -171,7 +171,7 @@ def _ready(
         section = _origin(session, source, leading, state.sections)
         state = _thought(state, section) if dry else joined(session, name, table, state, section)
     else:
-        # Before anything is written: of another cluster nothing is known that a ledger could be changed by.
+        # Before anything is written: a ledger must not be changed by another cluster's offsets.
         check_cluster(session, name, own_section(state, session), source.cluster_id)
         if not dry:
             state = renewed(session, name, state, source, leading)
@@ -179,8 +179,8 @@ def _ready(
 
 
 def _after_sink(session: LandingSession, table: PreparedTable, data: PreparedTable) -> PreparedTable:
-    """Return a table beside the data table, which lacks nothing of what a connector has landed in that one: read for
-    this table alone, a record could be a row there and a reject here.
+    """Return a further table that lacks nothing that a connector landed in the data table: read for this table alone, a
+    record could be a row there and a reject here.
     """
     live = data.state.section(session.landing.name, LIVE)
     if data.name != session.landing.table or live is None or live.sink is None or not live.sink.landed:
@@ -190,9 +190,9 @@ def _after_sink(session: LandingSession, table: PreparedTable, data: PreparedTab
 
 
 def _check_new(session: LandingSession, leading: LedgerSection | None, name: str, table: Table | None = None) -> None:
-    """Whether a table may get its first ledger entry of this lane.
+    """Check that a table may get its first ledger entry of this stream.
 
-    :raises LedgerError: the log remembers slices for it
+    :raises LedgerError: the log has slices for it
     :raises TableError: the landing lands into another table, which its spec does not name
     """
     check_first_run(session, name, table)
@@ -201,9 +201,9 @@ def _check_new(session: LandingSession, leading: LedgerSection | None, name: str
 
 
 def prepare_for_commit(session: LandingSession, *, tell: bool = True) -> Prepared:
-    """The tables that have a ledger of this lane, as they are now; each failure is kept apart.
+    """Return the tables with a ledger of this stream, as they are now; failures are kept per table.
 
-    :param tell: say what failed
+    :param tell: log the failures
     """
     out: list[PreparedTable] = []
     failures: dict[str, Exception] = {}
@@ -219,15 +219,15 @@ def prepare_for_commit(session: LandingSession, *, tell: bool = True) -> Prepare
 
 
 def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
-    """A table as it is now, if it has a ledger of this lane.
+    """Return a table as it is now, if it has a ledger of this stream.
 
-    :raises LakecommitError: it cannot be read, or needs a person
+    :raises LakecommitError: it cannot be read, or needs an operator
     """
     table = session.tables.find(name)
     if table is None:
         if _does_without(session, name):
             return None
-        # One that was there is told as what it is, also where it went between plan and commit.
+        # A table that existed is reported as missing, also if it was dropped between plan and commit.
         check_first_run(session, name)
         landing = session.landing
         made = landing.create_of(name) is not None or name not in landing.data_tables
@@ -245,7 +245,7 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
 def _does_without(session: LandingSession, name: str) -> bool:
     """Return True if the table is missing and its records are dead letters until it exists.
 
-    :raises LedgerError: it was there
+    :raises LedgerError: it existed before
     """
     landing = session.landing
     tolerated = landing.routing is not None and landing.routing.missing == DEAD_LETTER and name != landing.table
@@ -259,16 +259,16 @@ def _does_without(session: LandingSession, name: str) -> bool:
 
 
 def _sound_ledger(session: LandingSession, name: str, table: Table) -> LedgerState:
-    """The ledger of a table, as long as it tells what is in it.
+    """Return the ledger of a table if it reflects the table's content.
 
-    :raises LedgerError: it does not, and a person has to say it
+    :raises LedgerError: it does not, and an operator must decide
     """
     state = read_ledger(table.metadata, session.landing.branch)
     require_ledger(state, name)
     check_not_brought_back(table, state, name)
     live = state.section(session.landing.name, LIVE)
-    # Who handed the table back suspended the landing by that: its runs plan nothing, and need not fail. The dead-letter
-    # table goes with the data table, which may have been rolled back alone.
+    # Handing the table back suspended the landing: its runs plan nothing, and need not fail. The dead-letter table
+    # follows the data table, which may have been rolled back alone.
     waits = session.lane == LIVE and live is not None and live.suspended and live.sink and live.sink.lands
     if name == session.landing.table and not waits:
         check_adopted(table.metadata, state, session.landing.name, name)
@@ -278,10 +278,9 @@ def _sound_ledger(session: LandingSession, name: str, table: Table) -> LedgerSta
 def _origin(
     session: LandingSession, source: SourceState, data: LedgerSection | None, known: Iterable[LedgerSection]
 ) -> LedgerSection:
-    """Return the first section of a lane: at ``start`` for the data table, at the data table's end for one that joins
-    later.
+    """Return the first entry of a stream: at ``start`` for the data table, at the data table's end for a later one.
 
-    :param known: all sections of the table
+    :param known: all entries of the table
     """
     if data is None:
         starts, control = joining_offsets(session, source.partitions), origin_position(session)
@@ -298,9 +297,9 @@ def _first(ranges: RangeSet, end: int) -> int:
 
 
 def check_first_run(session: LandingSession, name: str, table: Table | None = None) -> None:
-    """A table that is missing or without a ledger is a first run only if the log does not remember slices for it.
+    """Check that a missing table, or one without a ledger, is a first run: the log has no slices for it.
 
-    :raises LedgerError: it does
+    :raises LedgerError: the log has some
     """
     uuids = remembered(session, name)
     if table is not None and table.metadata.table_uuid in uuids:
@@ -308,7 +307,7 @@ def check_first_run(session: LandingSession, name: str, table: Table | None = No
             "LC6014",
             f"branch {session.landing.branch} of {name} has no snapshot of landing {session.landing.name}, but the "
             "control topic remembers slices for this very table: it was rolled back to before the first one, or "
-            f"replaced, and its rows are gone. `{RESET_OFFSETS} SPEC --from earliest` reads again all of them "
+            f"replaced, and its rows are missing. `{RESET_OFFSETS} SPEC --from earliest` reads again all of them "
             f"that the source has; if the rows were restored, state their offsets with `{RESET_ASSERT} SPEC --at "
             "TOPIC:PARTITION=OFFSET,…`",
         )
@@ -328,17 +327,17 @@ def _thought(state: LedgerState, section: LedgerSection) -> LedgerState:
 
 
 def prepared_table(session: LandingSession, name: str, table: Table, state: LedgerState) -> PreparedTable:
-    """A table with the ledger that was read from it.
+    """Return a table with the ledger that was read from it.
 
-    :raises LedgerError: there is no section of this lane
+    :raises LedgerError: there is no entry of this stream
     """
     return PreparedTable(name=name, table=table, state=state, ledger=table_ledger(session, name, state))
 
 
 def table_ledger(session: LandingSession, name: str, state: LedgerState) -> TableLedger:
-    """What the fold needs of a table.
+    """Return what the fold needs of a table.
 
-    :raises LedgerError: there is no section of this lane
+    :raises LedgerError: there is no entry of this stream
     """
     judged = merged({}, (item for s in state.sections for item in s.judged.items()), most=None)
     section, others = own_section(state, session), state.covered(exclude=(session.landing.name, session.lane))

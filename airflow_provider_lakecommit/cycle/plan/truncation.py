@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before planning or publishing: check that the source's logs still contain what was read from them.
+"""Check before planning or publishing that the source's logs still contain what was read from them.
 
-Contract: :func:`diverged_logs` asks only where a partition has another leader epoch than the one under which it was
-last read; what is asked is :mod:`~airflow_provider_lakecommit.core.planning.truncation`'s decision. A plan leaves such
-partitions out, and the others go on; where it would have none, :func:`check_logs` raises. :func:`truncated` asks only
-where what waits to be published was read under several epochs, so that no two readings of different logs are published
-together; of a topic that is gone there is nothing to ask. Both write nothing.
+Contract: :func:`diverged_logs` asks only if a partition has another leader epoch than at its last read;
+:mod:`~airflow_provider_lakecommit.core.planning.truncation` decides what to ask. A plan skips such partitions and
+continues with the others; if none is left, :func:`check_logs` raises. :func:`truncated` asks only if pending slices
+were read under several epochs, so that readings of different logs are not published together; of a missing topic there
+is nothing to ask. Both write nothing.
 
-Failure story: a log that has other records where some were landed is a
-:class:`~airflow_provider_lakecommit.exceptions.SourceError` that names the partition, its epochs, the offset from which
-it differs, the rows that the log no longer has, and the ways on.
+Failure story: a log with other records than the landed ones is a
+:class:`~airflow_provider_lakecommit.exceptions.SourceError` that names the partition, its epochs, the offset of the
+first difference, the rows that the log no longer has, and the remedies.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from airflow_provider_lakecommit.kafka import SourceState
 __all__ = ["DivergedLogs", "check_logs", "check_logs_of_lane", "diverged_logs", "truncated"]
 
 MOST_TEXT = 2000
-"""Characters of the text that a plan carries."""
+"""Most characters of the text in a plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivergedLogs:
-    """Partitions whose logs have other records than were read; ``text`` tells where, what is lost, and the ways on."""
+    """Partitions whose logs have other records than were read; ``text`` has places, losses and remedies."""
 
     partitions: frozenset[SourcePartition] = frozenset()
     text: str = ""
 
 
 def diverged_logs(session: LandingSession, landing_state: LandingState, source: SourceState) -> DivergedLogs:
-    """Return the partitions whose logs do not hold all that was read of them.
+    """Return the partitions whose logs no longer hold all that was read of them.
 
-    :raises SourceError: a topic may not be read
+    :raises SourceError: a topic cannot be read
     :raises SourceUnavailableError: the brokers do not answer in time
     """
     asked = in_doubt(known_positions(landing_state), source.partitions)
@@ -69,7 +69,7 @@ def diverged_logs(session: LandingSession, landing_state: LandingState, source: 
 
 
 def check_logs(session: LandingSession, landing_state: LandingState, source: SourceState) -> DivergedLogs:
-    """Return what a plan leaves out.
+    """Return the partitions that a plan skips.
 
     :raises SourceError: there is no other partition
     :raises SourceUnavailableError: the brokers do not answer in time
@@ -83,11 +83,11 @@ def check_logs(session: LandingSession, landing_state: LandingState, source: Sou
 def check_logs_of_lane(
     lane: str, bounded: SourcePort, sections: Iterable[LedgerSection], watermarks: Mapping[SourcePartition, Watermark]
 ) -> None:
-    """Before a lane is opened.
+    """Check the logs before a backfill is opened.
 
-    :param bounded: the source as far as the lane goes
-    :param sections: of the landing
-    :raises SourceError: a log has other records in the lane's range than the landing has read there
+    :param bounded: the source within the backfill's range
+    :param sections: entries of the landing
+    :raises SourceError: a log has other records in the range than the landing has read there
     :raises SourceUnavailableError: the brokers do not answer in time
     """
     if found := bounded.diverged(in_doubt((at for s in sections for at in s.positions.items()), watermarks)):
@@ -95,16 +95,16 @@ def check_logs_of_lane(
 
 
 def truncated(session: LandingSession, landing_state: LandingState, table: str) -> dict[UUID, str]:
-    """Attempts that wait for a table and are of logs that are other ones since, with the reason.
+    """Return the attempts waiting for a table whose logs were replaced since, with reasons.
 
-    :raises SourceError: what the table has is of another log, too
-    :raises SourceUnavailableError: the brokers do not say in time
+    :raises SourceError: the table's own rows are of another log, too
+    :raises SourceUnavailableError: the brokers do not answer in time
     """
     section, accepted = landing_state.ledgers[table].section, landing_state.accepted[table]
     places = [(s.span.partition, s.position) for a in accepted for s in a.report.spans if s.position is not None]
     asked = outdated([*section.positions.items(), *places])
     if asked:
-        # Of a topic that is gone nobody can answer, and one of its name that was made anew has a log of its own.
+        # A missing topic cannot answer, and a recreated one of its name has its own log.
         there = session.source.watermarks(missing_ok=True).partitions
         asked = [(p, at) for p, at in asked if p in there]
     out: dict[UUID, str] = {}

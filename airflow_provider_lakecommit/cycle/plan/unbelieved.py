@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What records of the control log tell that are not believed: for people, before something is given up for good.
+"""Reports in unverified control records, shown before something is given up for good.
 
-Contract: reads only, and decides nothing but whether a person is asked. Where a signing key is introduced, changed or
-taken out too early, reports of before are not believed. What they are about is read again, and that loses nothing as
-long as the source has it. Where it has it no more, its rows may lie in storage, reported: the way to them is to have
-these records believed, and not to give their offsets up.
+Contract: reads only, and decides only whether an operator is asked. If a signing key is introduced, changed or removed
+too early, earlier reports are unverified. Their ranges are read again, which loses nothing while the source has them.
+Otherwise their rows may be in storage: the remedy is to accept these records, not to give up their offsets.
 
-Failure story: whoever writes to the topic can forge such records. A word of a person (``--give-up-reported``) passes
-them, and a plan that is refused for offsets that are gone is refused without them, too.
+Failure story: any writer of the topic can forge such records. The operator's ``--give-up-reported`` overrides them, and
+a plan refused for lost offsets is refused without them, too.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ __all__ = ["missing_or_told", "unbelieved", "unbelieved_text"]
 
 
 def unbelieved(session: LandingSession, table: str, section: LedgerSection) -> Coverage:
-    """The ranges of which records that are not believed say that they are reported for a table, under the epoch of a
-    section, and that it does not have. Topics that the section is not of are none of its business.
+    """Return the ranges that unverified records report for a table, under an entry's epoch, and that it lacks. Topics
+    of other entries are ignored.
 
-    :raises ControlTopicError: the control topic that the section names cannot be read
+    :raises ControlTopicError: the entry's control topic cannot be read
     """
     if not session.signed:
         return Coverage()
@@ -57,7 +56,7 @@ def unbelieved(session: LandingSession, table: str, section: LedgerSection) -> C
 
 
 def unbelieved_text(session: LandingSession, ranges: Coverage, section: LedgerSection) -> str:
-    """What to do about it."""
+    """Return what to do about them."""
     at = section.control
     with log_of(session, at) as control:
         end = control.read(at.partition, BEYOND).end if control else at.read_from
@@ -75,7 +74,7 @@ def missing_or_told(
     claims: Coverage,
     diverged: Collection[SourcePartition] = (),
 ) -> Missing:
-    """What is missing; where it is gone, with what the log may tell of it to who believes more of it.
+    """Return the missing ranges; if they are lost, the error includes unverified reports on them.
 
     :param diverged: partitions of which nothing is planned
     :raises SourceError: the source has removed what the data table lacks

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranges that one table of a landing has given up, and another one has read.
 
-Contract: :func:`with_unread` takes such ranges out of the ledger of the table that has given them up, so that they are
-planned for it as what it lacks. A range is given up together by all tables of a landing: one alone has given it up
-after a rollback of another one to before that, or of itself to before the range was read after all. A record of the
-range would be a row or a dead letter in the one table, and nothing in the other.
+Contract: :func:`with_unread` removes such ranges from the ledger of the table that gave them up, so that they are
+planned for it as missing. All tables of a landing give up a range together; a single one has it only after a rollback
+of another table to before that, or of itself to before the range was read after all. A record of the range would be a
+row or a dead letter in one table, and nothing in the other.
 
-Failure story: one compare-and-swap per table, decided on the sections that it finds. A range is taken out only where
-the ledger says that no row of it was landed, so nothing is landed twice.
+Failure story: one compare-and-swap per table, decided on the entries that it finds. A range is removed only if no row
+of it was landed by the ledger, so nothing is landed twice.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ __all__ = ["unread_by", "with_unread"]
 def unread_by(landing: str, state: LedgerState, others: Iterable[LedgerState]) -> Coverage:
     """Return what a table has given up, and others have read.
 
-    :param landing: whose sections are compared
+    :param landing: the landing whose entries are compared
     """
     own, found = _own(landing, state), Coverage()
     readings = [e for s in own for e in s.provenance]
     for other in (_own(landing, o) for o in others):
-        # What a table has passed without a row may not say by which rules: it was read all the same.
+        # Ranges passed without a row may lack their rules: they were read all the same.
         same = same_readings(readings, (e for s in other for e in s.provenance))
         found = found | Coverage.union(c & s.covered for s in other for c in s.judged.values()) - same
     return Coverage.union(_given_up(s) for s in own) & found
@@ -73,7 +73,7 @@ def _own(landing: str, state: LedgerState) -> list[LedgerSection]:
 
 
 def _given_up(section: LedgerSection) -> Coverage:
-    """Return what was given up of a section: no row was landed of it, and no record was judged."""
+    """Return the given-up ranges of an entry: without a landed row or an evaluated record."""
     shares = shares_of(section.provenance, section.covered)
     none = Coverage.union(s.part for s in shares if s.entry.per_offset is RowsPerOffset.NONE)
     return unjudged(section.judged, none)

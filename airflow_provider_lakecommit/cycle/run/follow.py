@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following: the cycles of a run that waits for the next window where another run would end.
+"""Continuous mode: a run that waits for the next window instead of ending.
 
-Contract: :class:`Follow` has the face of the loop that it drives (:class:`~airflow_provider_lakecommit.cycle.run.loop.
-LandingRunner`): cycles come out as soon as they are closed. Between them it asks the source how far it reaches, seldom
-while nothing comes, and opens the next window when :mod:`~airflow_provider_lakecommit.cycle.run.window` says so. No
-cycle is opened while there is nothing to be landed, but for one every few minutes. While it is behind, windows follow
-each other at once, each as large as what is there or the landing's limits allow. It ends when it is told to stop, when
-its time is over, ``over`` says so, or a later run of its DAG has taken over
-(:mod:`~airflow_provider_lakecommit.cycle.run. successor`): then no window is opened, and those under way are finished.
+Contract: :class:`Follow` has the interface of the loop that it drives
+(:class:`~airflow_provider_lakecommit.cycle.run.loop.LandingRunner`) and yields cycles once they are closed. Between
+them it checks the ends of the source, rarely while nothing arrives, and opens the next window when
+:mod:`~airflow_provider_lakecommit.cycle.run.window` says so. Without new records a cycle is opened only every few
+minutes. While it is behind, windows follow at once, each as large as the backlog or the landing's limits allow. It ends
+when it is stopped, when its time is over, ``over`` returns True, or a later run of its DAG has taken over
+(:mod:`~airflow_provider_lakecommit.cycle.run.successor`): it then opens no window, and finishes the open ones.
 
-Failure story: errors that may pass are waited out (:mod:`~airflow_provider_lakecommit.cycle.run.trouble`); those that
-need a person end it, as they end any run. A table that commits fail for, while others go on, ends it by no error; that
-it lacks something is one when the follow ends. A follow that is killed leaves what any killed run leaves, and any next
-run goes on from there. Nothing grows with the number of windows.
+Failure story: it waits for transient errors to pass (:mod:`~airflow_provider_lakecommit.cycle.run.trouble`); errors
+that need an operator end it, like any run. If commits fail for one table while others continue, it does not end;
+missing rows of a table are an error at its end. A killed run leaves what any killed run leaves, and any next run
+continues from there. Nothing grows with the number of windows.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ from airflow_provider_lakecommit.spark import Engine
 __all__ = ["Follow", "runner_of"]
 
 DEFERRED_SECONDS = 30.0
-"""Before a window is asked for again after the loop has asked in vain."""
+"""Seconds before the next window after the loop found none."""
 ASK_SECONDS = 10.0
-"""Between two questions whether it is over."""
+"""Seconds between two checks for the end."""
 STEP_SECONDS = 0.25
 HELD_UP_LOOKS = 3
 
 
 class Follow:
-    """One run that follows.
+    """One run in continuous mode.
 
-    :param identify: the identity of the run's n-th cycle
-    :param log: that of the session, too
-    :param release: tells which open cycles are of dead processes, so that their claims end
-    :param early: have the engine start while the first cycle is opened
-    :param progress: is told how far the writing is, every so many seconds; by default the log is
-    :param over: is the run to end though its time is not over?
-    :param turns: the run takes over from those of its DAG that follow already, and ends when a later one does
+    :param identify: returns the identity of the run's n-th cycle
+    :param log: the session's log, too
+    :param release: decides which open cycles are of dead processes, so that their claims end
+    :param early: start the engine while the first cycle is opened
+    :param progress: called regularly with the progress of writing; by default it is logged
+    :param over: returns True to end the run before its time is over
+    :param turns: take over from continuous runs of the same DAG, and end when a later one does
     :param maintain: called once in an interval; must return at once
     """
 
@@ -107,7 +107,7 @@ class Follow:
 
     @property
     def tables(self) -> Tables:
-        """The catalog of the landing."""
+        """Return the catalog of the landing."""
         return self._session.tables
 
     @property
@@ -115,23 +115,23 @@ class Follow:
         """Return True if a cycle is open."""
         return self._runner.under_way
 
-    def stop(self, reason: str = "the run was told to stop", grace: float = 0.0) -> None:
-        """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers.
+    def stop(self, reason: str = "the run was stopped", grace: float = 0.0) -> None:
+        """Stop the running jobs and open no further cycle; returns at once. For signal handlers.
 
-        :param grace: seconds that tasks have to report what they have read, which is published then
+        :param grace: seconds for tasks to report what they have read, which is then published
         """
         self._runner.stop(reason, grace)
 
     def report_interrupted(self) -> None:
-        """After an interruption: what is saved, and what will be read again."""
+        """After an interruption, log what is saved and what will be read again."""
         self._runner.report_interrupted()
 
     def cycles(self, first: int = 0, most: int | None = None) -> Iterator[CycleOutcome]:
-        """Cycles until it is over, each as soon as it is closed.
+        """Yield cycles until the run is over, each once it is closed.
 
         :param first: number of the first one
         :param most: end after so many
-        :raises LakecommitError: what needs a person, or does not pass
+        :raises LakecommitError: an error that needs an operator, or does not pass
         """
         self._numbers.next = first
         count = 0
@@ -146,9 +146,9 @@ class Follow:
             yield from self._last_try(tries=count != most)
 
     def _last_try(self, *, tries: bool) -> Iterator[CycleOutcome]:
-        """Of tables that commits fail for; where a later run follows, it has its own.
+        """Retry tables that commits fail for; a later continuous run has its own retry.
 
-        :raises LakecommitError: they lack something still
+        :raises LakecommitError: they still lack something
         """
         try:
             yield from self._runner.last_try(self._numbers.next, tries=tries and not self._successor.found)
@@ -182,7 +182,7 @@ class Follow:
                 return
 
     def _closed(self, outcome: CycleOutcome) -> None:
-        """Take note of a closed cycle."""
+        """Record a closed cycle."""
         self._numbers.closed(outcome.number)
         self._successor.closed(outcome)
         self._ended = self._ended or self._successor.ask()
@@ -196,7 +196,7 @@ class Follow:
         self._now_and_then(now)
 
     def _wait_for_a_window(self, newest: CycleOutcome | None) -> None:
-        """Until a window is to be opened, or the run is over."""
+        """Wait until a window is due, or the run is over."""
         if self._successor.is_due:
             return
         ends = newest.opened.plan.ends if newest is not None else {}
@@ -223,7 +223,7 @@ class Follow:
     def _put_off(self, error: LakecommitError) -> None:
         """Wait for an error to pass.
 
-        :raises LakecommitError: that error, where it is not waited for
+        :raises LakecommitError: the error, if it is not transient
         """
         pause = self._troubles.pause(error, stopping=self._runner.stopping)
         if pause is None:
@@ -241,7 +241,7 @@ class Follow:
         return self._ended or self._runner.stopping or (self._until is not None and now >= self._until)
 
     def _rest(self, seconds: float) -> None:
-        """Wait, unless it is over meanwhile."""
+        """Wait, unless the run ends meanwhile."""
         until = time.monotonic() + seconds
         while not self._over() and (left := until - time.monotonic()) > 0:
             self._now_and_then(time.monotonic())
@@ -254,7 +254,7 @@ class Follow:
             self._maintain()
 
     def _tell(self, now: float) -> None:
-        # Offsets are asked for one after the other: only what stays is held up.
+        # Offsets are read one after the other: only a lasting difference is held up.
         ahead = self._ahead if self._pace.idle >= HELD_UP_LOOKS else replace(self._ahead, held_up=0)
         self._log.say(self._interval.line(now - self._told_at, ahead))
         self._log.next_interval()
@@ -269,9 +269,9 @@ def runner_of(
     log: WindowLog,
     **options: Any,
 ) -> LandingRunner | Follow:
-    """What runs the cycles: until caught up, or as records come.
+    """Return the runner of the cycles: until caught up, or continuous.
 
-    :param options: those that both take
+    :param options: options of both
     """
     if follow is None:
         return LandingRunner(session, engine, identify, **options)

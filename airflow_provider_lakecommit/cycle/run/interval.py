@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a follow says: a line once in a while, and all of a window that had trouble.
+"""The log of a continuous run: a line per interval, and all lines of a window with a problem.
 
-Contract: until it is caught up for the first time a follow tells what any run tells. After that the lines of a window
-are held back until it is closed: they are said if it had trouble, and dropped if not. Warnings are said at once, each
-once in an interval. What is held back is bounded.
+Contract: until it is first caught up, a continuous run logs like any run. Afterwards the lines of a window are buffered
+until it is closed, then written if it had a problem, otherwise dropped. Warnings are written at once, each once per
+interval. The buffer is bounded.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from airflow_provider_lakecommit.cycle.run.window import Ahead
 __all__ = ["Interval", "WindowLog", "had_trouble"]
 
 HELD = 200
-"""Lines of one window that are held back, the newest."""
+"""Most buffered lines of a window; the newest are kept."""
 MOST_WARNINGS = 100
 _NUMBER = re.compile(r"[0-9][0-9a-f-]*")
 
 
 class WindowLog:
-    """A log for the parts of a follow. ``say`` is where lines go that are told at once."""
+    """A log for the parts of a continuous run. ``say`` takes lines that are written at once."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say
@@ -44,7 +44,7 @@ class WindowLog:
             self.say(line)
 
     def end(self, *, trouble: bool) -> None:
-        """A window is closed."""
+        """Flush or drop the lines of a closed window."""
         if trouble:
             for line in self._held:
                 self.say(line)
@@ -61,10 +61,10 @@ def had_trouble(outcome: CycleOutcome) -> bool:
 
 @dataclass(slots=True)
 class Interval:
-    """What came of the windows since the last line.
+    """The results of the windows since the last line.
 
-    ``youngest`` and ``oldest`` are ages in seconds, of records when they could be read in the table: of the newest at
-    least, and of the oldest at most.
+    ``youngest`` and ``oldest`` are ages of records in seconds when they became readable in the table: the least age of
+    the newest, and the greatest of the oldest.
     """
 
     records: int = 0

@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cycle after cycle in one process, on any engine, until the landing is caught up.
 
-Contract: a cycle that was opened is closed, whatever became of its Spark jobs: what they reported is published. The
-groups of a window run side by side. Where a window leaves something to the next, that one is opened and written while
-the first is still written or committed, up to so many ahead; windows are closed, and told, in the order in which they
-were opened. The connections and the engine stay over the cycles of a run, so that a cycle costs what it does and no
-start; storage keys that a catalog hands out are taken anew for the jobs of each cycle. A run that is caught up by its
-newest plan ends there; it opens no cycle more to see that.
+Contract: an opened cycle is closed, whatever happens to its Spark jobs: reported slices are published. The groups of a
+window run concurrently. If a window leaves records to the next, that one is opened and written while the first is still
+written or committed, up to a limit; windows are closed and reported in the order of their opening. Connections and
+engine are kept over the cycles of a run; storage keys from a catalog are renewed for the jobs of each cycle. A run that
+is caught up by its newest plan ends there, without another cycle.
 
-Failure story: a Spark job that dies loses the slices in hand: its cycle is closed, the windows ahead are ended as they
-are, and what they wait for is read by a cycle of its own before any other is opened. Cycles in a row that move nothing
-end the run with the last reason. A run whose window is not admitted goes on with the next cycle, after waits that grow,
-because its own commits drain the landing; if that does not help it ends as one that has nothing to do, and says what
-clears the state. Where nothing can be planned (the source lost offsets, a table needs a person) what is reported is
-published before the run ends with that error. A commit that fails for all tables of rows ends it with its error, once
-the jobs that are under way have reported what they have; one that fails for some is an error at the end alone, if they
-lack something then. A run that is asked to stop opens nothing more; its tasks end behind the record in
-hand and report it, and what is reported within the grace is published before the run ends with an error that says what
-is read again. Without a grace, or after it, or interrupted, a run says what is saved, and publishes nothing more: the
-next attempt, or the next run, does.
+Failure story: a Spark job that dies loses its slices in progress: its cycle is closed, the windows ahead are ended as
+they are, and a cycle of its own reads the missing ranges before any other is opened. Several cycles in a row without
+progress end the run with the last reason. A run whose window is not admitted continues with the next cycle, after
+growing waits, because its own commits drain the landing; if that does not help, it ends as a run with nothing to do,
+and reports what clears the state. If nothing can be planned (the source lost offsets, a table needs an operator),
+reported slices are published before the run ends with that error. A commit that fails for all tables of rows ends the
+run with its error once open jobs have reported their work; one that fails for some is an error only at the end, if they
+then lack something. A stopped run opens nothing more; its tasks end after the current record and report it, and slices
+reported within the grace are published before the run ends with an error that names what is read again. Without a
+grace, after it, or if interrupted, a run logs what is saved and publishes nothing more: the next attempt or run does.
 """
 
 from __future__ import annotations
@@ -50,18 +48,18 @@ from airflow_provider_lakecommit.spark import Engine
 __all__ = ["LandingRunner"]
 
 YIELD_SECONDS = 2.0
-"""How often a run that lets others go first looks again."""
+"""Seconds between checks of a run that lets others go first."""
 
 
 class LandingRunner:
     """The cycles of one run.
 
-    :param identify: the identity of the run's n-th cycle
-    :param release: tells which open cycles are of dead processes, so that their claims end
-    :param executor: where others commit too; without one, each cycle makes its own
-    :param progress: is told how far the writing is, every so many seconds; by default the log is
-    :param early: have the engine start while the cycle is opened, also when it then turns out that there is nothing to
-        do; for engines that cost next to nothing
+    :param identify: returns the identity of the run's n-th cycle
+    :param release: decides which open cycles are of dead processes, so that their claims end
+    :param executor: a shared executor; by default each cycle makes its own
+    :param progress: called regularly with the progress of writing; by default it is logged
+    :param early: start the engine while the cycle is opened, even if there turns out to be nothing to do; for engines
+        that cost almost nothing
     """
 
     def __init__(
@@ -96,7 +94,7 @@ class LandingRunner:
 
     @property
     def tables(self) -> Tables:
-        """The catalog of the landing."""
+        """Return the catalog of the landing."""
         return self._session.tables
 
     @property
@@ -106,20 +104,20 @@ class LandingRunner:
 
     @property
     def stopping(self) -> bool:
-        """Return True if the run was asked to stop."""
+        """Return True if the run was stopped."""
         return self._writers.stopping
 
     def open_no_more(self) -> None:
-        """Finish the windows that are under way, and open none after them."""
+        """Finish the open windows, and open none after them."""
         self._last = True
 
     def cycles(self, first: int = 0, most: int | None = None, *, goes_on: bool = False) -> Iterator[CycleOutcome]:
-        """Cycles until caught up, or *most* of them, each as soon as it is closed. May be called again after its end.
+        """Yield cycles until caught up, or *most* of them, each once it is closed. May be called again after its end.
 
         :param first: number of the first one
-        :param goes_on: it will be: that tables lack something is said by :meth:`last_try`
-        :raises LakecommitError: what keeps a cycle from being opened or closed, that none of them moves anything, that
-            the run was asked to stop, or that tables lack something in the end
+        :param goes_on: it will be called again: :meth:`last_try` then reports what tables lack
+        :raises LakecommitError: a cycle cannot be opened or closed, none makes progress, the run was stopped, or tables
+            lack something in the end
         """
         self._goes_on = goes_on
         self._early_end = early_end = EarlyEnd(self._ask_to_end, self._give_up)
@@ -140,10 +138,10 @@ class LandingRunner:
             early_end.close()
 
     def last_try(self, number: int, *, tries: bool = True) -> Iterator[CycleOutcome]:
-        """The commit of tables that the newest one left out, as commits failed for them.
+        """Commit the tables that the newest commit skipped after failures.
 
-        :param number: of the cycle that it takes
-        :param tries: without, it is only told
+        :param number: number of its cycle
+        :param tries: False only reports them
         :raises LakecommitError: some table lacks something
         """
         if tries and self._failing.left_out and not self._writers.stopping:
@@ -166,7 +164,7 @@ class LandingRunner:
             outcome = self._finish(self._windows[0])
             self._windows.popleft()
             yield outcome
-            # What a window lacks is for a cycle that is opened from then on: none of those under way knows of it.
+            # A window's missing ranges are for a cycle opened from then on: the open ones do not know of them.
             current = outcome.number >= replanned
             replanned, sound = (replanned, current) if outcome.whole else (number, False)
             pauses.note(outcome)
@@ -177,8 +175,8 @@ class LandingRunner:
             self._pause(pauses.pause(outcome))
 
     def _fill(self, number: int, end: int | None, *, ahead: bool) -> tuple[LakecommitError | None, int]:
-        """Open the next cycle, and those that may be under way beside it; the number of the next one, and what kept one
-        from being opened.
+        """Open the next cycle, and those allowed besides it; return the number of the next one, and the error that kept
+        one from being opened.
         """
         while not self._windows or (ahead and number != end and self._leaves_more()):
             if not self._windows:
@@ -191,9 +189,7 @@ class LandingRunner:
         return None, number
 
     def _leaves_more(self) -> bool:
-        """Return True if there is room for one more window, and something to read. Not where its claim might end before
-        its turn.
-        """
+        """Return True if there is room for one more window, something to read, and its claim lasts until its turn."""
         newest = self._windows[-1]
         more = newest.writing is not None and newest.writing.has_jobs and newest.opened.plan.left > 0
         in_time = self._took * self._at_once < self._session.landing.window.completion_timeout.total_seconds() / 2
@@ -211,7 +207,7 @@ class LandingRunner:
     def _begin(self, number: int) -> None:
         """Open or continue the n-th cycle, and begin its jobs.
 
-        :raises LakecommitError: what `open_cycle` raises
+        :raises LakecommitError: an error of `open_cycle`
         """
         self._go_on_or_stop()
         run, began = self._identify(number), time.monotonic()
@@ -252,8 +248,8 @@ class LandingRunner:
     def _finish(self, window: OpenWindow) -> CycleOutcome:
         """Wait for a window's jobs, and close its cycle.
 
-        :raises LakecommitError: what `close_cycle` raises, and why the engine cannot run jobs at all; never for what
-            became of a job
+        :raises LakecommitError: an error of `close_cycle`, or the engine cannot run jobs at all; never the failure of a
+            job
         """
         opened, number, writing = window.opened, window.number, window.writing
         if opened.finished:
@@ -267,13 +263,13 @@ class LandingRunner:
             written = writing.written()
         except LakecommitError:
             if not self._writers.stopping:
-                # The run cannot go on; what others have reported is published all the same. This error tells more.
+                # The run cannot continue; reports of others are published anyway. This error matters more.
                 with suppress(LakecommitError):
                     close_cycle(self._session, window.run, opened.ticket, executor=self._executor)
             raise
         if writing.has_jobs:
             window.seconds["write"] = self._took = writing.seconds
-        # What may be the last commit of the run, or what alone has it go on, leaves out none.
+        # A commit that may be the run's last, or its only way to continue, skips no table.
         if opened.plan.deferred or not (opened.plan.left or self._goes_on):
             self._failing.try_all()
         began = time.monotonic()
@@ -286,30 +282,30 @@ class LandingRunner:
         return window.outcome(written, closed)
 
     def _let_end(self) -> None:
-        """Before the run ends with an error: what is under way beside the window that had it reports what it has."""
+        """Before the run ends with an error, let the other open windows report their work."""
         under_way = [w.writing for w in self._windows if w.writing is not None and w.writing.has_jobs]
         if len(under_way) > 1 and not self._writers.stopping:
             self._log(f"{len(under_way) - 1} windows are still being written; the next run publishes their slices")
         for writing in under_way:
             writing.let_end()
-        # What they are is in the log; whoever goes on opens cycles anew.
+        # Their work is in the log; the next run or attempt opens cycles again.
         self._releases.end_with(self._windows)
         self._windows.clear()
 
     def _drained(self, number: int, error: LakecommitError) -> CycleOutcome | None:
-        """What a cycle that only publishes has made of an error that kept one from being opened."""
+        """Return a cycle that only publishes, after an error that kept one from being opened."""
         if self._writers.stopping:
             return None
         run, began = self._identify(number), time.monotonic()
         drained = drained_after(self._session, run, error, executor=self._executor)
         return drained and without_window(number, drained, time.monotonic() - began)
 
-    def stop(self, reason: str = "the run was told to stop", grace: float = 0.0) -> None:
-        """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers.
+    def stop(self, reason: str = "the run was stopped", grace: float = 0.0) -> None:
+        """Stop the running jobs and open no further cycle; returns at once. For signal handlers.
 
         :param reason: for logs
-        :param grace: seconds that tasks have to report what they have read, which is published then; without, slices in
-            hand are lost
+        :param grace: seconds for tasks to report what they have read, which is then published; without it, slices in
+            progress are lost
         """
         self._writers.stopping = True
         if not grace:
@@ -326,7 +322,7 @@ class LandingRunner:
         self._engine.stop()
 
     def report_interrupted(self) -> None:
-        """After an interruption: what is saved, and what will be read again."""
+        """After an interruption, log what is saved and what will be read again."""
         tickets = [ticket for w in list(self._windows) if not w.opened.finished for ticket in w.opened.groups]
         for ticket in tickets:
             self._writers.saved(ticket, told=True)
@@ -339,7 +335,7 @@ class LandingRunner:
     def _go_on_or_stop(self) -> None:
         if not self._writers.stopping:
             return
-        told = f"landing {self._session.landing.name} was told to stop"
+        told = f"landing {self._session.landing.name} was stopped"
         if self._gave_up or not self._again:
             self.report_interrupted()
             raise SparkJobError("LC6214", told)
@@ -348,7 +344,7 @@ class LandingRunner:
         )
 
     def _pause(self, seconds: float) -> None:
-        """Wait, unless asked to stop meanwhile."""
+        """Wait, unless stopped meanwhile."""
         until = time.monotonic() + seconds
         while not self._writers.stopping and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.5))

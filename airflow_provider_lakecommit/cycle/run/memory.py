@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of a process that goes on for days.
+"""The memory of a process that runs for days.
 
-Contract: :func:`bound_arenas` changes how the C library keeps freed memory, and nothing else. glibc gives each thread
-an arena of its own, up to eight for each processor, and gives little of them back. Every window reads and writes table
-metadata of a megabyte in several threads, so that arenas grew by some 10 MB a minute, with little in use in them.
+Contract: :func:`bound_arenas` only changes how the C library keeps freed memory. glibc gives each thread its own arena,
+up to eight per processor, and returns little of them. Every window reads and writes a megabyte of table metadata in
+several threads, so that arenas grew by some 10 MB a minute, mostly unused.
 """
 
 from __future__ import annotations
@@ -18,6 +18,6 @@ ARENAS = 2
 
 
 def bound_arenas() -> None:
-    """Have new threads share :data:`ARENAS` arenas; other C libraries than glibc are left as they are."""
+    """Limit new threads to :data:`ARENAS` arenas; other C libraries than glibc are unchanged."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)

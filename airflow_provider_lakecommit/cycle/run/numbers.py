@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of the cycles of a follow.
+"""The cycle numbers of a continuous run.
 
-Contract: numbers go up and are never used twice, also after an error that ended cycles before they were closed: these
-stay open in the log, and the next START of this process releases their claims
+Contract: numbers increase and are never reused, even after an error ended cycles before they were closed: these stay
+open in the log, and the next START of this process releases their claims
 (:mod:`~airflow_provider_lakecommit.cycle.write.open_window`).
 """
 
@@ -16,10 +16,10 @@ __all__ = ["CycleNumbers"]
 
 
 class CycleNumbers:
-    """Of one follow.
+    """The cycle numbers of one continuous run.
 
-    :param identify: the identity of the run's n-th cycle
-    :param in_turn: the identity of a cycle that is opened now
+    :param identify: returns the identity of the run's n-th cycle
+    :param in_turn: returns the identity of a cycle that is opened now
     """
 
     def __init__(self, identify: Callable[[int], RunIdentity], in_turn: Callable[[RunIdentity], RunIdentity]) -> None:
@@ -29,14 +29,14 @@ class CycleNumbers:
         self.next = 0
 
     def identify(self, number: int) -> RunIdentity:
-        """For the loop, which asks when it opens a cycle."""
+        """Return an identity for the loop, which calls this when it opens a cycle."""
         self._newest = max(self._newest, number)
         return self._in_turn(self._identify(number))
 
     def closed(self, number: int) -> None:
-        """That cycle is closed."""
+        """Record that the cycle is closed."""
         self.next = number + 1
 
     def give_up(self) -> None:
-        """Use the numbers of cycles that were opened and not closed for no other cycle."""
+        """Retire the numbers of cycles that were opened and not closed."""
         self.next = max(self.next, self._newest + 1)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a landing is followed: what ends a window, for how long, what is said and what is kept.
+"""Options of continuous mode: what ends a window, the run's lifetime, its log and the kept snapshots.
 
-Contract: frozen and valid once made; touches nothing. How many records or bytes end a window is the landing's own
-``max_records`` and ``max_bytes``.
+Contract: frozen and valid once made; touches nothing. The landing's own ``max_records`` and ``max_bytes`` limit a
+window.
 
-Failure story: a time that is none is a :class:`SpecError` that names the option.
+Failure story: an invalid time is a :class:`SpecError` that names the option.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["FollowOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowOptions:
-    """Of one run that follows.
+    """Options of one continuous run.
 
-    :param window_age: the next window is opened when the oldest record that is in none may be so old
-    :param lifetime: no window is opened after that time; ``None``: until told to stop
-    :param interval: how often a line is said, and the tables are kept small
-    :param keep_snapshots: snapshots of this landing that are older are expired; ``None``: none is
+    :param window_age: open the next window when the oldest unplanned record may be this old
+    :param lifetime: open no window after this time; ``None``: until stopped
+    :param interval: time between log lines, and between clean-ups of the tables
+    :param keep_snapshots: expire older snapshots of this landing; ``None``: none
     :raises SpecError: a time is not above zero
     """
 

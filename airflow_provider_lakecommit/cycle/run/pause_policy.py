@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a run goes on that does not get on: after each closed cycle, wait, end or give up.
+"""How long a run without progress continues: after each closed cycle, wait, end or give up.
 
-Contract: a function of the cycles so far, told one by one; nothing waits here. A cycle that moved nothing is *idle*;
-one whose window was not admitted is *refused*, unless its own commit published something, which may have cleared the
-state. A cycle that gets on forgets all before it.
+Contract: a function of the cycles so far; nothing waits here. A cycle without progress is *idle*; one whose window was
+not admitted is *refused*, unless its own commit published something, which may have cleared the state. A cycle with
+progress resets the counts.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from airflow_provider_lakecommit.exceptions import SparkJobError
 __all__ = ["MOST_IDLE_CYCLES", "PAUSES", "REFUSED_PAUSES", "PausePolicy"]
 
 MOST_IDLE_CYCLES = 4
-"""Cycles in a row without any progress before a run gives up: one more than it takes to block a range by name."""
+"""Idle cycles in a row before a run gives up: one more than it takes to block a range by name."""
 PAUSES = (0.5, 2.0, 5.0)
-"""Seconds before the next cycle after one, two, more idle cycles whose reason may pass by itself."""
+"""Seconds before the next cycle after one, two, more idle cycles with a transient reason."""
 REFUSED_PAUSES = (0.0, 2.0, 10.0, 30.0)
 """Seconds before the next cycle after one, two, more in a row without an admitted window; after one more the run ends.
-The first costs nothing: that cycle's own commit may have cleared the state.
+The first is zero: that cycle's own commit may have cleared the state.
 """
 
 
 @dataclass(slots=True)
 class PausePolicy:
-    """Of one run."""
+    """The policy of one run."""
 
     idle: int = 0
     refused: int = 0
     standing: bool = False
-    """Is it refused until a person acts?"""
+    """True if the window is refused until an operator acts."""
 
     def note(self, outcome: CycleOutcome) -> None:
-        """The newest closed cycle."""
+        """Record the newest closed cycle."""
         self.refused = self.refused + 1 if outcome.deferred and not outcome.closed.published else 0
         state = outcome.opened.plan.refused
         needs_a_hand = state is not None and state.needs_a_hand and not outcome.opened.slices
@@ -45,15 +45,15 @@ class PausePolicy:
 
     @property
     def over(self) -> bool:
-        """Return True if a window was refused so often, or until an operator acts, that the run ends with nothing to
+        """Return True if windows were refused so often, or until an operator acts, that the run ends with nothing to
         do.
         """
         return self.standing or self.refused > len(REFUSED_PAUSES)
 
     def pause(self, outcome: CycleOutcome) -> float:
-        """Seconds before the next cycle, after this one was noted.
+        """Return the seconds before the next cycle, after this one was noted.
 
-        :raises SparkJobError: none moves anything; with the newest reason
+        :raises SparkJobError: no cycle makes progress; with the newest reason
         """
         if outcome.deferred:
             return REFUSED_PAUSES[max(self.refused, 1) - 1]

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a later run follows the landing by now, so that this one ends.
+"""Detect a later continuous run of the same landing, which ends this one.
 
-Contract: a run's turn is where its first cycle was opened; it is told from the first cycle on that is opened after the
-run has shown that it can land: Spark has done a slice of it, or there was nothing to be done and Spark is there. So a
-run that fails, or is killed, before that ends nobody's work. Each question reads what came to the control log since
-the one before, so that no later run is missed and no record is read twice. It is said once.
+Contract: a run's turn is the place where its first cycle was opened; it is sent from the first cycle opened after the
+run has shown that it can land: Spark has done a slice of it, or there was nothing to do and Spark is running. So a run
+that fails or is killed before that ends no other run. Each check reads the control records since the previous one, so
+that no later run is missed and no record is read twice. It is reported once.
 
-Failure story: where the log cannot be read nobody has taken over, as far as is known: the run goes on. Where it was
-made anew this one takes a turn in the new one.
+Failure story: while the log is unreadable, no takeover is known and the run continues. If the log was recreated, this
+run takes a turn in the new one.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["Successor"]
 
 
 class Successor:
-    """Of one run.
+    """The successor of one run.
 
-    :param say: takes the line that tells of it
-    :param start: has the engine start, as :meth:`~airflow_provider_lakecommit.spark.launch.base.Engine.start`
-    :param turns: does the run take over from those of its DAG that follow already? If not, none takes over from it
+    :param say: takes the log line about it
+    :param start: starts the engine, as :meth:`~airflow_provider_lakecommit.spark.launch.base.Engine.start`
+    :param turns: take over from continuous runs of the same DAG; otherwise no run takes over from this one
     :ivar found: id of the later run
     """
 
@@ -43,7 +43,7 @@ class Successor:
         self.found = ""
 
     def in_turn(self, run: RunIdentity) -> RunIdentity:
-        """The identity of a cycle of the run, with its turn once it has shown that it can land.
+        """Return the identity of a cycle of the run, with its turn once it has shown that it can land.
 
         :raises ControlTopicError: the control topic cannot be read or made
         """
@@ -56,7 +56,7 @@ class Successor:
         return replace(run, turn=self._run.turn)
 
     def _partition(self) -> int:
-        """The control partition that the ledgers name; while no ledger can be read, the one that cycles go to then."""
+        """Return the control partition of the ledgers; while no ledger is readable, the one that cycles then use."""
         self._session.control.ensure()
         try:
             return own_partition(self._session)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cycles of a run that may have very many, as a sum that does not grow with them.
+"""The sum of a run's cycles, which does not grow with their number.
 
-Contract: :meth:`Total.add` takes a closed cycle and keeps of it what the end of the run tells. Each table's snapshots
-become one: the newest, with what all of them added.
+Contract: :meth:`Total.add` keeps of a closed cycle what the end of the run reports. Each table's snapshots become one:
+the newest, with the additions of all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Total"]
 
 @dataclass(slots=True, kw_only=True)
 class Total:
-    """Of one run of a landing."""
+    """The sum of one run of a landing."""
 
     landing: str
     cycles: int = 0
@@ -37,14 +37,14 @@ class Total:
         self._rejects = summed((self._rejects, outcome.closed.rejects))
 
     def publish(self, published: Iterable[PublishedSnapshot]) -> None:
-        """Snapshots of this run, the newest last."""
+        """Add snapshots of this run, the newest last."""
         for each in published:
             self.snapshots += 1
             before = self._published.get(each.table)
             self._published[each.table] = merged_snapshots([before, each]) if before else each
 
     def ended(self) -> RunOutcome:
-        """The run, after at least one cycle."""
+        """Return the run's outcome, after at least one cycle."""
         if self._last is None:
             raise ValueError(f"no cycle of landing {self.landing} was closed")
         last = self._last

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an error does to a follow: it goes on after a pause, or it ends.
+"""The effect of an error on a continuous run: it continues after a pause, or it ends.
 
 Contract: pure; the first row that applies decides.
 
 =============================================  ====================================================
-the error                                      the follow
+the error                                      the run
 =============================================  ====================================================
-any, after it was told to stop                 ends
-somebody else took its place (fenced, closed)  ends
-one that needs a person (``Terminal``)         ends
-any, before it has closed a cycle              ends, so that what is set up wrongly is told at once
+any, after it was stopped                      ends
+another run took its place (fenced, closed)    ends
+one that needs an operator (``Terminal``)      ends
+any, before it has closed a cycle              ends, so that a wrong setup is reported at once
 of Spark jobs, :data:`MOST_SPARK` in a row     ends
-any other that may pass (``Transient``)        goes on, after a pause that grows
+any other that may pass (``Transient``)        continues, after a pause that grows
 any other                                      ends
 =============================================  ====================================================
 
-Servers that are away come back, so they are waited for as long as it takes. Each try is a cycle of its own, so that
-commits that fail are counted as those of runs by a schedule are.
+Unavailable servers come back, so the run waits as long as it takes. Each retry is a cycle of its own, so that failed
+commits count as those of scheduled runs do.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from airflow_provider_lakecommit.exceptions import ClosedError, FencedError, Spa
 __all__ = ["MOST_SPARK", "PAUSES", "Troubles"]
 
 PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Seconds before the next try after one, two, more errors in a row."""
+"""Seconds before the next retry after one, two, more errors in a row."""
 MOST_SPARK = 3
-"""Errors in a row of Spark jobs; each is of several cycles that moved nothing, or of a session that did not start."""
+"""Errors of Spark jobs in a row; each is of several cycles without progress, or of a session that did not start."""
 
 
 @dataclass(slots=True)
 class Troubles:
-    """The errors in a row of one follow. ``sound`` tells whether it has closed a cycle."""
+    """The errors in a row of one continuous run. ``sound``: it has closed a cycle."""
 
     sound: bool = False
     row: int = 0
     spark: int = 0
 
     def passed(self) -> None:
-        """Something was closed that moved something, or had nothing to move."""
+        """Record a cycle with progress, or with nothing to do."""
         self.sound, self.row, self.spark = True, 0, 0
 
     def pause(self, error: Exception, *, stopping: bool) -> float | None:
-        """Seconds after which to go on; ``None``: it ends."""
+        """Return the seconds after which to continue; ``None`` to end."""
         self.row += 1
         self.spark += isinstance(error, SparkJobError)
         if stopping or not self.sound or isinstance(error, (ClosedError, FencedError, Terminal)):

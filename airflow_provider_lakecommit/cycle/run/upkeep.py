@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a follow does for its tables once in a while: it expires its own old snapshots, and measures its records.
+"""Regular upkeep by a continuous run: expire its own old snapshots, and measure its records.
 
-Contract: best effort, in turns with the commits of each table, and never while a window of this follow is committed.
-Manifests need no care here: appends merge them.
+Contract: best effort, in turns with the commits of each table, and never while a window of this run is committed.
+Appends already merge manifests.
 
-Failure story: a table or catalog that is away is told, and is for the next time.
+Failure story: an unavailable table or catalog is logged and retried next time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["Upkeep"]
 
 
 class Upkeep:
-    """Of the tables of one landing.
+    """The upkeep of one landing's tables.
 
-    :param keep: snapshots of the landing that are older are expired; ``None``: none is
-    :ivar record_bytes: what a source record takes, by the ledger; 0 while nobody has asked it
+    :param keep: expire older snapshots of the landing; ``None``: none
+    :ivar record_bytes: bytes of a source record by the ledger; 0 until first read
     """
 
     def __init__(self, session: LandingSession, executor: CommitterThread, keep: timedelta | None) -> None:
@@ -32,7 +32,7 @@ class Upkeep:
         self.record_bytes = 0
 
     def run(self) -> None:
-        """Once."""
+        """Run the upkeep once."""
         try:
             self._measure()
             for name in self._session.landing.tables if self._keep else ():

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the next window of a follow is opened, and when the source is asked again.
+"""When a continuous run opens its next window, and when it checks the source again.
 
-Contract: pure, times are seconds of one clock. Nobody knows when a record came, but everybody knows when it was not
-there yet: the age of the oldest new record is at most the time since the newest look that saw nothing beyond the
-newest plan. A window is opened when that is ``window_age``, or before that when it is full. The answer to a look:
+Contract: pure, times are seconds of one clock. The arrival of a record is unknown, but the last check without it is
+known: the age of the oldest new record is at most the time since the newest check that found nothing beyond the newest
+plan. A window is opened when that age is ``window_age``, or earlier when it is full. The next step after a check:
 
 =================================  ==========================================
-what it saw                        what comes next
+the check found                    next step
 =================================  ==========================================
-nothing new                        a look, after a pause that grows
-nothing new for a long time        a window all the same
-something new, as old as it may    a window
+nothing new                        a check, after a pause that grows
+nothing new for a long time        a window anyway
+something new, as old as allowed   a window
 something new, enough for one      a window
-something new, else                a window when it will be old enough; where one
-                                   can be full before, a look in the meantime
+something new, else                a window when it will be old enough; if one
+                                   can be full before, a check meanwhile
 =================================  ==========================================
 
-A window though nothing is new says up to when the tables are whole, and finds what persons did to them.
+A window without new records reports up to when the tables are complete, and finds changes by other users.
 
-Invariants: a look is never later than :data:`LATE` after a record may be as old as it may, so that the pause of an idle
-topic costs a record no more than that.
+Invariants: a check is at most :data:`LATE` after a record may reach its limit, so that the pause of an idle topic
+delays a record by no more than that.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from airflow_provider_lakecommit.core import SourcePartition, Watermark
 __all__ = ["ANYWAY", "Ahead", "Full", "Next", "Pace", "ahead_of"]
 
 ANYWAY = 300.0
-"""Seconds without anything new, after which a window is opened all the same."""
+"""Seconds without new records, after which a window is opened anyway."""
 LATE = 1.0
 PART = 4
-"""Looks in the time that a record may get old."""
+"""Checks within ``window_age``."""
 OFTEN = 5.0
-"""Seconds between looks at most, where a window can be full before it is old."""
+"""Most seconds between checks, if a window can be full before it is old."""
 SELDOM = 30.0
-"""Seconds between looks at most, where nothing is new."""
+"""Most seconds between checks, if nothing is new."""
 UNKNOWN_BYTES = 1024
-"""What a record is taken for until some have landed."""
+"""Assumed bytes of a record until some have landed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Full:
-    """When a window is full. ``record_bytes`` is what a record took so far, 0 where nobody knows."""
+    """When a window is full. ``record_bytes`` is the size of a record so far, 0 if unknown."""
 
     records: int | None = None
     bytes: int | None = None
@@ -57,21 +57,21 @@ class Full:
         return self.records is not None or self.bytes is not None
 
     def by(self, records: int) -> bool:
-        """Return True if a window of so many is full."""
+        """Return True if a window of so many records is full."""
         size = records * (self.record_bytes or UNKNOWN_BYTES)
         return (self.records is not None and records >= self.records) or (self.bytes is not None and size >= self.bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """What a look saw: offsets beyond the newest plan that can be read, and those that open transactions hold up."""
+    """A check's findings: readable offsets beyond the newest plan, and those held up by open transactions."""
 
     records: int
     held_up: int = 0
 
 
 def ahead_of(ends: Mapping[SourcePartition, int], now: Mapping[SourcePartition, Watermark]) -> Ahead:
-    """What the source has beyond the ends of a plan; of partitions that it did not know, all."""
+    """Return the source's offsets beyond the ends of a plan; all offsets of new partitions."""
     return Ahead(
         records=sum(max(0, w.stable - max(w.start, ends.get(p, 0))) for p, w in now.items()),
         held_up=sum(max(0, w.high - w.stable) for w in now.values()),
@@ -80,7 +80,7 @@ def ahead_of(ends: Mapping[SourcePartition, int], now: Mapping[SourcePartition, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Next:
-    """After so many ``seconds`` ``open`` a window, or look again."""
+    """After so many ``seconds``, ``open`` a window or check again."""
 
     open: bool
     seconds: float = 0.0
@@ -88,12 +88,12 @@ class Next:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Where a follow is between two windows.
+    """The state of a continuous run between two windows.
 
-    :param age: seconds that a record may be old before it is in a window
-    :param planned: when the source was asked for the newest plan
-    :param clean: when the newest look that saw nothing new was begun
-    :param idle: looks in a row that saw nothing new
+    :param age: seconds that a record may wait for a window
+    :param planned: when the ends of the newest plan were requested
+    :param clean: start of the newest check that found nothing new
+    :param idle: checks in a row that found nothing new
     """
 
     age: float
@@ -103,11 +103,11 @@ class Pace:
 
     @classmethod
     def after(cls, planned: float, age: float) -> Pace:
-        """A plan whose ends were asked for at that time."""
+        """Return the state after a plan whose ends were requested at that time."""
         return cls(age=age, planned=planned, clean=planned)
 
     def saw(self, ahead: Ahead, *, asked: float, now: float, full: Full) -> tuple[Pace, Next]:
-        """:param asked: when the look was begun; ``now``: when it was answered"""
+        """:param asked: start of the check; ``now``: when it was answered"""
         if not ahead.records:
             pace = replace(self, clean=asked, idle=self.idle + 1)
             if now - self.planned >= ANYWAY:
@@ -119,5 +119,5 @@ class Pace:
         return self, Next(open=left <= look, seconds=min(left, look))
 
     def first_look(self, now: float) -> float:
-        """Seconds before the first look after a plan: what came at once is not old yet."""
+        """Return the seconds before the first check after a plan: records that came at once are not old yet."""
         return max(0.0, self.planned + min(self.age / PART, OFTEN) - now)

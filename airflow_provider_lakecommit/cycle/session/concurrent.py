@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many landings in one process: side by side, through one committer, and none held up by another.
+"""Many landings in one process: concurrent, with one committer, and independent of each other.
 
-Contract: each landing's work is done by a thread of its own; a few begin at once, the others when one of these has
-ended or takes long. All commit through one committer, in turns per table. How each ended is known by its name: its
-result, or what it raised. Nothing runs any more when :meth:`ConcurrentLandings.run` has returned.
+Contract: each landing's work runs in its own thread; a few begin at once, the others when one of these ends or takes
+long. All commit through one committer, in turns per table. The result of each, or its exception, is kept by name.
+Nothing runs any more when :meth:`ConcurrentLandings.run` has returned.
 
-Failure story: a landing that fails or hangs is that landing's alone. Whoever is interrupted leaves after a moment: what
-has not begun does not begin, and what hangs is let go of: when it comes back, its connections are closed, and its next
-step is refused. What it had done by then is in tables and log, where the next attempt looks.
+Failure story: a landing that fails or hangs affects no other. An interrupted caller returns after a moment: waiting
+work does not begin, and hanging work is abandoned: when it comes back, its connections are closed, and its next step is
+refused. Its earlier work is in tables and log, where the next attempt finds it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from airflow_provider_lakecommit.exceptions import ClosedError
 __all__ = ["MOST", "SLOW_AFTER", "THREADS", "ConcurrentLandings"]
 
 THREADS = 96
-"""Landings at a time, not counting slow ones. As many share each request to the brokers."""
+"""Concurrent landings, not counting slow ones. As many share each request to the brokers."""
 MOST = 192
-"""Landings at a time, including slow ones."""
+"""Concurrent landings, including slow ones."""
 SLOW_AFTER = 5.0
-"""Seconds after which a landing takes long."""
+"""Seconds after which a landing counts as slow."""
 
 T = TypeVar("T")
 
 
 class ConcurrentLandings:
-    """Where landings of one call work. A context manager.
+    """Runs the landings of one call. A context manager.
 
     :param make: makes the committer, in its loop
     """
@@ -72,7 +72,7 @@ class ConcurrentLandings:
 
     @contextmanager
     def session(self, make: Callable[[], LandingSession]) -> Iterator[LandingSession]:
-        """A session that is closed at the end of the block, or when everything is."""
+        """Yield a session that is closed at the end of the block, or when everything is."""
         with make() as session:
             with self._lock:
                 self._check()
@@ -84,9 +84,9 @@ class ConcurrentLandings:
                     del self._open[id(session)]
 
     def run(self, works: Mapping[str, Callable[[], T]]) -> dict[str, T | BaseException]:
-        """Do the works, each under the name of its landing, and wait for all of them; how each ended.
+        """Run the works, each under its landing's name, and wait for all; return the result or exception of each.
 
-        :raises BaseException: what interrupts the caller
+        :raises BaseException: an interruption of the caller
         """
         ended: dict[str, T | BaseException] = {}
 
@@ -117,4 +117,4 @@ class ConcurrentLandings:
 
 
 def _nobody(_: str) -> None:
-    """A call of a table that hangs is logged; that its landing waits for it is no news."""
+    """Ignore the message: a hanging table call is already logged."""

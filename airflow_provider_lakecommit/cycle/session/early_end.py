@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ending work early without losing what was read: tasks are asked in the control log to end behind the record in hand.
+"""End work early without losing what was read: control records ask tasks to end after the current record.
 
-Contract: :func:`end_job` and :func:`end_cycle` send one record, which the tasks that are meant see within two seconds,
-on any engine; each reports what it has as a slice of its own and ends. A cycle that was ended is for no attempt any
-more: what it lacks is planned by later ones. :meth:`EarlyEnd.request` may be called by a signal handler: it only wakes
-a thread that waits since before.
+Contract: :func:`end_job` and :func:`end_cycle` send one record, which the addressed tasks see within two seconds, on
+any engine; each reports its progress as a slice of its own and ends. No attempt continues a cycle that was ended: later
+cycles plan the rest. Signal handlers may call :meth:`EarlyEnd.request`: it only wakes a waiting thread.
 
-Failure story: where the control topic cannot be written nobody could report either, so that the work is given up at
-once; so is what has not ended after the grace. What is reported by then counts in any case.
+Failure story: if the control topic is not writable, tasks could not report either, so the work is given up at once; so
+is work that has not ended after the grace. Slices reported by then count in any case.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class _SlotOfCycle(SlotHolder, Protocol):
 
 
 class CyclePlace(_SlotOfCycle, Protocol):
-    """Where a cycle is in the control log."""
+    """The place of a cycle in the control topic."""
 
     @property
     def lane(self) -> str: ...
@@ -47,19 +46,19 @@ class CyclePlace(_SlotOfCycle, Protocol):
 
 
 def end_cycle(control: ControlPort, landing: Landing, cycle: CyclePlace, reason: str) -> None:
-    """Ask all tasks of a cycle to end behind the record in hand; no attempt goes on with it.
+    """Ask all tasks of a cycle to end after the current record; no attempt continues it.
 
-    :param reason: by whom and why, for logs and the notes of runs
-    :raises ControlTopicError: it cannot be said
+    :param reason: user and reason, for logs and the notes of runs
+    :raises ControlTopicError: the record cannot be sent
     """
     _say(control, landing, cycle, cycle.lane, cycle.partition, None, reason)
 
 
 def end_job(control: ControlPort, job: WindowJob, reason: str) -> None:
-    """Ask the tasks of one job to end behind the record in hand. Those of another attempt at its group are not meant.
+    """Ask the tasks of one job to end after the current record. Other attempts at its group are not affected.
 
-    :param reason: why, for logs
-    :raises ControlTopicError: it cannot be said
+    :param reason: for logs
+    :raises ControlTopicError: the record cannot be sent
     """
     _say(control, job.landing, job, job.plan.lane, job.control_partition, job, reason)
 
@@ -84,27 +83,27 @@ def _say(
 
 
 class EarlyEnd:
-    """A thread that ends work when it is requested.
+    """A thread that ends work on request.
 
-    :param ask: asks those that are under way, with the reason
-    :param give_up: ends what still is, after the grace
+    :param ask: asks running tasks to end, with the reason
+    :param give_up: ends those that still run, after the grace
     """
 
     def __init__(self, ask: Callable[[str], None], give_up: Callable[[], None]) -> None:
         self._ask, self._give_up = ask, give_up
-        # Its `put` is the one way to wake a thread that a signal handler may take at any moment.
+        # Its `put` is the one safe way to wake a thread from a signal handler.
         self._requests: SimpleQueue[tuple[str, float] | None] = SimpleQueue()
         threading.Thread(target=self._wait, name="lakecommit-early-end", daemon=True).start()
 
     def request(self, reason: str, grace: float) -> None:
         """End early; returns at once.
 
-        :param grace: seconds that tasks have to report what they have read
+        :param grace: seconds for tasks to report what they have read
         """
         self._requests.put((reason, grace))
 
     def close(self) -> None:
-        """All is over: there is nothing to give up."""
+        """Stop the thread: all work is over."""
         self._requests.put(None)
 
     def _wait(self) -> None:

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connections of one landing's lane, and its state: the control log folded over the ledgers of its tables.
+"""The connections of one stream of a landing, and its state: the control topic folded over the ledgers of its tables.
 
-Contract: a state is made of ledgers that were read from the tables before and of the log that is read now, so that what
-was published in between is seen as accepted at worst, never as missing. The control partition that a ledger names wins
-over the hash. Only the tables decide what has landed.
+Contract: a state is made of ledgers read earlier and the log read now, so that publications in between count as
+accepted at worst, never as missing. The control partition in a ledger takes precedence over the hash. Only the tables
+decide what has landed.
 
-Failure story: nothing here retries; each error of the connections below says what is away. Several threads may work at
-one session. After :meth:`LandingSession.close` a thread that hung and comes back does nothing more: its next step is
-refused.
+Failure story: nothing here retries; each error names the unavailable connection. Several threads may use one session.
+After :meth:`LandingSession.close`, the next step of a thread that hung is refused.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ from airflow_provider_lakecommit.signing import SigningKeys
 __all__ = ["BEYOND", "FoldedLog", "LandingSession", "RunIdentity", "TableKey", "cycle_id_of"]
 
 WITHOUT_LEDGER = 2000
-"""Records looked back at while no ledger can be read: only open cycles are wanted then."""
+"""Records to read backwards while no ledger is readable: only open cycles are needed then."""
 
 
 def _utc_now() -> datetime:
@@ -63,8 +62,9 @@ def _utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunIdentity:
-    """Whose cycle it is. ``number`` counts the cycles of one run; ``attempt`` tells task attempts apart, it is part of
-    no identity; ``turn`` tells which of several runs follows (:mod:`~airflow_provider_lakecommit.cycle.session.turns`).
+    """The identity of a cycle. ``number`` counts the cycles of one run; ``attempt`` identifies the task attempt and is
+    not part of the identity; ``turn`` decides which of several continuous runs stays
+    (:mod:`~airflow_provider_lakecommit.cycle.session.turns`).
     """
 
     deployment: str
@@ -77,8 +77,8 @@ class RunIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldedLog:
-    """One look at the truth (ledgers) and the messages (log), folded. ``begin`` is from where the log was there to be
-    read, ``end`` where the next look reads on.
+    """One read of the facts (ledgers) and the messages (log), folded. ``begin`` is where the readable log begins,
+    ``end`` where the next read continues.
     """
 
     ledgers: tuple[TableLedger, ...]
@@ -90,7 +90,7 @@ class FoldedLog:
     end: int
 
     def just_opened(self, commit_id: UUID) -> CycleState:
-        """The cycle whose START was sent, and stands below ``end``.
+        """Return the cycle whose START was sent, and is below ``end``.
 
         :raises ControlTopicError: it cannot be read back
         """
@@ -107,7 +107,7 @@ class FoldedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableKey:
-    """What names a table in this process: landings that share it, and their catalog, take turns."""
+    """The key of a table in this process: landings that share it, and their catalog, take turns."""
 
     catalog: str
     table: str
@@ -118,11 +118,11 @@ class TableKey:
 
 @dataclass(kw_only=True)
 class LandingSession:
-    """Connections of one landing's lane.
+    """Connections of one stream of a landing.
 
-    :param place: what names the catalog in this process, by default the landing's connection
-    :param lent: the tables belong to somebody else, who closes them
-    :param yields: why no window is opened now, since others go first; empty: one may be
+    :param place: key of the catalog in this process, by default the landing's connection
+    :param lent: another owner closes the tables
+    :param yields: returns why no window may be opened now, since others go first; empty if one may
     """
 
     landing: Landing
@@ -147,7 +147,7 @@ class LandingSession:
     def connect(
         cls, landing: Landing, kafka: Mapping[str, Any], catalog: Mapping[str, Any], *, log: Callable[[str], None]
     ) -> LandingSession:
-        """Nothing is contacted here."""
+        """Create a session without contacting anything."""
         return cls(
             landing=landing,
             kafka=kafka,
@@ -158,11 +158,11 @@ class LandingSession:
         )
 
     def without_secrets(self, text: str) -> str:
-        """A text that others may read, without those of its connections."""
+        """Return a text without the secrets of the connections."""
         return self.tables.without_secrets(redacted(text, self.kafka))
 
     def key(self, table: str) -> TableKey:
-        """The name of a table for its turns."""
+        """Return the key of a table for its turns."""
         return TableKey(catalog=self.place or self.landing.connections.iceberg, table=table)
 
     @property
@@ -171,7 +171,7 @@ class LandingSession:
         return SigningKeys.of(self.kafka) is not None
 
     def close(self) -> None:
-        """Let go of all connections, from any thread, also twice."""
+        """Close all connections, from any thread, also repeatedly."""
         self._closed = True
         self.close_writers()
         self.control.close()
@@ -180,7 +180,7 @@ class LandingSession:
             self.tables.close()
 
     def close_writers(self) -> None:
-        """Close what this session alone has open, where it shares its connections with another one."""
+        """Close this session's own writers, if it shares its connections."""
         if self._sending.acquire(blocking=False):
             self._let_writers_go()
             self._sending.release()
@@ -200,8 +200,8 @@ class LandingSession:
     ) -> FoldedLog:
         """Read the log that the ledgers need, and fold it over them.
 
-        :param since: a look whose entries are kept, so that only what came after it is read
-        :param until: an offset that must be seen: that of a record just sent
+        :param since: an earlier read whose entries are kept, so that only later records are read
+        :param until: an offset that must be included: that of a record just sent
         """
         partition, read_from = (since.partition, since.read_from) if since else self._start(ledgers)
         start = since.end if since else read_from
@@ -229,7 +229,7 @@ class LandingSession:
         )
 
     def _entries(self, records: Sequence[ControlRecord]) -> Iterator[Entry]:
-        """Those of this lane. A record that the look before had, too, is not decoded a second time."""
+        """Return the entries of this stream. Records of the earlier read are not decoded again."""
         for record in records:
             seen = self._seen.get(record.offset)
             if seen is None or seen[0] is not record:
@@ -247,9 +247,9 @@ class LandingSession:
     def all_entries(
         self, since: datetime | None = None, lane: str | None = None
     ) -> Iterator[tuple[int, tuple[Entry, ...]]]:
-        """What the log holds of a lane by partition: the landing's was another one if partitions were added.
+        """Yield the log's entries of a stream by partition: the landing's partition differed if partitions were added.
 
-        :param since: what is older by the records' own times is left out
+        :param since: skip records that are older by their own times
         :param lane: by default this one
         """
         for partition in range(self.control.describe().partitions):
@@ -258,11 +258,11 @@ class LandingSession:
             yield partition, read_entries(records, self.landing.name, lane or self.lane)
 
     def own_partition(self) -> int:
-        """Return the control partition that the newest ledgers named; before any was read, the one of the hash."""
+        """Return the control partition of the newest ledgers; before any was read, the one of the hash."""
         return self.control.partition_for(self.landing.group_id) if self._named is None else self._named
 
     def _start(self, ledgers: Sequence[TableLedger]) -> tuple[int, int]:
-        """Partition and offset that all ledgers need; without a ledger, the newest part of the log."""
+        """Return the partition and offset that all ledgers need; without a ledger, the newest part of the log."""
         if ledgers:
             self._named = ledgers[0].section.control.partition
             return self._named, min(t.section.control.read_from for t in ledgers)
@@ -271,14 +271,14 @@ class LandingSession:
         return partition, max(borders.begin, borders.end - WITHOUT_LEDGER)
 
     def send(self, role: str, whose: SlotHolder, partition: int, records: Sequence[Outgoing]) -> int:
-        """One transaction under the bounded id of this role and the cycle's slot; returns the offset of its last
+        """Send one transaction under the bounded id of this role and the cycle's slot; return the offset of its last
         record. Writers stay open for the next cycle in that slot.
 
         :raises FencedError: a newer attempt of the same role and slot took over
         """
         key = transactional_id(self.landing.name, self.lane, whose.deployment, whose.slot, role), partition
         values = [(r.key, r.value, r.headers) for r in records]
-        # Two writers at once under one id would shut out each other.
+        # Two concurrent writers under one id would fence each other.
         with self._sending:
             if self._closed:
                 raise ClosedError(
@@ -288,8 +288,8 @@ class LandingSession:
             try:
                 return self._sent(key, values)
             except FencedError:
-                # By a run that had the slot while our writer rested. A planner has to look at what that one did; what
-                # others have to say is so all the same, and is said by a writer that is opened now.
+                # Fenced by a run that had the slot while our writer was idle. A planner must read what it did; other
+                # records are still valid, and a new writer sends them.
                 if not rested or role == "plan":
                     raise
                 return self._sent(key, values)
@@ -305,7 +305,7 @@ class LandingSession:
         try:
             return writer.send(values)[-1]
         except BaseException:
-            # What it may have open is aborted with it.
+            # The broker aborts its open transaction with it.
             del self._writers[key]
             opened.close()
             raise
@@ -317,5 +317,5 @@ class LandingSession:
 
 
 def cycle_id_of(session: LandingSession, run: RunIdentity) -> UUID:
-    """Commit id of a run's cycle."""
+    """Return the commit id of a run's cycle."""
     return cycle_id(run.deployment, session.landing.name, session.lane, run.dag_id, run.run_id, run.number)

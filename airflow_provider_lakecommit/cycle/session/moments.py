@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a time is in the source: the first record at or after it, partition by partition.
+"""The source's offsets at a time: the first record at or after it, per partition.
 
-Contract: asks the brokers, who go by the timestamps of records. Records that are out of order are where they are: an
-earlier one may come after the offset that is told.
+Contract: asks the brokers, which use the timestamps of records. Records may be out of order: an earlier one may come
+after the returned offset.
 
 Failure story: brokers that do not answer in time are an error that names the partitions.
 """
@@ -25,9 +25,9 @@ ASK_SECONDS = 30.0
 def offsets_at(
     source: SourcePort, marks: Mapping[SourcePartition, Watermark], moment: datetime
 ) -> dict[SourcePartition, int | None]:
-    """The first offset at or after a time, no later than the last stable one; ``None``: no record is so late.
+    """Return the first offset at or after a time, up to the last stable one; ``None`` if no record is so late.
 
-    :raises SourceUnavailableError: the brokers did not say in time
+    :raises SourceUnavailableError: the brokers did not answer in time
     """
     found = {p: first for p, _, first in source.ask_first_since([(p, moment) for p in marks])(ASK_SECONDS)}
     if silent := sorted(marks.keys() - found.keys()):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control topic that a ledger names, which may be another one than that of the landing who asks.
+"""The control topic that a ledger names, which may differ from the reading landing's.
 
-Contract: nothing is read here but which topic it is. Another topic is looked at with the settings of the session, so
-also with its signing keys.
+Contract: reads only which topic it is. Another topic is read with the settings of the session, including its signing
+keys.
 
-Failure story: a topic that is gone, or was made anew under the same name, knows nothing of a ledger: ``None``.
+Failure story: a topic that is missing or was recreated under the same name knows nothing of a ledger: ``None``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["log_of"]
 
 @contextmanager
 def log_of(session: LandingSession, position: ControlPosition) -> Iterator[ControlPort | None]:
-    """The control topic that a ledger names; ``None``: it is gone, or another one by now.
+    """Yield the control topic that a ledger names; ``None`` if it is missing or was recreated.
 
-    :raises ControlTopicError: it cannot be asked
+    :raises ControlTopicError: it cannot be read
     """
     own = position.topic == session.control.name
     control = session.control if own else session.control.other(position.topic)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a landing needs of its connections to Kafka, and no more: any object that does this will do.
+"""The interfaces to Kafka that a landing needs; any object with these methods will do.
 
 Contract: :class:`~airflow_provider_lakecommit.control.control_topic.ControlTopic` and
-:class:`~airflow_provider_lakecommit.kafka.source_topic.SourceTopics` do it on brokers, the fakes of the unit tests in
-memory; one contract test holds both to the same. The tables are no port: what a cycle asks of them is pyiceberg's
-metadata, which the same :class:`~airflow_provider_lakecommit.iceberg.catalog.Tables` has from any catalog.
+:class:`~airflow_provider_lakecommit.kafka.source_topic.SourceTopics` implement them on brokers, the fakes of the unit
+tests in memory; one contract test checks both. Tables are no port: a cycle uses pyiceberg's metadata, which
+:class:`~airflow_provider_lakecommit.iceberg.catalog.Tables` has from any catalog.
 
 Failure story: each method raises what the class above raises.
 """
@@ -24,7 +24,7 @@ __all__ = ["ControlPort", "SlotHolder", "SourcePort", "WriterPort"]
 
 
 class SlotHolder(Protocol):
-    """A cycle, or the ticket of one: what its transactional ids are made of."""
+    """A cycle, or its ticket: the basis of its transactional ids."""
 
     @property
     def deployment(self) -> str: ...

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a window is while its Spark jobs run: slices and records that are reported, of all; how fast, how long still.
+"""The progress of a window while its Spark jobs run: reported slices and records, rate and remaining time.
 
-Contract: told from the control log, to which each task reports its slice the moment it is finished, so that it is the
-same on every engine, also where a driver is elsewhere and where work of an earlier attempt was adopted. For people:
-nothing is decided by it, and no part of a run waits for it.
+Contract: read from the control topic, to which each task reports its finished slice at once, so it is the same on every
+engine, also with a remote driver or adopted work. For display only: no part of a run waits for it.
 
-Failure story: a log that cannot be read now is told as that, with what was known before, and looked at again at the
-next interval; the run itself says what is wrong.
+Failure story: an unreadable log is reported with the last known progress, and read again at the next interval; the run
+itself reports the cause.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from airflow_provider_lakecommit.spark import WindowJob
 __all__ = ["LOG_SECONDS", "Progress", "progress_told"]
 
 LOG_SECONDS = 10.0
-"""Between two lines of a log."""
+"""Seconds between two log lines."""
 GOODBYE_SECONDS = 2.0
-"""For which the end of a job waits for a look that is under way."""
+"""Seconds that the end of a job waits for a read in progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What is reported after so many ``seconds``, of what was to be done when it began; after ``start`` of them there
-    was still nothing: engines take a while to start. ``trouble`` is why nothing newer is known.
+    """The reported work after so many ``seconds``, of all work at the begin; ``start`` are the seconds until the first
+    report: engines take a while to start. ``trouble`` is why nothing newer is known.
     """
 
     slices: int
@@ -48,12 +47,12 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Records per second, since engines have started."""
+        """Return records per second since the engines started."""
         return self.records / (self.seconds - self.start) if self.seconds > self.start else 0.0
 
     @property
     def left(self) -> float | None:
-        """Seconds still to go at this rate; ``None`` while nothing is known of it."""
+        """Return the remaining seconds at this rate; ``None`` while unknown."""
         return (self.all_records - self.records) * (self.seconds - self.start) / self.records if self.records else None
 
     def __str__(self) -> str:
@@ -72,9 +71,9 @@ def progress_told(
     tell: Callable[[Progress], None],
     every: float = LOG_SECONDS,
 ) -> Iterator[None]:
-    """While the block runs, tell how far its jobs are.
+    """Report the progress of the jobs while the block runs.
 
-    :param jobs: of one window
+    :param jobs: jobs of one window
     """
     if not jobs:
         yield
@@ -90,7 +89,7 @@ def progress_told(
 
 
 class _Watch:
-    """The reports of some jobs, read on from where their plan stands."""
+    """The reports of some jobs, read from their plan on."""
 
     def __init__(self, control: ControlPort, jobs: Sequence[WindowJob], tell: Callable[[Progress], None]) -> None:
         self._control, self._tell = control, tell

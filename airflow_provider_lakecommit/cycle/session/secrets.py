@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tasks of window jobs are given to reach brokers and storage, made when the jobs begin.
+"""The tasks' connection settings for brokers and storage, made when the jobs begin.
 
-Contract: the catalog is asked for nothing but tables with which it handed out storage properties when the window was
-planned, as the plan says; these are loaded once more, because keys expire between a plan and its jobs. So where a
-catalog hands out no keys, it may be away while a window is written. A job gets the storage of the tables that it
-writes, and of no others.
+Contract: the catalog is asked only for tables with their own storage properties at planning time; these are loaded
+again, because keys expire between a plan and its jobs. So a catalog that hands out no keys may be unavailable while a
+window is written. A job gets only the storage of the tables that it writes.
 
-Failure story: a catalog that is away and has to hand out keys is a :class:`CatalogError`, and so are keys that are
-about to expire: no job is begun that could only fail. The next attempt asks again. Where it handed out other settings
-only, such as a region, the tasks go on with those of the connection.
+Failure story: an unavailable catalog that must hand out keys is a :class:`CatalogError`, and so are keys that are about
+to expire: no job is begun that could only fail. The next attempt asks again. If it handed out only other settings, such
+as a region, the tasks use those of the connection.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from airflow_provider_lakecommit.spark import Secrets, WindowJob
 __all__ = ["LEAST_SECONDS", "secrets_for", "storage_for", "vended_of"]
 
 LEAST_SECONDS = 60.0
-"""For how long keys must hold for a job to begin with them."""
+"""Least seconds of validity of keys for a job to begin."""
 
 
 def vended_of(tables: Tables, names: Iterable[str]) -> dict[str, bool]:
-    """With which of these tables the catalog handed out storage properties when it was last asked for them, and whether
-    keys were among them; it is not asked here.
+    """Return which of these tables had storage properties of their own when the catalog last returned them, and whether
+    keys were among them; it is not asked again.
     """
     known = ((name, tables.known_storage(name)) for name in names)
     return {name: storage.has_keys for name, storage in known if storage is not None and storage.handed_out}
@@ -38,11 +37,11 @@ def vended_of(tables: Tables, names: Iterable[str]) -> dict[str, bool]:
 def secrets_for(
     tables: Tables, kafka: Mapping[str, Any], jobs: Iterable[WindowJob], *, log: Callable[[str], None]
 ) -> Secrets:
-    """Connection settings for these jobs, as fresh as this call.
+    """Return connection settings for these jobs, as fresh as this call.
 
-    :param log: gets what the tasks have to do without
-    :raises CatalogError: the catalog is away, or its keys are about to expire
-    :raises TableError: a table is gone
+    :param log: takes lines about missing settings
+    :raises CatalogError: the catalog is unavailable, or its keys are about to expire
+    :raises TableError: a table is missing
     """
     written = ((name, job.plan.vended) for job in jobs for s in job.plan.slices for name in s.tables)
     wanted = {name: vended[name] for name, vended in written if name in vended}
@@ -58,10 +57,10 @@ def secrets_for(
 
 
 def storage_for(tables: Tables, name: str, now: float) -> TableStorage:
-    """The storage of a table as its catalog hands it out now.
+    """Return the storage of a table as its catalog hands it out now.
 
-    :raises CatalogError: the catalog is away, or the keys that it hands out are about to expire
-    :raises TableError: the table is gone
+    :raises CatalogError: the catalog is unavailable, or its keys are about to expire
+    :raises TableError: the table is missing
     """
     storage = tables.storage(name)
     left = storage.left(now)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left of a job that is done more than once, and which slices of it are slow, by what is reported.
+"""The remaining and the slow slices of a job that runs several times, by the reports.
 
-Contract: nobody tells when a slice was begun, and nothing is written for it. A job is held up by slow slices when
-nothing new of its cycle was reported for longer than ``speculation`` times what the median of the reported slices took,
-and for :data:`LEAST_SECONDS` at least: as long as others come in, a slow one holds up nobody. What is left then is what
-is slow. Without a report there is no median, and nothing is known.
+Contract: the start of a slice is not recorded. Slow slices hold up a job when nothing new of its cycle was reported for
+longer than ``speculation`` times the median duration of the reported slices, and for :data:`LEAST_SECONDS` at least:
+while others come in, a slow one delays nothing. The remaining slices are then the slow ones. Without a report there is
+no median, and nothing is known.
 
-The median is of durations by the tasks' own clocks, the waiting is measured by the clock of this process: no clock is
-held against another one.
+The median is of durations by the tasks' own clocks, the wait is measured by this process's clock: no two clocks are
+compared.
 
-Failure story: a log that cannot be read now tells nothing, and is looked at again.
+Failure story: an unreadable log gives no result, and is read again.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from airflow_provider_lakecommit.spark import CycleReports, WindowJob
 __all__ = ["LEAST_SECONDS", "SlowSlices", "slow_slices_of"]
 
 LEAST_SECONDS = 10.0
-"""Without a report, below which nothing counts as slow: engines take a while to begin tasks."""
+"""Seconds without a report below which nothing is slow: engines take a while to begin tasks."""
 
 
 def slow_slices_of(job: WindowJob, control: ControlPort) -> SlowSlices | None:
-    """Of a job whose slices are done more than once, or may be."""
+    """Return the watch of a job whose slices run, or may run, several times."""
     return None if job.replicas == 1 else SlowSlices(job, control, job.landing.window.speculation)
 
 
 class SlowSlices:
-    """Looks at one job from outside while it runs.
+    """Watches one job from outside while it runs.
 
-    :param most: medians after which those slices are slow that are left; without, none is
+    :param most: medians after which remaining slices are slow; ``None``: never
     :param now: a clock in seconds
     """
 
@@ -57,7 +57,7 @@ class SlowSlices:
         return not self._left.plan.slices
 
     def found(self) -> WindowJob | None:
-        """The job's slow slices as a job of their own, if there are some."""
+        """Return the job's slow slices as a job of their own, if any."""
         self._look()
         if self._most is None or not self._seconds or not self._left.plan.slices:
             return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns that a landing's SQL gives, held against those of a table that may evolve.
+"""The columns of a landing's SQL, compared with those of a table that may evolve.
 
-Contract: nothing is read but the declaration. What of Arrow and of the engine that takes is loaded when it is asked
-for, which other plans do without. A table without SQL, or of a landing that changes no table, is as it is.
+Contract: reads only the declaration. Arrow and the SQL engine are loaded on demand; other plans do not need them. A
+table without SQL, or of a landing without `evolve`, is taken as it is.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def evolves_by_sql(landing: Landing, table: str) -> bool:
 
 
 def wanted_by_sql(landing: Landing, table: str, schema: Schema) -> Wanted:
-    """What the SQL of a landing wants of a table.
+    """Return the columns that a landing's SQL needs in a table.
 
-    :raises KeyError: it has none for it
-    :raises TableError: the SQL is not of one record each, or cannot be run
+    :raises KeyError: it has no SQL for it
+    :raises TableError: the SQL reads more than one record, or cannot be run
     """
     from airflow_provider_lakecommit.formats import wanted_of_sql
     from airflow_provider_lakecommit.spark import given_columns
@@ -35,9 +35,9 @@ def wanted_by_sql(landing: Landing, table: str, schema: Schema) -> Wanted:
 
 
 def check_evolving(landing: Landing, table: str, schema: Schema) -> None:
-    """Whether a landing can fill a table once that has got the columns which the SQL gives, as far as it may.
+    """Check that a landing can fill a table once it has the SQL's columns, as far as allowed.
 
-    :raises TableError: naming every column that stands against it, and why it cannot be as the SQL has it
+    :raises TableError: naming every failing column, and why it cannot be as in the SQL
     """
     from airflow_provider_lakecommit.spark import check_schema, filled_elsewhere
 

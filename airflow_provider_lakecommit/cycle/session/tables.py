@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a landing: found, or made as the landing says, and able to take its rows.
+"""The tables of a landing: found, or made as declared, and able to take its rows.
 
-Contract: a data table is made only if the landing states ``create``, a dead-letter table whenever it is missing. A
-table that is found is never altered. What it lacks is an error before anything is read.
+Contract: a data table is made only if the landing states ``create``, a dead-letter table whenever it is missing. An
+existing table is never altered. What it lacks is an error before anything is read.
 
-Failure story: a missing table that may not be made, one whose columns this landing cannot fill, or one of a format
-version that cannot be appended to, is a :class:`TableError` naming all of them; nothing is made first.
+Failure story: a missing table that may not be made, one with columns that this landing cannot fill, or one of an
+unsupported format version is a :class:`TableError` naming all of them; nothing is made first.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from airflow_provider_lakecommit.landing import Landing
 __all__ = ["MARKED", "differences", "table_of"]
 
 MARKED = "lakecommit.record-columns"
-"""Property of tables that were made with columns that are filled from the record itself."""
+"""Property of tables that were made with metadata columns."""
 
 
 def table_of(
     session: LandingSession, name: str, *, dry: bool = False, before_making: Callable[[str], None] = lambda _: None
 ) -> Table:
-    """A table of the landing, made if it is missing and may be made.
+    """Return a table of the landing, made if it is missing and may be made.
 
     :param before_making: called with its name first; raises if it must not be made
     :raises TableError: it is missing, or cannot take the rows
@@ -99,10 +99,10 @@ def _created(session: LandingSession, name: str, dry: bool) -> Table:
 
 
 def differences(landing: Landing, name: str, table: Table) -> tuple[str, ...]:
-    """In what a data table is not as ``create`` says, which only makes a table that is missing."""
+    """Return how a data table differs from ``create``, which only applies to a missing table."""
     stated = landing.create_of(name)
     if stated is None or stated["schema"] == "registry":
-        # What the registry's newest version is now, the table need not be.
+        # The table may be older than the registry's newest version.
         return ()
     schema, spec, _ = create_from_spec(_create_section(landing, stated))
     has = {f.name: f for f in table.schema().fields}
@@ -128,7 +128,7 @@ def _evolved(landing: Landing, stated: NestedField, now: NestedField) -> bool:
 
 
 def _plain(field: NestedField) -> str:
-    """A column's type without numbers of fields, which catalogs give anew."""
+    """Return a column's type without field ids, which catalogs reassign."""
     return f"{re.sub(r'[0-9]+: ', '', str(field.field_type))}{' required' if field.required else ''}"
 
 
@@ -146,15 +146,15 @@ def _wanted(session: LandingSession, name: str) -> tuple[Schema, PartitionSpec, 
 
 
 def _imagined(name: str, schema: Schema, spec: PartitionSpec, properties: dict[str, str], order: SortOrder) -> Table:
-    """The table as it would be made, known to no catalog."""
+    """Return the table as it would be made, unknown to any catalog."""
     metadata = new_table_metadata(schema, spec, order, f"imagined://{name}", {**properties})
     return Table(tuple(name.split(".")), metadata, "", load_file_io(), NoopCatalog("imagined"))
 
 
 def _create_section(landing: Landing, create: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a section ``create`` with the columns that are filled from the record itself and that it does not list.
+    """Return a section ``create`` with the missing metadata columns.
 
-    :raises TableError: the landing does not say whether records fill one that the registry lists
+    :raises TableError: the landing does not state whether metadata fills a column of the registry
     """
     listed = [c.get("name") for c in create.get("schema", ()) if isinstance(c, Mapping)]
     wanted = landing.record_columns
@@ -179,7 +179,7 @@ def _undeclared(landing: Landing, columns: Sequence[str]) -> TableError:
 
 
 def _where(landing: Landing, name: str) -> str:
-    """Where it is said how a table is made."""
+    """Return the option with a table's definition."""
     return "`create`" if name == landing.table else f"`route.create` of {name}"
 
 

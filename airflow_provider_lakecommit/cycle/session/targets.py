@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What writers need to know of a table, and whether they can fill it.
+"""The description of a table for writers, and whether they can fill it.
 
-Contract: :func:`check_fit` refuses before a record is read what a writer would refuse later. It needs Arrow, whose
-loading costs a plan more than all else that it does, so a table that writers have filled just as it is now is not asked
-again: the plans in the log show with which schema, spec and properties slices were finished.
-A plan that is found in the log is a message: :func:`contradiction` holds it against the tables. Where it writes to, and
-which code says so, must be what the table says now; its schema, spec and order must be some that the table had.
+Contract: :func:`check_fit` refuses before a record is read what a writer would refuse later. It needs Arrow, which a
+plan avoids to load, so a table that writers filled in its current state is not checked again: the plans in the log have
+the schema, spec and properties of finished slices. A plan found in the log is only a message: :func:`contradiction`
+checks it against the tables. Its location and location provider must be the table's current ones; its schema, spec and
+order must be some that the table had.
 
 Failure story: a table that cannot be filled is a :class:`~airflow_provider_lakecommit.exceptions.TableError` naming all
-that stands against it.
+reasons.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WRITER_PROPERTIES = ("write.", "schema.name-mapping")
 
 
 def target_of(name: str, table: Table, epoch: UUID) -> TableTarget:
-    """All that writers need to know of a table."""
+    """Return all that writers need to know of a table."""
     metadata = table.metadata
     return TableTarget(
         table=name,
@@ -49,10 +49,10 @@ def target_of(name: str, table: Table, epoch: UUID) -> TableTarget:
 
 
 def check_fit(landing: Landing, target: TableTarget) -> None:
-    """Whether files with the rows of this landing can be written for this table, once it has got the columns that the
-    landing's SQL gives, where it may.
+    """Check that files with this landing's rows can be written for this table, after the changes of its SQL, if
+    allowed.
 
-    :raises TableError: naming every column, field or property that stands against it
+    :raises TableError: naming every failing column, field or property
     """
     from airflow_provider_lakecommit.iceberg import check_target
 
@@ -67,9 +67,9 @@ def check_fit(landing: Landing, target: TableTarget) -> None:
 
 
 def check_unless_filled(landing: Landing, targets: Sequence[TableTarget], landing_state: LandingState) -> None:
-    """:func:`check_fit` for the tables that no finished slice in the log shows to be filled as they are now.
+    """Run :func:`check_fit` for the tables that no finished slice in the log proves fillable in their current state.
 
-    :raises TableError: see there; or a rule is for a column of none of them
+    :raises TableError: as there; or a rule is for a column of none of them
     """
     shown = [
         replace(target, epoch=_ANY)
@@ -82,17 +82,17 @@ def check_unless_filled(landing: Landing, targets: Sequence[TableTarget], landin
         check_fit(landing, target)
     there = [target for target in targets if target.table in landing.data_tables]
     if fresh and len(there) == len(landing.data_tables):
-        # With Arrow, which a plan of tables in use does without.
+        # With Arrow, which a plan of tables in use does not load.
         from airflow_provider_lakecommit.spark import check_rules
 
         check_rules(landing, {target.table: Schema.model_validate_json(target.schema) for target in there})
 
 
 def contradiction(plan: Plan, tables: Mapping[str, Table], unread: Collection[str] = ()) -> str | None:
-    """The first thing in which a plan is contradicted by the tables that it writes to, or ``None``.
+    """Return the first contradiction between a plan and the tables that it writes to, or ``None``.
 
-    :param tables: of the landing, as just read from the catalog
-    :param unread: those that could not be read, of which nothing is known
+    :param tables: the landing's tables, as just read from the catalog
+    :param unread: unreadable tables, which are unknown
     """
     for target in plan.targets:
         if target.table in unread:
@@ -124,4 +124,4 @@ def _placing(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 _ANY = UUID(int=0)
-"""In place of an epoch, which does not matter to what a writer can do."""
+"""Placeholder for an epoch, which does not affect what a writer can do."""

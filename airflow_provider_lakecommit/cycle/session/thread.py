@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work in a thread that nobody has to wait for."""
+"""Run work in a thread without waiting for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def in_thread(work: Callable[[], T], name: str) -> Future[T]:
-    """Run it while the caller does something else; if nobody waits for it, it ends with the process."""
+    """Run it concurrently; without a waiting caller it ends with the process."""
     ended: Future[T] = Future()
 
     def run() -> None:

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which run of a DAG follows a landing now: the one that began last; one that it took over from ends.
+"""Which continuous run of a DAG stays for a landing: the one that began last; it ends the others.
 
-Contract: a turn is the place in the control log at which a run began to follow, and is told in the START of each of its
-cycles, but for the first ones, before it has shown that it can land. Who sees a START with a later one, or with the
-same one of a run whose id sorts after its own, has been taken over from. So of any runs exactly one stays, whatever
-they have seen of each other, and no clock is asked. Only runs of one DAG in one deployment are compared: what another
-DAG, another Airflow or a command line lands ends nobody's work.
+Contract: a turn is the log position at which a run began, sent in the START of each of its cycles, except the first
+ones, before it has shown that it can land. A run that reads a START with a later turn, or with the same turn and a
+greater run id, has been replaced. So of any runs exactly one stays, whatever they have read, and no clock is used. Only
+runs of one DAG in one deployment are compared: other DAGs, other Airflows and command lines end no run.
 
-Failure story: a turn is no lock. Until the earlier run has seen the later one both land, as any two runs may. A retry
-of a run that was taken over from takes over again. Where the control topic is made anew its offsets begin anew: a run
-from before then takes a turn in it, and so takes over from those that have begun in it by then.
+Failure story: a turn is no lock. Until the earlier run reads the later one's START both land, as any two runs may. A
+retry of a replaced run takes over again. If the control topic is recreated, its offsets begin anew: an older run takes
+a turn in it, and so takes over from those that began in it by then.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ __all__ = ["LogPlace", "cycles_since", "log_end", "successor_of", "turn_at"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPlace:
-    """Where a run looks on for those after it."""
+    """The position from which a run looks for later runs."""
 
     partition: int
     offset: int
 
 
 def log_end(session: LandingSession, partition: int) -> LogPlace:
-    """Where a partition of the control log ends now.
+    """Return the current end of a partition of the control topic.
 
     :raises ControlTopicError: the control topic cannot be read
     """
@@ -41,13 +40,13 @@ def log_end(session: LandingSession, partition: int) -> LogPlace:
 
 
 def turn_at(place: LogPlace) -> int:
-    """The turn of a run that began there; above zero."""
+    """Return the turn of a run that began there; above zero."""
     return 1 + place.offset
 
 
 def cycles_since(session: LandingSession, place: LogPlace) -> tuple[list[Cycle], LogPlace]:
-    """Those that were opened from a place of the log on, and where it ends now: before that place, where the control
-    topic was made anew.
+    """Return the cycles opened since a log position, and the log's end: before that position, if the control topic was
+    recreated.
 
     :raises ControlTopicError: the control topic cannot be read
     """
@@ -57,7 +56,7 @@ def cycles_since(session: LandingSession, place: LogPlace) -> tuple[list[Cycle],
 
 
 def successor_of(cycles: Iterable[Cycle], run: RunIdentity) -> str | None:
-    """Id of the run that has taken over from this one; ``None``: none has, or this one takes no turns."""
+    """Return the id of the run that replaced this one; ``None`` if none has, or this one takes no turns."""
     if not run.turn:
         return None
     place = run.deployment, run.dag_id

@@ -95,7 +95,7 @@ class FormerLanding:
         topics = ", ".join(self.landing.topic_names)
         lost = "" if self.whole else ", and not all of their records that the newest cycle observed were landed"
         return (
-            f"its topics are gone, or this principal can no longer see them ({topics}){lost}; "
+            f"its topics are missing, or this principal can no longer see them ({topics}){lost}; "
             f"{self.landing.table} stays as it is; list the topics in `exclude` to silence this",
         )
 

@@ -71,9 +71,7 @@ class WindowWriter:
             self.jobs[job.job_id] = job
             try:
                 if self.stopping:
-                    raise SparkJobError(
-                        "LC6233", f"the Spark job of group {job.group} did not begin: it was told to stop"
-                    )
+                    raise SparkJobError("LC6233", f"the Spark job of group {job.group} did not begin: it was stopped")
                 return self.engine.run(job, self._secrets(job))
             finally:
                 del self.jobs[job.job_id]

@@ -159,7 +159,7 @@ def _hold_against_tables(landing: Landing, state: CycleState, load: Callable[[st
         raise ControlTopicError(
             "LC6235",
             f"the plan of cycle {state.cycle.commit_id} of landing {landing.name} at offset {state.offset} is not "
-            f"executed: {what}; run the plan task again, and check who else writes to the control topic",
+            f"executed: {what}; run the plan task again, and check which other programs write to the control topic",
         )
 
 

@@ -155,7 +155,7 @@ class Cursor:
         if alive is not None:
             wrong &= alive
         if wrong.any():
-            self.fail(wrong, "not_avro", path, f"{path}: its length is not within the record")
+            self.fail(wrong, "not_avro", path, f"{path}: its length exceeds the record")
             alive = self.live(active)
         if alive is not None:
             lengths = np.where(alive, lengths, 0)
@@ -190,7 +190,7 @@ class Cursor:
         left = self.ends - self.at
         left[self.block.dead[self.records]] = 0
         for place in np.flatnonzero(left).tolist():
-            reason = f"{left[place]} bytes are left behind the record: it was written by another schema, or is damaged"
+            reason = f"{left[place]} bytes are left after the record: its schema is another one, or it is corrupt"
             self.block.fail(self.records[[place]], "not_avro", None, reason)
 
     def binary(self, starts: Ints, lengths: Ints, active: Bools | None) -> pa.Array:

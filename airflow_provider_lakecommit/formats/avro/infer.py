@@ -100,7 +100,7 @@ def _scalar(written: WriterType, path: str, notes: ColumnNotes) -> str | None:
             notes.append(f"{path}: nanoseconds need a table of format version 3; `{kind[:-3]}` takes microseconds")
         return kind
     if written.kind == "fixed" and not written.size:
-        notes.append(f"{path}: left out: {written} never has a byte")
+        notes.append(f"{path}: left out: {written} has no bytes")
         return None
     return f"fixed[{written.size}]" if written.kind == "fixed" else _TYPES[written.kind]
 
@@ -113,7 +113,7 @@ def _struct(parts: list[tuple[str, WriterType, bool]], path: str, notes: ColumnN
         if kind is not None:
             columns.append({"name": name, "type": kind, **({} if optional else {"required": True})})
     if not columns:
-        notes.append(f"{path}: left out: no field of it has a type")
+        notes.append(f"{path}: left out: none of its fields has a type")
         return None
     return {"struct": columns}
 
@@ -121,7 +121,7 @@ def _struct(parts: list[tuple[str, WriterType, bool]], path: str, notes: ColumnN
 def _union(written: WriterType, path: str, notes: ColumnNotes) -> Any:
     several = [part for part in written.parts if part.kind != "null"]
     if len(several) > 1:
-        notes.append(f"{path}: {written}: one optional field for each type, one of which has a value")
+        notes.append(f"{path}: {written}: one optional field per type, exactly one has a value")
         return _struct([(part.name, part, True) for part in several], path, notes)
     return _type(several[0] if several else _NULL, path, notes)
 

@@ -128,7 +128,7 @@ def _counts(cursor: Cursor, left: Ints, least: int, path: str) -> Ints:
     if sized.any():
         odd = sized & (heads.number(sized, path) < 0)
         if odd.any():
-            heads.fail(odd, "not_avro", path, f"{path}: the length of its items is less than nothing")
+            heads.fail(odd, "not_avro", path, f"{path}: the length of its items is negative")
         counts = np.where(sized, -counts, counts)
     room = (heads.ends - heads.at) // least if least else heads.block.empties[heads.records]
     wrong = (counts < 0) | (counts > room)
@@ -136,7 +136,7 @@ def _counts(cursor: Cursor, left: Ints, least: int, path: str) -> Ints:
     if alive is not None:
         wrong &= alive
     if wrong.any():
-        heads.fail(wrong, "not_avro", path, f"{path}: it has more items than the record has room for")
+        heads.fail(wrong, "not_avro", path, f"{path}: it has more items than fit in the record")
         alive = heads.live(None)
     cursor.put(left, heads)
     counts = counts if alive is None else np.where(alive, counts, 0)

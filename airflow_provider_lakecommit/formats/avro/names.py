@@ -33,7 +33,7 @@ def full_name(stated: Mapping[str, Any], space: str) -> str:
     """
     name, own = stated.get("name"), stated.get("namespace")
     if not isinstance(name, str) or not name:
-        raise SchemaError(f"a type {stated.get('type')} has no name")
+        raise SchemaError(f"type {stated.get('type')} has no name")
     if "." in name:
         return name.removeprefix(".")
     space = space if own is None else str(own)
@@ -76,4 +76,4 @@ class Names:
         for full in (near, name):
             if isinstance(full, str) and full in self.defined:
                 return self.defined[full]
-        raise SchemaError(f"there is no type {str(name)[:100]!r}")
+        raise SchemaError(f"unknown type {str(name)[:100]!r}")

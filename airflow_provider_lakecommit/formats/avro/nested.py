@@ -189,7 +189,7 @@ class MapItems:
             bad[twice] = True
             if (alive := cursor.live(None)) is not None:
                 bad &= alive
-            cursor.fail(bad, "wrong_value", self.path, f"column {self.path}: a key is there twice")
+            cursor.fail(bad, "wrong_value", self.path, f"column {self.path}: a key is given twice")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

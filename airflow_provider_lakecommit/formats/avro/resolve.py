@@ -126,7 +126,7 @@ class Resolver:
         self._strict = options.unknown_fields == "dead_letter"
         self._fields = tuple(f for f in schema.fields if f.name not in skip)
         if not self._fields:
-            self._rules.wrong.append("the table has no column to fill from the records; add one")
+            self._rules.wrong.append("the table has no column to fill from the records: add one")
         self._asked, self._defaults = ReaderSchema.of(options.reader_schema), dict[str, DefaultValue]()
         if options.reader_schema:
             self._rules.wrong.extend(self._wrong_with_reader_schema(Schema(*self._fields)))
@@ -271,10 +271,10 @@ class Resolver:
         if written.logical is not None and written.logical in _RULES:
             rule, kinds = _RULES[written.logical]
             if stated is not None and stated != rule:
-                raise _UnfitError(f"`timestamps` says {stated}, the records say {written.logical}")
+                raise _UnfitError(f"`timestamps` has {stated}, the records have {written.logical}")
             # Said by name, a time without a zone may be one of UTC.
             if not isinstance(kind, kinds) and not (stated == rule and isinstance(kind, _WITHOUT_ZONE + _WITH_ZONE)):
-                remedy = f"; `timestamps` can say {rule}" if isinstance(kind, _WITHOUT_ZONE + _WITH_ZONE) else ""
+                remedy = f"; set `timestamps` to {rule}" if isinstance(kind, _WITHOUT_ZONE + _WITH_ZONE) else ""
                 raise _UnfitError(f"{unfit}{remedy}")
             return _Plan(_timed(kind, rule))
         if written.logical is not None:
@@ -314,7 +314,7 @@ class Resolver:
             elif name == part.name:
                 readers.append((place, self._type(part, field, f"{path}.{name}")))
             else:
-                why = f"several types of the union are called {name}: name the field of this one {part.name}"
+                why = f"several types of the union have the name {name}: name this field {part.name}"
                 unfit = Unfit(path=f"{path}.{name}", target=arrow_field(field).type, written=part, why=why)
                 readers.append((place, unfit))
         filled = {reader[0] for reader in readers if isinstance(reader, tuple)}

@@ -119,7 +119,7 @@ def _symbols(symbols: tuple[str, ...]) -> Raw:
         places = cursor.number(active, path)
         wrong = (places < 0) | (places >= len(symbols))
         if wrong.any():
-            cursor.fail(wrong, "not_avro", path, f"{path}: an enum of {len(symbols)} symbols has no such one")
+            cursor.fail(wrong, "not_avro", path, f"{path}: the index is beyond an enum of {len(symbols)} symbols")
             places = np.where(wrong, 0, places)
         return known.take(_array(pa.int64(), places, cursor.live(active)))
 
@@ -139,7 +139,7 @@ def _decimals(size: int, scale: int) -> Raw:
             lengths = np.where(alive, lengths, 0)
         empty = (lengths == 0) if alive is None else (lengths == 0) & alive
         if empty.any():
-            cursor.fail(empty, "not_avro", path, f"{path}: a decimal of no bytes")
+            cursor.fail(empty, "not_avro", path, f"{path}: a decimal without bytes")
         _drop_sign_octets(cursor, starts, lengths, path)
         octets = _big_endian(cursor, starts, lengths)
         if (lengths == _DECIMAL_OCTETS).any():

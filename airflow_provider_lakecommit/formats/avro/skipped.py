@@ -70,6 +70,6 @@ def branch_of(kind: WriterType, cursor: Cursor, active: Bools | None, path: str)
     found = cursor.number(active, path)
     wrong = (found < 0) | (found >= len(kind.parts))
     if wrong.any():
-        cursor.fail(wrong, "not_avro", path, f"{path}: a union of {len(kind.parts)} types has no such one")
+        cursor.fail(wrong, "not_avro", path, f"{path}: the index is beyond a union of {len(kind.parts)} types")
     alive = cursor.live(active)
     return found if alive is None else np.where(alive, found, -1)

@@ -115,7 +115,7 @@ def writer_type(text: str, imported: Sequence[str] = ()) -> WriterType:
         return _Tree(names).type(stated, "", ())
     except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
         said = str(e) if isinstance(e, SchemaError) else f"{type(e).__name__}: {e}"
-        raise _refused(f"is no Avro schema: {said[:200]}") from None
+        raise _refused(f"is not an Avro schema: {said[:200]}") from None
 
 
 def _loaded(text: str) -> Any:
@@ -166,7 +166,7 @@ class _Tree:
     def _named(self, kind: str, stated: Mapping[str, Any], space: str, above: tuple[str, ...]) -> WriterType:
         full = full_name(stated, space)
         if full in above:
-            raise _refused(f"has the type {full}, which holds itself: tables have no recursive types")
+            raise _refused(f"has the recursive type {full}, which tables cannot hold")
         if kind in ("record", "error"):
             inner = full.rpartition(".")[0]
             fields = tuple(self._field(each, inner, (*above, full)) for each in stated["fields"])
@@ -178,7 +178,7 @@ class _Tree:
             made = replace(_scalar(kind, stated), name=_short(full), full=full)
         # A type may be written out again where it is used again, and is the same one then.
         if self.made.setdefault(full, made) != made:
-            raise SchemaError(f"type {full} is there twice, and not the same")
+            raise SchemaError(f"type {full} has two different definitions")
         return self.made[full]
 
     def _union(self, stated: list[Any], space: str, above: tuple[str, ...]) -> WriterType:
@@ -195,7 +195,7 @@ class _Tree:
 
     def _field(self, stated: Mapping[str, Any], space: str, above: tuple[str, ...]) -> WriterField:
         if not isinstance(stated["name"], str):
-            raise _refused(f"has a field of which the name is {stated['name']!r}, not a text")
+            raise _refused(f"has a field with the name {stated['name']!r}, which is not a text")
         aliases = tuple(alias for alias in stated.get("aliases", ()) if isinstance(alias, str))
         default = json.dumps(stated["default"]) if "default" in stated else None
         kind = self.type(stated["type"], space, above)
@@ -259,7 +259,7 @@ def _size(stated: Any) -> int:
 def _symbols(stated: Any) -> tuple[str, ...]:
     symbols = tuple(stated)
     if isinstance(stated, str) or not all(isinstance(each, str) for each in symbols):
-        raise SchemaError("an enum has symbols that are no texts")
+        raise SchemaError("an enum has symbols that are not texts")
     return symbols
 
 
@@ -268,7 +268,7 @@ def _short(name: str) -> str:
 
 
 def _too_deep() -> Refusal:
-    return _refused(f"has types within types, more than {DEEPEST} deep")
+    return _refused(f"has types nested more than {DEEPEST} deep")
 
 
 def _refused(why: str) -> Refusal:

@@ -192,7 +192,7 @@ class _Look:
             self._type(kind.element_field, wanted.element_type, (*path, "element"))
         elif isinstance(kind, MapType) and isinstance(wanted, MapType):
             if not holds(kind.key_type, wanted.key_type):
-                self._misfit((*path, "key"), kind.key_type, wanted.key_type, "keys of a map cannot be changed")
+                self._misfit((*path, "key"), kind.key_type, wanted.key_type, "map keys cannot be changed")
             self._type(kind.value_field, wanted.value_type, (*path, "value"))
         elif not holds(kind, wanted):
             self._wider(own, wanted, path)
@@ -204,7 +204,7 @@ class _Look:
         elif not self.widen:
             self._misfit(path, kind, wanted, f'evolve="widen" would make it {wide}')
         elif own.field_id in self.side.bound:
-            why = f"the partitioning, order or identifier of the table rests on it: make it {wide} by hand"
+            why = f"the table's partitioning, order or identifier uses it: make it {wide} by hand"
             self._misfit(path, kind, wanted, why)
         else:
             self.changes.append(Widened(path=path, before=kind, after=wide))
@@ -221,13 +221,13 @@ class _Look:
             self._leave(path, why)
         elif ".".join(path).casefold() in self.side.parts:
             # Java's library loads no such table.
-            self._leave(path, "a partition field of the table has that name; add it by hand under another one")
+            self._leave(path, "a partition field of the table has that name; add it by hand under another name")
         elif (why := taken.clash(one.name)) is not None:
             self._leave(path, why)
         elif path in self.side.gone:
-            self._leave(path, "the table had it and it was dropped or renamed; add it by hand if it is to come back")
+            self._leave(path, "the table once had it, and it was dropped or renamed; add it by hand to restore it")
         elif len(path) > self.limits.depth:
-            self._leave(path, f"it lies deeper than {self.limits.depth} names")
+            self._leave(path, f"it is nested more than {self.limits.depth} deep")
         else:
             return self._kind(one.field_type, path)
         return None
@@ -252,7 +252,7 @@ class _Look:
             value = self._kind(kind.value_type, (*path, "value"))
             return None if value is None else MapType(kind.key_id, kind.key_type, kind.value_id, value, False)
         if isinstance(kind, UnknownType):
-            self._leave(path, "nothing tells its type")
+            self._leave(path, "its type is unknown")
         elif (needs := kind.minimum_format_version()) > self.side.version:
             self._leave(path, f"type {kind} needs format version {needs}, the table has {self.side.version}")
         else:
@@ -265,7 +265,7 @@ class _Look:
         many, most = sum(_size(c.kind) for c in added), self.limits
         if many > most.columns or (many and columns + many > most.table):
             limit = f"{most.columns} in one window" if many > most.columns else f"{most.table} in the table"
-            why = f"{many} new columns would be more than {limit}: are the names data? If not, add them by hand"
+            why = f"{many} new columns exceed the limit of {limit}: if the names are not data, add them by hand"
             self.left_out += [LeftOut(column=dotted(c.path), why=why) for c in added]
             self.changes = [c for c in self.changes if not isinstance(c, Added)]
         return Evolution(changes=tuple(self.changes), misfits=tuple(self.misfits), left_out=tuple(self.left_out))

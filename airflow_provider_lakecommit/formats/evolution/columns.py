@@ -87,7 +87,7 @@ def newest(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
     try:
         return registry.newest(subject)
     except UnknownSchemaError as e:
-        raise SpecError("LC4009", f"{e}; state the subject, if it has another name than its topic's") from None
+        raise SpecError("LC4009", f"{e}; state `create.subject` if the subject has another name") from None
 
 
 def registered_columns(schema: RegisteredSchema, subject: str, message: str = "") -> list[InferredColumn]:
@@ -97,9 +97,7 @@ def registered_columns(schema: RegisteredSchema, subject: str, message: str = ""
     :raises SpecError: it comes to none
     """
     if schema.kind not in COLUMNS:
-        raise SpecError(
-            "LC4010", f"subject {subject} is of type {schema.kind}, of which no columns can be made; state `create`"
-        )
+        raise SpecError("LC4010", f"subject {subject} is of type {schema.kind}, which gives no columns; state `create`")
     from airflow_provider_lakecommit.formats.decoder import Refusal
 
     module, _, name = COLUMNS[schema.kind].partition(":")
@@ -135,7 +133,7 @@ def create_of(
             if columns.setdefault(column.name, made) != made:
                 raise SpecError(
                     "LC4012",
-                    f"landing {landing.name!r}: column {column.name} of subject {subject} is {made}, of another topic "
+                    f"landing {landing.name!r}: column {column.name} of subject {subject} is {made}, for another topic "
                     f"{columns[column.name]}: {_STATE}, or `create.subject`",
                 )
     made_of = {**{k: v for k, v in create.items() if k != "subject"}, "schema": list(columns.values())}

@@ -57,7 +57,7 @@ class MessagesSource(NamedSchemasSource[Descriptor]):
 
     def _stated(self) -> tuple[str, list[Descriptor]]:
         stated = message_named(file_of(self._options.schema), self._options.message)
-        return f"the message {stated.full_name} that the landing states", [stated]
+        return f"the message {stated.full_name} of the landing", [stated]
 
     def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterator[Descriptor]:
         file = registered_file(found)

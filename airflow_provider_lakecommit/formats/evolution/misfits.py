@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, pl
 
 __all__ = ["Misfit", "Unreadable", "lacking", "without_value"]
 
-_REQUIRED = "make it optional by hand if it may be"
+_REQUIRED = "make it optional by hand if nulls are valid"
 """What to do about a required column for which records have no value."""
 
 

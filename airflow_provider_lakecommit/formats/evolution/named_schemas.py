@@ -67,7 +67,7 @@ class NamedSchemasSource(ABC, Generic[T]):
         own, before = ([v for _, v in some if v is not None] for some in (sample.own, sample.before))
         unreadable = list[Unreadable]()
         named = [told(group.key) for group in framed(own + before).groups]
-        more = f" and {len(named) - MOST_NAMED} schemas more" if len(named) > MOST_NAMED else ""
+        more = f" and {len(named) - MOST_NAMED} more schemas" if len(named) > MOST_NAMED else ""
         names = ", ".join(named[:MOST_NAMED]) + more or "no schema"
         written = self._schemas(own, unreadable)
         of_before = self._schemas(before, [])

@@ -40,9 +40,9 @@ class TakenNames:
     def clash(self, name: str) -> str | None:
         """Why a name cannot stand beside these, or ``None``."""
         if (like := self._as_read.get(name.casefold())) is not None:
-            return f"its name differs from that of column {like} in case only"
+            return f"its name differs from column {like} only in case"
         if (like := self._in_files.get(_in_file(name))) is not None:
-            return f"in a file its name is that of column {like}; add it by hand under another one"
+            return f"in a file it has the same name as column {like}; add it by hand under another name"
         return None
 
 
@@ -59,13 +59,13 @@ def unusable(name: str, *, top: bool = True) -> str | None:
     :param top: is it to be a column of the table itself, not one within another?
     """
     if top and name.casefold() in RESERVED:
-        return "Iceberg has a metadata column of that name, so that Spark could not read the table"
+        return "Iceberg reserves that name for metadata, and Spark could not read the table"
     if not name.strip():
         return "its name is empty"
     if name != name.strip():
         return "its name begins or ends with a blank"
     if "." in name:
-        return "its name has a point, which stands for a column within another"
+        return "its name has a dot, which means a nested column"
     if not name.isprintable():
         return "its name has characters that cannot be printed"
     return f"its name is longer than {LONGEST} characters" if len(name) > LONGEST else None

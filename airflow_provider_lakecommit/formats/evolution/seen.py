@@ -24,7 +24,7 @@ MOST_IDS = 20
 def registry_lines(landing: Landing, kafka: Mapping[str, Any]) -> Iterator[str]:
     """What is known of the schemas of a landing's records; nothing, where they have none."""
     if landing.format in WITH_REGISTRY and landing.decoding.schema:
-        yield f"format {landing.format}, all records of the schema that the landing states"
+        yield f"format {landing.format}, the landing's schema for all records"
     subjects = asked_subjects(landing)
     if not subjects:
         return
@@ -39,9 +39,9 @@ def registry_lines(landing: Landing, kafka: Mapping[str, Any]) -> Iterator[str]:
         try:
             count, ids = registry.ids(subject, MOST_IDS)
         except UnknownSchemaError:
-            yield f"subject {subject} is not there; records may name schemas of others"
+            yield f"there is no subject {subject}; records may use schemas of other subjects"
         except RegistryError as e:
-            yield f"subject {subject} is not known: {e}"
+            yield f"subject {subject} is unknown: {e}"
         else:
             shown = ", ".join([*(["…"] if count > len(ids) else []), *map(str, ids)])
-            yield f"subject {subject} has {count} versions, of schema ids {shown}"
+            yield f"subject {subject} has {count} versions, with schema ids {shown}"

@@ -142,7 +142,7 @@ class _Look:
     def _struct(self, node: Node, path: Path) -> IcebergType | None:
         if is_map_in_disguise(node):
             names = len(node.fields)
-            self._leave(path, f"{names} names in {node.kinds['object']} objects look like a map: add it by hand")
+            self._leave(path, f"{names} names in {node.kinds['object']} objects are probably a map: add it by hand")
             return None
         inner = self.fields(StructType(), node, path)
         return StructType(*inner) if inner else None
@@ -152,10 +152,10 @@ class _Look:
         if kinds == {"int"}:
             if -_LONG <= low <= high < _LONG:
                 return LongType()
-            self._leave(path, "some whole numbers are beyond a long")
+            self._leave(path, "some whole numbers exceed a long")
             return None
         if not -_DOUBLE <= low <= high <= _DOUBLE:
-            self._leave(path, "some numbers are beyond a double")
+            self._leave(path, "some numbers exceed a double")
             return None
         if node.numbers.beyond_double:
             self._leave(path, "a double would round some of its numbers; add a decimal by hand")
@@ -192,7 +192,7 @@ class _Look:
         unscaled = ".".join(path) in self.options.encodings
         exact = [_unscaled(text, kind.scale) if unscaled else _exact(text) for text in node.texts]
         if none := exact.count(None):
-            self._misfit(kind, path, f"a text that is no number in {none}")
+            self._misfit(kind, path, f"a text that is not a number in {none}")
         found = Numbers()
         found.take(node.numbers)
         for number in filter(None, exact):
@@ -200,7 +200,7 @@ class _Look:
         # Zeros behind the last digit that counts need room while a number is read.
         digits = max(found.whole + kind.scale, found.digits)
         if found.exact > kind.scale:
-            self._misfit(kind, path, f"a number with {found.exact} digits behind the point")
+            self._misfit(kind, path, f"a number with {found.exact} decimals")
         elif found.whole + kind.scale > MAX_DIGITS:
             self._misfit(kind, path, f"a number with {found.whole} digits before the point")
         elif digits > MAX_DIGITS:

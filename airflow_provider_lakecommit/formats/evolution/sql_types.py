@@ -127,7 +127,7 @@ class _Look:
             key, value = self._new(given.key_type, f"{path}.key"), self._new(given.item_type, f"{path}.value")
             return None if key is None or value is None else MapType(1, key, 2, value, value_required=False)
         if (found := _scalar(given)) is None:
-            self.left_out.append(LeftOut(column=path, why=f"no column is of type {given}: cast it to what is meant"))
+            self.left_out.append(LeftOut(column=path, why=f"columns cannot have type {given}: cast it"))
         return found
 
 

@@ -62,7 +62,7 @@ def _some(coverage: Coverage) -> str:
     if len(coverage.items()) <= MOST_NAMED:
         return str(coverage)
     more = len(coverage.items()) - MOST_NAMED
-    return f"{Coverage.of(coverage.items()[:MOST_NAMED])} and {more} ranges more"
+    return f"{Coverage.of(coverage.items()[:MOST_NAMED])} and {more} more ranges"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

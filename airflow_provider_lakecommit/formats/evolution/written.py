@@ -60,7 +60,7 @@ class WrittenSource(NamedSchemasSource[WriterType]):
         self._asked = ReaderSchema.of(self._options.reader_schema)
 
     def _stated(self) -> tuple[str, list[WriterType]]:
-        return "the schema that the landing states", list(self._rows(writer_type(self._options.schema)))
+        return "the landing's schema", list(self._rows(writer_type(self._options.schema)))
 
     def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterator[WriterType]:
         yield from self._rows(writer_type(found.text, [inner.text for _, inner in found.imported()]))

@@ -94,19 +94,17 @@ def compiled(text: str, imported: Imported) -> list[descriptor_pb2.FileDescripto
             given = _given(folder, [inner for _, inner in texts], [file for file in serialized.values() if file])
             return _run(folder, [*given, *(f"-I{place}" for place in (".", *known))])
     except OSError as e:
-        raise CompilerError(
-            "LC4014", f"the compiler of Protobuf schemas could not be run: {e}; its task is tried again"
-        ) from e
+        raise CompilerError("LC4014", f"cannot run the compiler of Protobuf schemas: {e}; the task is retried") from e
 
 
 def _put(folder: str, name: str, text: str) -> None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
-        raise DescriptorError(f"the schema imports {name!r}, which is no name of a file")
+        raise DescriptorError(f"the schema imports {name!r}, which is not a file name")
     try:
         octets = compilable(text).encode()
     except UnicodeEncodeError:
-        raise DescriptorError("the schema has characters that no text of UTF-8 has") from None
+        raise DescriptorError("the schema is not valid UTF-8") from None
     place = Path(folder, path)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +112,7 @@ def _put(folder: str, name: str, text: str) -> None:
     except OSError as e:
         if e.errno not in _OF_NAMES:
             raise
-        raise DescriptorError(f"the schema imports {name!r:.80}, which is no name of a file: {e.strerror}") from None
+        raise DescriptorError(f"the schema imports {name!r:.80}, which is not a file name: {e.strerror}") from None
 
 
 def _given(folder: str, texts: Iterable[str], files: list[descriptor_pb2.FileDescriptorProto]) -> list[str]:
@@ -140,7 +138,7 @@ def _run(folder: str, options: Sequence[str]) -> list[descriptor_pb2.FileDescrip
         )
     except subprocess.TimeoutExpired:
         raise CompilerError(
-            "LC4015", f"a Protobuf schema was not compiled in {_COMPILE_SECONDS} s: this machine has too much to do"
+            "LC4015", f"a Protobuf schema was not compiled in {_COMPILE_SECONDS} s: this machine is overloaded"
         ) from None
     if done.returncode:
         raise _error(done.returncode, done.stderr.decode(errors="backslashreplace").replace(f"{folder}/", ""))
@@ -155,7 +153,7 @@ def _error(code: int, said: str) -> DescriptorError | CompilerError:
     if code != 1 or not verdict:
         last = " ".join(said.split())[-MOST_TEXT:]
         return CompilerError(
-            "LC4016", f"the compiler of Protobuf schemas ended with code {code} and no word about one: {last}"
+            "LC4016", f"the compiler of Protobuf schemas ended with code {code} without a verdict: {last}"
         )
     text = " ".join(" ".join(verdict).replace(f"{_ROOT}:", "").split())
     return DescriptorError(f"the schema does not compile: {text[:MOST_TEXT]}")

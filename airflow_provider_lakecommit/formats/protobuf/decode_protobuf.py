@@ -161,7 +161,7 @@ class _Parser:
             raise Refusal("not_protobuf", None, f"{self._whose}: the value cannot be read by columns")
         if self._columns.ambiguous(rows):
             # Protobuf's own parser keeps such an entry aside, as it stands, and writes it again.
-            raise Refusal("not_protobuf", None, f"{self._whose}: a map has an entry that is not only a key and a value")
+            raise Refusal("not_protobuf", None, f"{self._whose}: a map has an entry with more than a key and a value")
         rejects = [Reject.of(i, why) for i, why in bad.items()]
         return put_back(self._decoded(rows), places, rejects) if bad else self._decoded(rows)
 
@@ -228,7 +228,7 @@ def _unknown_numbers(message: Any) -> str:
     message.DiscardUnknownFields()
     if len(message.SerializePartialToString()) == size:
         return ""
-    return f"the field {', '.join(map(str, numbers))}" if numbers else "a field of a message within it"
+    return f"the field {', '.join(map(str, numbers))}" if numbers else "a field of a nested message"
 
 
 def _joined(

@@ -147,7 +147,7 @@ class MessageColumns:
             return _absent(column, path)
         kind, name = column.field_type, wire_name(found.number)
         if found.type == F.TYPE_GROUP:
-            d.wrong.append(f"column {path}: the field is a group, which is not read; leave the column out")
+            d.wrong.append(f"column {path}: the field is a group, which is not supported; leave the column out")
             return _absent(column, path)
         if _is_map(found):
             return self._map(found, column, path, d)
@@ -217,7 +217,7 @@ def _declared(
         return _wrapper(found, column, path, d, message, repeated)
     endless = found.message_type in d.above
     if endless or not isinstance(kind, StructType):
-        remedy = "it is within itself, which no table has: leave it out" if endless else "make it a struct"
+        remedy = "it is recursive, which no table supports: leave it out" if endless else "make it a struct"
         d.wrong.append(f"column {path} is {kind}, the field is a message {type_name(found)}: {remedy}")
         return _reader(_unread, target, path), None
     below = MessageColumns(found.message_type, kind.fields, d, f"{path}.")
@@ -256,7 +256,7 @@ def _reader(convert: Convert, target: pa.DataType, path: str) -> Read:
 
 def _unread(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Of a column that is wrong: nothing is ever read by it."""
-    raise ValueError(f"{array.type} is no {target}")
+    raise ValueError(f"{array.type} is not a {target}")
 
 
 def _struct_reader(below: MessageColumns, target: pa.DataType) -> Read:

@@ -100,7 +100,7 @@ def _single(field: FieldDescriptor, path: str, above: Sequence[Descriptor], note
     if name in WRAPPERS:
         return _TYPES[field.message_type.fields_by_name["value"].type]
     if field.message_type in above:
-        notes.append(f"{path}: left out: {name} is within itself, which has no end")
+        notes.append(f"{path}: left out: {name} is recursive")
         return None
     return _struct(field.message_type, path, above, notes)
 
@@ -113,6 +113,6 @@ def _struct(message: Descriptor, path: str, above: Sequence[Descriptor], notes: 
         if kind is not None:
             parts.append({"name": field.name, "type": kind})
     if not parts:
-        notes.append(f"{path}: left out: {message.full_name} has no field that has a type")
+        notes.append(f"{path}: left out: {message.full_name} has no field with a type")
         return None
     return {"struct": parts}

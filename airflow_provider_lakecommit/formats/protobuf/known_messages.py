@@ -97,7 +97,7 @@ def _timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
         ticks = pc.add_checked(pc.multiply_checked(seconds, _NANOS), nanos.cast(pa.int64()))
     else:
         micros = pc.divide(nanos, 1000)
-        require(pc.equal(pc.multiply(micros, 1000), nanos), nanos, "no whole number of microseconds")
+        require(pc.equal(pc.multiply(micros, 1000), nanos), nanos, "not a whole number of microseconds")
         ticks = pc.add(pc.multiply(seconds, 1_000_000), micros.cast(pa.int64()))
     return ticks.cast(pa.int64()).cast(target)
 
@@ -108,7 +108,7 @@ def _duration(array: pa.Array, target: pa.DataType) -> pa.Array:
     _require_within(seconds, -_DURATION_SECONDS, _DURATION_SECONDS, "not the seconds of a duration")
     _require_within(nanos, 1 - _NANOS, _NANOS - 1, "not the nanoseconds of a duration")
     same = pc.not_equal(pc.multiply(pc.sign(seconds).cast(pa.int32()), pc.sign(nanos).cast(pa.int32())), -1)
-    require(same, nanos, "of another sign than its seconds")
+    require(same, nanos, "not of the sign of its seconds")
     whole, part = (each.cast(pa.decimal256(20, 0)).cast(pa.decimal256(40, 9)) for each in (seconds, nanos))
     fraction = pc.multiply(part, pa.scalar("0.000000001").cast(pa.decimal256(10, 9)))
     return pc.add(whole.cast(pa.decimal256(60, 18)), fraction.cast(pa.decimal256(60, 18))).cast(target)
@@ -144,7 +144,7 @@ def _by_parts(make: Callable[..., Any], count: int) -> Convert:
 
 def _time_of(hours: int, minutes: int, seconds: int, nanos: int) -> time:
     if nanos % 1000:
-        raise ValueError(f"{nanos} nanoseconds are no whole number of microseconds")
+        raise ValueError(f"{nanos} nanoseconds are not a whole number of microseconds")
     return time(hours, minutes, seconds, nanos // 1000)
 
 

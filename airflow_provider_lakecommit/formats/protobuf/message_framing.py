@@ -59,7 +59,7 @@ def message_path(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
     """
     count, at = _varint(value, start)
     if not 0 <= count <= DEEPEST:
-        raise ValueError(f"the value names its message by {count} indexes, which is no path of a message")
+        raise ValueError(f"the value names its message by {count} indexes, which is not the path of a message")
     path = []
     for _ in range(count):
         index, at = _varint(value, at)

@@ -94,7 +94,7 @@ def _of_integer(kind: IcebergType, rule: str | None) -> Convert | str:
     if isinstance(kind, TEMPORAL):
         if rule is None or rule == "iso8601" or "%" in rule:
             named = "epoch_days" if isinstance(kind, DateType) else "epoch_millis or another"
-            return f"is {kind}, the field is a number: say by `timestamps` which ({named})"
+            return f"is {kind}, the field is a number: state its meaning in `timestamps` ({named})"
         reading = time_reading(kind, rule)
         convert = reading.convert
         assert convert is not None
@@ -160,7 +160,7 @@ def _names_of(field: FieldDescriptor) -> Callable[[pa.Array, pa.DataType], pa.Ar
     def convert(array: pa.Array, _target: pa.DataType) -> pa.Array:
         places = pc.index_in(array, numbers)
         known = pc.or_(places.is_valid(), array.is_null())
-        require(known, array, f"no value of {field.enum_type.full_name} by this schema")
+        require(known, array, f"not a value of {field.enum_type.full_name} in this schema")
         return texts.take(places)
 
     return convert

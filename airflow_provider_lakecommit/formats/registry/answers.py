@@ -38,7 +38,7 @@ def _read(response: Any) -> None:
     """A hook of `httpx`, which is called before the body is read, and takes it from the response if it was."""
     packed = response.headers.get("Content-Encoding", "").strip().lower()
     if packed not in _PACKED:
-        raise ValueError(f"its answer is packed by {packed[:40]!r}, and only gzip was asked for")
+        raise ValueError(f"its answer is compressed by {packed[:40]!r}, but only gzip is accepted")
     body, end = bytearray(), time.monotonic() + MOST_SECONDS
     for chunk in response.iter_bytes():
         body += chunk

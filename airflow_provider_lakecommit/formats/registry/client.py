@@ -143,16 +143,16 @@ class SchemaRegistry:
         try:
             found = self._whole(key)
         except (UnknownSchemaError, RegistryError) as e:
-            _LOG.info("%s is read by what was learned before: %s", told(key), e)
+            _LOG.info("using the cached schema for %s: %s", told(key), e)
             return self._keep(key, before)
         self._keep(key, found)
         if _meaning(found) == _meaning(before):
             return found
         raise RegistryError(
             "LC4021",
-            f"the registry {self.place} has another schema for {told(key)} than it had before, and records of one "
-            "would be misread by the other: was it restored, or are its addresses those of different registries? The "
-            "next attempt reads by what it gives now",
+            f"the registry {self.place} now returns another schema for {told(key)} than before, and the other "
+            "would misread records: check if it was restored, or if its addresses are different registries. The "
+            "next attempt uses the schema that it returns now",
         )
 
     def _whole(self, key: SchemaKey) -> RegisteredSchema:
@@ -162,7 +162,7 @@ class SchemaRegistry:
     def _by_uuid(self, key: UUID, client: SchemaRegistryClient) -> Schema:
         from confluent_kafka.schema_registry import SchemaRegistryError
 
-        unserved = SchemaRegistryError(404, UNSERVED, "it serves no schema by its UUID")
+        unserved = SchemaRegistryError(404, UNSERVED, "it does not serve schemas by UUID")
         if time.monotonic() - self._without_uuids < ASKED_AGAIN:
             raise unserved
         try:
@@ -172,7 +172,7 @@ class SchemaRegistry:
             if e.http_status_code != 404 or e.error_code in UNKNOWN:
                 raise
         if not isinstance(client.get_schema_types(), list):
-            raise ValueError("its types of schemas are no list")
+            raise ValueError("its schema types are not a list")
         self._without_uuids = time.monotonic()
         raise unserved
 
@@ -180,7 +180,7 @@ class SchemaRegistry:
         """With what it imports."""
         kind = schema.schema_type or "AVRO"
         if not isinstance(schema.schema_str, str) or not isinstance(kind, str):
-            raise self._odd(told(key), "it has no text, or its type is none")
+            raise self._odd(told(key), "it has no text, or its type is unknown")
         references = tuple(
             (str(reference.name), self._referred(key, reference, above)) for reference in schema.references or ()
         )
@@ -189,7 +189,7 @@ class SchemaRegistry:
     def _referred(self, key: SchemaKey, reference: Any, above: tuple[str, ...]) -> RegisteredSchema:
         name, subject, version = reference.name, reference.subject, reference.version
         if name is None or subject is None or version is None or len(above) > DEEPEST:
-            raise self._odd(told(key), "what it imports is not named, or imports itself")
+            raise self._odd(told(key), "an import has no name, or imports itself")
         if (known := self._imported.get((subject, version))) is not None:
             return known
         what = f"subject {subject}, version {version}, which {told(key)} imports as {name}"
@@ -202,7 +202,7 @@ class SchemaRegistry:
     def _odd(self, what: str, why: str) -> RegistryError:
         # The client keeps even that.
         self._connection.forget()
-        return RegistryError("LC4022", f"the registry {self.place} gave a schema for {what} that cannot be used: {why}")
+        return RegistryError("LC4022", f"the registry {self.place} returned an unusable schema for {what}: {why}")
 
 
 _registries: dict[tuple[int, str], SchemaRegistry] = {}
@@ -235,7 +235,7 @@ def needed(registry: SchemaRegistry | None, landing: str, format: str) -> Schema
     if registry is None:
         raise SpecError(
             "LC4023",
-            f"landing {landing!r}: records of format {format} name their schema in a registry, and none is given: add "
+            f"landing {landing!r}: records of format {format} name their schema in a registry, but none is set: add "
             "a section `registry` with its `url` to the spec, or `connections.registry` to the landing",
         )
     return registry
@@ -260,5 +260,5 @@ def _version(client: SchemaRegistryClient, subject: str, version: Any, deleted: 
 
 def _number(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise RegistryError("LC4024", f"the registry gave {value!r:.80} as the id of a schema")
+        raise RegistryError("LC4024", f"the registry returned {value!r:.80} as a schema id")
     return value

@@ -73,7 +73,7 @@ class Connection:
             text = f"{type(e).__name__}: {redacted(str(e)[:_MOST_TEXT], self._settings)}"
             raise RegistryError(
                 "LC4025",
-                f"the registry {self.shown} was asked for {what} and gave no answer of a registry: {text}; "
+                f"the registry {self.shown} gave no valid answer on {what}: {text}; "
                 f"{remedy_of(text)}{self._by_proxy()}",
             ) from None
 
@@ -89,21 +89,21 @@ class Connection:
         """Return which proxy is used; the client's errors do not name it."""
         parts = urlsplit(self._first)
         if "proxy" in self._settings:
-            return "; it is asked through the `proxy` of its settings"
+            return "; the request used the `proxy` of its settings"
         found = getproxies().get(parts.scheme) or getproxies().get("all")
         if not found or proxy_bypass(parts.netloc):
             return ""
-        return f"; it is asked through the proxy that the environment has for {parts.scheme} ({shown_address(found)})"
+        return f"; the request used the environment's proxy for {parts.scheme} ({shown_address(found)})"
 
     def _refused(self, what: str, error: SchemaRegistryError) -> Exception:
         text = redacted(str(getattr(error, "error_message", error)), self._settings)
         said = " ".join(text.split())[:_MOST_TEXT]
         if error.http_status_code == 404 and error.error_code in (*UNKNOWN, UNSERVED):
             kind = AbsentKindError if error.error_code == UNSERVED else UnknownSchemaError
-            return kind(f"the registry {self.shown} has no {what} (it says: {said})")
+            return kind(f"the registry {self.shown} has no {what} (its answer: {said})")
         return RegistryError(
             "LC4026",
-            f"the registry {self.shown} does not give {what}: HTTP {error.http_status_code}, {said}; "
+            f"the registry {self.shown} refuses {what}: HTTP {error.http_status_code}, {said}; "
             f"{remedy_of_status(error.http_status_code)}",
         )
 
@@ -117,14 +117,14 @@ def _client(settings: dict[str, Any]) -> SchemaRegistryClient:
         if unread := [said for key in _FILES if (said := _unread(key, settings.get(key)))]:
             raise RegistryError(
                 "LC4027",
-                f"the schema registry cannot be asked from {socket.gethostname()}: {', '.join(unread)}; the file must "
-                "be there on every machine that runs tasks and on Spark's",
+                f"cannot use the schema registry from {socket.gethostname()}: {', '.join(unread)}; the file must "
+                "exist on every machine that runs tasks, also on Spark's",
             ) from None
         raise SpecError(
             "LC4028",
-            f"the settings of the schema registry are wrong: {redacted(str(e), settings)}; keys and values are those "
+            f"the settings of the schema registry are wrong: {redacted(str(e), settings)}; use the keys and values "
             "of confluent-kafka's SchemaRegistryClient (`url`, `basic.auth.user.info`, `ssl.ca.location`, …), without "
-            "`schema.registry.` before them, and without `basic.auth.credentials.source`",
+            "the prefix `schema.registry.` and without `basic.auth.credentials.source`",
         ) from None
 
 

@@ -97,5 +97,5 @@ def _wrong(head: bytes) -> str | None:
         return f"the value ends within the schema's id, after {len(head)} bytes"
     if head[:1] == _ID and head[1] > _HIGHEST:
         # Registries answer that like an address that they do not have, of which no record is guilty.
-        return f"the value names schema id {int.from_bytes(head[1:])}, and no registry gives one above 2147483647"
+        return f"the value names schema id {int.from_bytes(head[1:])}, but ids end at 2147483647"
     return None

@@ -8,29 +8,29 @@ from __future__ import annotations
 
 __all__ = ["remedy_of", "remedy_of_status"]
 
-_NO_ANSWER = "check that it is up, and its url"
+_NO_ANSWER = "check that it is up, and check its url"
 _REMEDIES = (
-    ("Hostname mismatch", "its url must have a name that its certificate has"),
-    ("IP address mismatch", "its url must have a name that its certificate has"),
-    ("certificate has expired", "its certificate is to be renewed"),
-    ("CERTIFICATE_VERIFY_FAILED", "give who signed its certificate as `ssl.ca.location`, or is its url another's?"),
+    ("Hostname mismatch", "its url must use a name of its certificate"),
+    ("IP address mismatch", "its url must use a name of its certificate"),
+    ("certificate has expired", "renew its certificate"),
+    ("CERTIFICATE_VERIFY_FAILED", "set `ssl.ca.location` to the issuer of its certificate, and check its url"),
     (
         "CERTIFICATE_REQUIRED",
-        "it wants a certificate of its clients: give `ssl.certificate.location` and `ssl.key.location`",
+        "it requires client certificates: set `ssl.certificate.location` and `ssl.key.location`",
     ),
-    ("WRONG_VERSION_NUMBER", "it speaks no TLS there: its url begins with http, or has another port"),
-    ("record layer failure", "it speaks no TLS there: its url begins with http, or has another port"),
+    ("WRONG_VERSION_NUMBER", "it does not use TLS on that port: use http in its url, or another port"),
+    ("record layer failure", "it does not use TLS on that port: use http in its url, or another port"),
     (
         "disconnected without sending",
-        "is that port a registry's? A broker does so, and a registry with TLS where its url begins with http",
+        "check the port: brokers answer so, and registries with TLS if the url begins with http",
     ),
-    ("illegal status line", "is that port a registry's? What answers there does not speak HTTP"),
-    ("ame or service not known", "is the host in its url spelt right?"),
-    ("ame resolution", "is the host in its url spelt right, and does it have an address here?"),
-    ("OAuthTokenError", "check `bearer.auth.issuer.endpoint.url`, and the client that `bearer.auth.…` names"),
-    ("UNEXPECTED_EOF", "is that port a registry's? What answers there does not speak TLS"),
-    ("InvalidURL", "its url is no address"),
-    ("JSONDecodeError", "is its url complete, and a registry's? A page for a login or of a proxy is no JSON either"),
+    ("illegal status line", "check the port: it does not use HTTP"),
+    ("ame or service not known", "check the host in its url"),
+    ("ame resolution", "check the host in its url, and its DNS entry"),
+    ("OAuthTokenError", "check `bearer.auth.issuer.endpoint.url`, and the client of `bearer.auth.…`"),
+    ("UNEXPECTED_EOF", "check the port: it does not use TLS"),
+    ("InvalidURL", "correct its url, which is not an address"),
+    ("JSONDecodeError", "check its url: the answer is not JSON, but perhaps the page of a login or proxy"),
 )
 
 
@@ -44,9 +44,9 @@ def remedy_of_status(status: int) -> str:
     if status in (401, 403):
         return "check the credentials"
     if 300 <= status < 400:
-        return "it sends elsewhere: give the address that it sends to as its url, which often begins with https"
+        return "it redirects: use the target address as its url, which often begins with https"
     if status == 404:
-        return "is its url complete? The path counts, as in http://HOST:8080/apis/ccompat/v7"
+        return "check that its url has the full path, as in http://HOST:8080/apis/ccompat/v7"
     if status == 429:
-        return "it is asked more often than it allows: have fewer tasks at once, or raise its limit"
-    return "check its url, and its own log"
+        return "its rate limit is exceeded: run fewer tasks at once, or raise the limit"
+    return "check its url and its own log"

@@ -55,9 +55,7 @@ class UnknownWait:
                 raise
             unknown = e
         began, pause = time.monotonic(), _SHORTEST
-        _LOG.warning(
-            "%s; it is asked again for %.3g s, in case it has not heard of that yet", unknown, max(0.0, end - began)
-        )
+        _LOG.warning("%s; retrying for %.3g s, in case it is new", unknown, max(0.0, end - began))
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(pause, left))
             pause = min(pause * 2, _LONGEST)
@@ -66,7 +64,7 @@ class UnknownWait:
             except UnknownSchemaError as e:
                 unknown = e
                 continue
-            _LOG.warning("the registry has heard of %s after %.2g s", told(key), time.monotonic() - began)
+            _LOG.warning("the registry has %s after %.2g s", told(key), time.monotonic() - began)
             return found
         raise unknown
 

@@ -85,7 +85,7 @@ class EnvelopeSchemas:
         if isinstance(kind, DecimalType) and meaning == _DECIMAL and encoding is not None:
             scale = _scale(stated)
             if scale is not None and scale != kind.scale:
-                return f"has {kind.scale} digits behind the point, and {scale} by the schema of the record"
+                return f"has {kind.scale} decimals, but {scale} in the schema of the record"
         elif isinstance(kind, _OCTETS) and stated.get("type") == "bytes" and encoding != _IN_BYTES:
             says = f"`decoding.encodings: {{{path}: {_IN_BYTES}}}` reads, not {encoding}"
             return f"is bytes by the schema of the record, which {says}"

@@ -47,17 +47,17 @@ def add_function(connection: duckdb.DuckDBPyConnection, name: str, place: str, s
     except Exception as e:  # what a module of the user raises when it is imported
         raise TableError("LC4031", f"functions: {name} cannot be imported from {place}: {e}") from e
     if not inspect.isroutine(found):
-        raise TableError("LC4032", f"functions: {name} ({place}) is no function but a {type(found).__name__}")
+        raise TableError("LC4032", f"functions: {name} ({place}) is not a function but a {type(found).__name__}")
     known = connection.execute("select count(*) from duckdb_functions() where function_name = ?", [name]).fetchall()
     if known[0][0]:
-        raise TableError("LC4033", f"functions: SQL has a function {name} already, take another name")
+        raise TableError("LC4033", f"functions: SQL already has a function {name}, use another name")
     try:
         connection.create_function(name, _answering(found, stopped), null_handling=FunctionNullHandling.SPECIAL)
     except (duckdb.Error, TypeError, NameError) as e:
         raise TableError(
             "LC4034",
-            f"functions: {name} ({place}) cannot be used: {str(e).splitlines()[0]} (annotate arguments and answer: "
-            f"{_TYPES} can be an answer)",
+            f"functions: {name} ({place}) cannot be used: {str(e).splitlines()[0]} (annotate arguments and result: "
+            f"{_TYPES} can be a result)",
         ) from e
 
 
@@ -77,7 +77,7 @@ def _answering(function: Callable[..., Any], stopped: list[BaseException]) -> Ca
             stopped.append(e)
             raise
         if answer is not None and not _is(answer, stated):
-            raise TypeError(f"it gave {_shown(answer)}, and is annotated with {stated}")
+            raise TypeError(f"it returned {_shown(answer)}, but is annotated with {stated}")
         return answer
 
     return asked

@@ -61,7 +61,7 @@ class Router:
         filtered, ignored = list[int](), Counter[str]()
         for table, mine in wanted.items():
             if (decoder := self._decoders.get(table)) is None:
-                why = f"table {table}, which the record is for, is not there"
+                why = f"the record's table {table} does not exist"
                 rejects += [_refused(int(i), MISSING_TABLE, self._column, why) for i in mine]
                 continue
             decoded = _decoded(decoder, values, mine)
@@ -94,7 +94,7 @@ class Router:
         rejects = [r for r in found.rejects if r.kind != WRONG_KIND]
         other = {r.index: r.reason for r in found.rejects if r.kind == WRONG_KIND}
         wanted, unnamed = self._wanted(found, places)
-        no_text = f"{self._route.told} is no text"
+        no_text = f"{self._route.told} is not a text"
         reasons = {i: f"{no_text}: {why}" for i, why in other.items()} | unnamed
         if reasons:
             if (table := self._route.other_table) is not None:

@@ -93,13 +93,11 @@ def row_wise(
     :raises TableError: naming the part that may not be there
     """
     if PLACE in {name.lower() for name in columns}:
-        raise TableError("LC4035", f"transform.record_schema: the name {PLACE} is taken")
+        raise TableError("LC4035", f"transform.record_schema: the name {PLACE} is reserved")
     told = _tree(connection, sql)
     node = told["statements"][0]["node"]
     for part in _wrong_parts(node):
-        raise TableError(
-            "LC4036", f"transform: {part}: a transform is of one record each, `select … from record where …`"
-        )
+        raise TableError("LC4036", f"transform: {part}: a transform reads one record, `select … from record where …`")
     found = _Walk(connection, columns, functions, node["from_table"]["alias"])
     for expression in node["select_list"]:
         found.check(expression, explodes=True)
@@ -133,12 +131,12 @@ def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
         raise TableError(
             "LC4037",
             f"transform: expressions are more than {MOST_LEVELS} levels deep: `a || b || …`, `a + b + …` and "
-            "`else case` go one deeper each time; `concat(a, b, …)`, `list_sum([a, b, …])` and further `when` do not",
+            "`else case` add a level each; use `concat(a, b, …)`, `list_sum([a, b, …])` or further `when`",
         )
     if told["error"]:
         raise TableError("LC4038", f"transform: {told['error_message']}")
     if len(told["statements"]) != 1:
-        raise TableError("LC4039", f"transform: it is {len(told['statements'])} statements, and not one")
+        raise TableError("LC4039", f"transform: it has {len(told['statements'])} statements, but must have one")
     return told
 
 
@@ -158,7 +156,7 @@ def _nodes(tree: Any) -> Iterator[tuple[dict[str, Any], int]]:
 def _wrong_parts(node: Mapping[str, Any]) -> Iterator[str]:
     """What of a statement, beside its expressions, may not be there."""
     if node["type"] != "SELECT_NODE":
-        yield f"it is no plain select ({str(node.get('setop_type', node['type'])).lower().replace('_', ' ')})"
+        yield f"it is not a plain select ({str(node.get('setop_type', node['type'])).lower().replace('_', ' ')})"
         return
     yield from (_MODIFIERS.get(m["type"], "limit") for m in node["modifiers"])
     if node["cte_map"]["map"]:
@@ -212,7 +210,7 @@ class _Walk:
             kind = node.get("class")
             if kind is not None and (what := self._wrong(kind, node, explodes)) is not None:
                 raise TableError(
-                    "LC4040", f"transform: {what}: a transform is of one record each, and gives the same at any time"
+                    "LC4040", f"transform: {what}: a transform reads one record, and must always give the same result"
                 )
 
     def _wrong(self, kind: str, expression: Mapping[str, Any], explodes: bool) -> str | None:
@@ -231,7 +229,7 @@ class _Walk:
     def _wrong_name(self, names: list[str]) -> str | None:
         """What is wrong with what is read like a column."""
         if PLACE in names:
-            return f"{PLACE}, which is where the record happens to be"
+            return f"{PLACE}, the record's internal position"
         (first, *more) = names
         if more or first in self._columns:
             return None
@@ -248,7 +246,7 @@ class _Walk:
         if name in self._own or name == RAISES:
             return None
         if name in _OF_THE_ENGINE:
-            return f"{name}, which is of the engine"
+            return f"{name}, an internal function of the engine"
         if name in _OF_NOW or (name == "age" and len(expression["children"]) == 1):
             return f"{name}, which gives another answer each time"
         if name in _OF_A_LIST and (what := _wrong_aggregate(expression["children"])):
@@ -280,11 +278,11 @@ class _Walk:
             self._connection.execute("select json_serialize_sql(?)", [f"select {definition}"]).fetchall()[0][0]
         )
         if told["error"]:
-            raise TableError("LC4041", f"transform: {name} is not known to be of one record each")
+            raise TableError("LC4041", f"transform: it is unknown if {name} reads one record only")
         try:
             self.check(told["statements"][0]["node"]["select_list"])
         except TableError as e:
-            raise TableError("LC4042", f"{e}; {name} is made of it") from e
+            raise TableError("LC4042", f"{e}; {name} uses it") from e
 
 
 def _wrong_star(chosen: Mapping[str, Any] | None) -> str | None:
@@ -292,12 +290,12 @@ def _wrong_star(chosen: Mapping[str, Any] | None) -> str | None:
     if chosen is None:
         return None
     if chosen["class"] == "CONSTANT":
-        return "columns of a pattern, which `columns(c -> c like …)` says"
+        return "columns by a pattern: use `columns(c -> c like …)`"
     names = chosen.get("children", [chosen])
     if names and names[0]["class"] == "STAR":
         return None  # filtered by a lambda
     if any(name["class"] != "CONSTANT" or str(name["value"].get("value")).lower() == PLACE for name in names):
-        return f"columns by names that are not written out, or {PLACE}"
+        return f"columns by computed names, or {PLACE}"
     return None
 
 
@@ -311,6 +309,6 @@ def _wrong_constant(value: Mapping[str, Any]) -> str | None:
 def _wrong_aggregate(arguments: list[dict[str, Any]]) -> str | None:
     """What is wrong with the aggregate of a list, by its name."""
     if len(arguments) < 2 or arguments[1]["class"] != "CONSTANT":
-        return "an aggregate that is not named by a text"
+        return "an aggregate without a literal name"
     named = arguments[1]["value"].get("value")
-    return f"{named}, which draws values by chance" if str(named).lower() == _DRAWS else None
+    return f"{named}, which draws random values" if str(named).lower() == _DRAWS else None

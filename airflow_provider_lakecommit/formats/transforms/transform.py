@@ -124,16 +124,16 @@ class TransformDecoder:
         # Behind the place of the record.
         for place, field in enumerate(columns_of(self._connection, self._sql, self._records.schema), 1):
             if field.name in given:
-                wrong.append(f"it gives a column {field.name} twice")
+                wrong.append(f"it returns column {field.name} twice")
             elif field.name not in known:
-                near = meant(field.name, known) or "; name it by `as`, or leave it out"
-                wrong.append(f"it gives a column {field.name!r}, which the table lacks{near}")
+                near = meant(field.name, known) or "; rename it with `as`, or leave it out"
+                wrong.append(f"it returns column {field.name!r}, which the table lacks{near}")
             elif misfit(field.type, self._target.field(field.name).type):
                 wanted = self._target.field(field.name).type
-                wrong.append(f"column {field.name} is {field.type}, in the table {wanted}: cast it to what is meant")
+                wrong.append(f"column {field.name} is {field.type}, but {wanted} in the table: cast it")
             given[field.name] = place
         wrong += [
-            f"it does not give {f.name}, which the table requires"
+            f"it does not return {f.name}, which the table requires"
             for f in self._target
             if not f.nullable and f.name not in given
         ]
@@ -228,7 +228,7 @@ class TransformDecoder:
         found: dict[int, Reject] = {}
         for name, at in self._columns.items():
             for i in overflown(made.column(at), places, rows):
-                why = f"column {name} is infinite or no number, and nothing in the record is: a number too large"
+                why = f"column {name} is infinite or not a number, unlike the record: a number is too large"
                 found.setdefault(i, Reject(index=i, kind=FAILED, column=name, reason=why))
         return found
 

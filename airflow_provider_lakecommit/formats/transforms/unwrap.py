@@ -10,8 +10,8 @@ columns, and may not contradict the schema that JSON brings along. Of fields tha
 counted.
 
 Failure story: what is no change of a row is a reject that names it: a truncated table, a message of the log, a
-heartbeat, a schema change, a transaction's begin or end, a change without the image that it should have. A row that
-lacks a required column, as the image of a delete may, is a reject as well.
+heartbeat, a schema change, the begin or end of a transaction, a change without the image that it should have. A row
+that lacks a required column, as the image of a delete may, is a reject as well.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class UnwrapDecoder:
         if options.unknown_fields != "ignore":
             raise TableError(
                 "LC4044",
-                "transform.unwrap: of fields within an envelope only `columns.unknown_fields: ignore` can be told",
+                "transform.unwrap: for fields in an envelope only `columns.unknown_fields: ignore` is possible",
             )
         self._target = arrow_schema(schema)
         there = {f.name: f for f in schema.fields}
@@ -152,7 +152,7 @@ class UnwrapDecoder:
             if path == DELETED:
                 if str(kind) != "boolean":
                     raise TableError(
-                        "LC4046", f"unwrap: column {name} tells whether a row is gone: it must be boolean, not {kind}"
+                        "LC4046", f"unwrap: column {name} is true for deleted rows: it must be boolean, not {kind}"
                     )
             elif not inner:
                 tree.setdefault(root, kind)
@@ -164,7 +164,7 @@ class UnwrapDecoder:
                 branch = tree.setdefault(root, {})
                 if not isinstance(branch, dict) or "." in inner or branch.setdefault(inner, kind) != kind:
                     raise TableError(
-                        "LC4048", f"unwrap: columns: {path!r} cannot be read for column {name} beside the others"
+                        "LC4048", f"unwrap: columns: {path!r} of column {name} conflicts with another column"
                     )
         for name, branch in tree.items():
             if isinstance(branch, dict):
@@ -251,21 +251,21 @@ _UNITS = {"ts_ms": "epoch_millis", "ts_us": "epoch_micros", "ts_ns": "epoch_nano
 def _no_row(op: str | None, told: Mapping[str, str | None]) -> Reject:
     """Why a value gives no row."""
     if op == "t":
-        return Reject(index=0, kind=TRUNCATED, column=None, reason="op t: all rows of the source's table were removed")
+        return Reject(index=0, kind=TRUNCATED, column=None, reason="op t: the source's table was truncated")
     if op in IMAGES:
         image = IMAGES[op]
-        hint = "; the source tells no row of a delete (in PostgreSQL: REPLICA IDENTITY)" if op == "d" else ""
+        hint = "; the source omits deleted rows (in PostgreSQL: set REPLICA IDENTITY)" if op == "d" else ""
         return Reject(index=0, kind=NO_CHANGE, column=None, reason=f"op {op} has no `{image}`{hint}")
     if op == "m":
-        what = "a message that was written to the source's log"
+        what = "a message in the source's log"
     elif op is not None:
-        what = f"of an op {op[:20]!r} that is not known"
+        what = f"of the unknown op {op[:20]!r}"
     elif told["ddl"] is not None:
         what = "a schema change"
     elif told["status"] is not None:
-        what = "a transaction's begin or end"
+        what = "the begin or end of a transaction"
     else:
-        what = "no envelope: it has no `op` (a heartbeat has none, nor has a row that was unwrapped before)"
+        what = "not an envelope: it has no `op`, like heartbeats and rows that are already unwrapped"
     return Reject(index=0, kind=NO_CHANGE, column=None, reason=f"the value is {what}")
 
 

@@ -64,7 +64,7 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
             "LC7207",
             f"backfill {session.lane} of landing {session.landing.name} has replaced its range only in "
             f"{', '.join(half)}: closed now, a record could end in two tables, or in none. Run `{BACKFILL} SPEC "
-            f"--replace --lane {session.lane}` to replace the rest",
+            f"--replace --name {session.lane}` to replace the rest",
         )
     passed = _passed(session, prepared)
     for t in reversed(prepared.tables):

@@ -45,7 +45,7 @@ class ResetOffsets(ApprovedOperation):
         metadata columns
     :param fewer: with ``delete``: allow this although other writers have already deleted some of these rows
     :param again: go back over landed offsets; their rows are duplicated
-    :param others: if a table's ledger is lost: whether it has rows of other landings, `there` or `gone`
+    :param others: if a table's ledger is lost: whether it has rows of other landings, `present` or `missing`
     :param give_up_reported: also reported slices that cannot be published, and that the source has removed
     """
 

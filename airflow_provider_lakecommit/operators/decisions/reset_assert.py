@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ResetAssert", "others_of"]
 
-OTHERS = ("ask", "there", "gone")
+OTHERS = ("ask", "present", "missing")
 """Answers about rows of other landings; by default none, and a table with such rows is refused."""
 
 
@@ -35,7 +35,7 @@ class ResetAssert(ApprovedOperation):
     :param from_log: take what the control topic reports as published
     :param at: everything below these offsets, for example `topic:0=15,topic:1=9`
     :param tables: only these; by default those whose ledger is not in order
-    :param others: if a table's ledger is lost: whether it has rows of other landings, `there` or `gone`
+    :param others: if a table's ledger is lost: whether it has rows of other landings, `present` or `missing`
     :param give_up_reported: also reported slices that the source has removed
     """
 

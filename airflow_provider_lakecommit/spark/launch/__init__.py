@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the Spark jobs of a slice are started: in a process, through Spark Connect, by ``spark-submit``."""
+"""Launchers of a slice's Spark jobs: in a process, through Spark Connect, or by ``spark-submit``."""

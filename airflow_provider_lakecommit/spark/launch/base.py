@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs window jobs: one face for spark-submit, Spark Connect and a local session.
+"""Engines that run window jobs: one interface for spark-submit, Spark Connect and a local session.
 
-Contract: an engine may be asked for several jobs, also at the same time from several threads. A job's secrets are given
-to its tasks and appear nowhere else. What a job's tasks finished is in the control log whatever becomes of the job, so
-callers ask there; the results that an engine returns are for the log of the run.
+Contract: an engine may run several jobs, also concurrently from several threads. A job's secrets are given to its tasks
+and appear nowhere else. Finished work of a job's tasks is in the control topic whatever becomes of the job, so callers
+read it there; the results that an engine returns are for the log of the run.
 
-Failure story: whatever ends a job early is a :class:`~airflow_provider_lakecommit.exceptions.SparkJobError`. A job that
-is stopped loses the slices in hand and nothing else.
+Failure story: anything that ends a job early is a :class:`~airflow_provider_lakecommit.exceptions.SparkJobError`. A
+stopped job loses only the slices in progress.
 """
 
 from __future__ import annotations
@@ -22,37 +22,36 @@ if TYPE_CHECKING:
 __all__ = ["AHEAD", "WORKERS_DIED", "EarlierWorkError", "Engine"]
 
 AHEAD = 2
-"""Windows ahead for an engine that is warm: one is written, and one is there for a processor that gets free."""
+"""Windows ahead for a warm engine: one is being written, and one is ready for a free processor."""
 
 
 class EarlierWorkError(SparkJobError):
-    """Work of an earlier attempt was waited for in place of the job, and has ended: ask the control log what is left of
-    the group, and run that.
+    """An earlier attempt's work, which was awaited in place of the job, has ended: read the control topic for what is
+    left of the group, and run that.
     """
 
 
 class Engine(Protocol):
     """Runs window jobs.
 
-    :ivar ahead: windows that may be under way beside the one that is closed next; 0 where each job costs the machine a
-        process of its own
+    :ivar ahead: concurrent windows besides the next one to close; 0 if each job needs a process of its own
     """
 
     @property
     def ahead(self) -> int: ...
 
     def start(self) -> None:
-        """Have what the first job needs; again when it is gone. Cheap when all is there.
+        """Start what the first job needs, and restart it if it is gone. Cheap if all is running.
 
-        :raises SparkJobError: it cannot be had
+        :raises SparkJobError: it cannot be started
         """
 
     def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         """Run a job to its end.
 
-        Returns what is known of its slices; an engine whose driver is on another machine may know nothing.
+        Returns the known results of its slices; an engine with a driver on another machine may have none.
 
-        :raises EarlierWorkError: an engine that outlives its callers has waited for an earlier attempt's job of the
+        :raises EarlierWorkError: an engine that outlives its callers waited for an earlier attempt's job of the
             same group, which may not have done all of this one
         :raises SparkJobError: it ended early, or was stopped
         """
@@ -61,4 +60,4 @@ class Engine(Protocol):
         """Ask all running jobs to end early; returns at once, :meth:`run` then ends by itself. For signal handlers."""
 
     def close(self) -> None:
-        """Give back what :meth:`start` took."""
+        """Release what :meth:`start` took."""

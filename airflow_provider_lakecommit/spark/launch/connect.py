@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Window jobs on a warm Spark Connect server.
 
-Contract: a landing's lane has one session on a server, the same for all processes of a deployment, so that its Python
-workers stay warm. A job is one operation of it, whose id follows from commit id, group and round. It goes on when its
-client dies: a later attempt finds the newest round of its group, and if that still runs *adopts* it: waits for its end
-instead of doing the same again. The plan of a cycle never changes; if the landing says otherwise by now how records are
-read, the round is ended and what it had not reported is done anew. Ownership goes with it: the newest attempt writes
-its name into the session, and only the owner ends an operation. So an attempt that is told to stop after its work was
-adopted leaves the work alone.
+Contract: each stream of a landing has one session on a server, shared by all processes of a deployment, so that its
+Python workers stay warm. A job is one operation of the session, with an id made of commit id, group and round. It
+survives its client: a later attempt finds the newest round of its group, and *adopts* it if it still runs, which means
+it waits for the end instead of repeating the work. The plan of a cycle never changes; if the landing now reads records
+differently, the round is ended and its unreported part is redone. Ownership moves along: the newest attempt writes its
+name into the session, and only the owner ends an operation. An attempt that is stopped after its work was adopted
+leaves the work alone.
 
-The tasks run this package as the client has it: it is sent once per session, by each of the tasks that begin a session
-at once, and another version has another session.
-Connection settings travel with the operation and are nowhere else.
+The tasks run the client's version of this package: each task that begins a session sends it once, and another version
+has another session. Connection settings travel only with the operation.
 
-Failure story: what cannot be adopted is done again: the control log knows what is reported, so nothing that is needed
-rests on an operation being found. A server that is away, was restarted or gave up an operation is a
-:class:`~airflow_provider_lakecommit.exceptions.SparkJobError` after a few seconds. A job that is stopped loses the
-slices in hand.
+Failure story: work that cannot be adopted is redone: the control topic has the reported slices, so no result depends on
+finding an operation. A server that is unavailable, restarted, or gave up an operation is a
+:class:`~airflow_provider_lakecommit.exceptions.SparkJobError` after a few seconds. A stopped job loses the slices in
+progress.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ __all__ = ["ConnectEngine"]
 SESSIONS = UUID("6f2f6a0e-6a0c-5a3f-9f7b-0b9f6f4f5f31")
 """Namespace of session ids."""
 MOST_SESSIONS = 1000
-"""Sessions of a landing that a server may have closed before the one to use: it remembers that many of all."""
+"""Closed sessions of a landing to try before the usable one: a server remembers this many of all."""
 MOST_ROUNDS = 100
 RECONNECT_SECONDS = 5.0
 RECONNECT_PAUSE = 0.25
@@ -59,9 +58,7 @@ POOL_KEY = "spark.scheduler.pool"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What the session remembers of a group of a cycle: its newest round, who waits for it, and the version of the spec
-    that it reads by.
-    """
+    """A session's entry on a group of a cycle: the newest round, its waiting attempt, and its spec version."""
 
     number: int
     attempt: str
@@ -89,10 +86,10 @@ class _Run:
 
 
 class ConnectEngine:
-    """The session of one landing's lane on a server.
+    """The session of one stream of a landing on a server.
 
     :param url: `sc://host:port/;…`, as Spark's own clients read it
-    :param deployment: whose landing it is; deployments that share a server do not share sessions
+    :param deployment: the landing's deployment; deployments on the same server do not share sessions
     """
 
     ahead = AHEAD
@@ -108,10 +105,10 @@ class ConnectEngine:
         self._stopped = False
 
     def start(self) -> None:
-        """Have a session that knows this package.
+        """Start a session that knows this package.
 
         :raises SparkJobError: the server cannot be reached
-        :raises SpecError: the server refuses us
+        :raises SpecError: the server refuses the connection
         """
         with self._lock, self._explained():
             if self._client is not None:
@@ -122,11 +119,11 @@ class ConnectEngine:
             self._client = self._session()
 
     def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
-        """Run a job to its end, or wait for the end of what an earlier attempt runs of its group.
+        """Run a job to its end, or wait for the end of an earlier attempt's job of its group.
 
-        :raises EarlierWorkError: earlier work was waited for, and may not have done all of the job
+        :raises EarlierWorkError: earlier work was awaited, and may not have done all of the job
         :raises SparkJobError: the job ended early, or was stopped
-        :raises SpecError: the settings cannot be sent, or the server refuses us
+        :raises SpecError: the settings cannot be sent, or the server refuses the connection
         """
         if self._client is None:
             self.start()
@@ -135,7 +132,7 @@ class ConnectEngine:
             if newest is None:
                 return self._begin(job, secrets, 0)
             if newest.spec != job.landing.spec_version:
-                # Also where somebody still waits for it, who then finds it ended.
+                # Also if another attempt still waits for it, which then finds it ended.
                 with suppress(SparkConnectError):
                     self._calls.interrupt(_run(job, newest.number).operation)
             elif not newest.ended and (found := self._adopt(job, newest)) is not None:
@@ -143,18 +140,18 @@ class ConnectEngine:
             return self._begin(job, secrets, newest.number + 1)
 
     def stop(self) -> None:
-        """End the jobs of this engine, those aside that another attempt owns by now; takes none afterwards. Returns
-        when the server has answered, or after 3 s.
+        """End the jobs of this engine except those that another attempt owns; start none afterwards. Returns when the
+        server has answered, or after 3 s.
         """
         self._stopped = True
-        # Not on this thread: it may be the one whose call was interrupted by the signal.
+        # In another thread: the signal may have interrupted a call of this one.
         telling = threading.Thread(target=self._interrupt_all, name="lakecommit-stop", daemon=True)
         telling.start()
         telling.join(STOP_SECONDS)
 
     def close(self) -> None:
-        """End the connection, and replicas that did not end when they were no more needed. The session stays on the
-        server, with its workers, for the next run.
+        """Close the connection, and end unneeded replicas that still run. The session stays on the server, with its
+        workers, for the next run.
         """
         if self._running:
             self.stop()
@@ -165,7 +162,7 @@ class ConnectEngine:
     # -- the session --------------------------------------------------------------------------------------------------
 
     def _session(self) -> ConnectClient:
-        """The first session of the family that was not closed; all processes find the same."""
+        """Return the first open session of the family; all processes find the same."""
         for number in range(MOST_SESSIONS):
             client = ConnectClient(self._url, uuid5(self._family, str(number)))
             try:
@@ -180,14 +177,14 @@ class ConnectEngine:
 
     def _furnish(self, client: ConnectClient) -> None:
         # The attempt is in the name: the tasks of a window may all find a session without the package, and a server
-        # fails one of two uploads of one name at once.
+        # fails one of two concurrent uploads of one name.
         client.add_python_file(f"airflow_provider_lakecommit-{package_digest()}-{self._attempt}.zip", package_zip())
         client.set({PACKAGE_KEY: package_digest(), POOL_KEY: f"lakecommit/{self._name}"})
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
     def _adopt(self, job: WindowJob, place: _Place) -> list[SliceResult] | None:
-        """Wait for an earlier attempt's operation; ``None`` when there is nothing to wait for."""
+        """Wait for an earlier attempt's operation; return ``None`` if there is none."""
         run = _run(job, place.number)
         try:
             self._wait(run, lambda: self._calls.listen(run.operation))
@@ -196,7 +193,7 @@ class ConnectEngine:
                 raise
             if e.kind in (FailureKind.UNKNOWN, FailureKind.OVER):
                 return None
-            # It was cancelled, or failed, or cannot be listened to. Should it still run, it would only be in the way.
+            # It was cancelled, has failed, or cannot be followed. If it still runs, it is only in the way.
             with suppress(SparkConnectError):
                 self._calls.interrupt(run.operation)
         mine = {str(s) for s in job.plan.slices}
@@ -206,8 +203,7 @@ class ConnectEngine:
         if not complete:
             raise EarlierWorkError(
                 "LC5010",
-                f"an earlier attempt's Spark job of group {job.group} was waited for; it has ended without finishing "
-                "all of the group",
+                f"an earlier attempt's Spark job of group {job.group} has ended without finishing all of the group",
             )
         return results
 
@@ -230,11 +226,11 @@ class ConnectEngine:
         )
 
     def _wait(self, run: _Run, begin: Callable[[], Iterator[Result]]) -> None:
-        """Own an operation and listen to it until its last result; a caller that is interrupted ends it."""
+        """Own an operation and read its results up to the last one; an interrupted caller ends it."""
         self._running.append(run)
         try:
             if self._stopped:
-                raise SparkJobError("LC5012", "it was told to stop before it began")
+                raise SparkJobError("LC5012", "it was stopped before it began")
             self._calls.set({run.key: str(_Place(run.number, self._attempt, run.spec))})
             self._follow(run, begin())
         except SparkConnectError:
@@ -246,7 +242,7 @@ class ConnectEngine:
             self._running.remove(run)
 
     def _follow(self, run: _Run, results: Iterator[Result]) -> None:
-        """Listen over the ends of streams and short losses of the connection."""
+        """Read results across ends of streams and short losses of the connection."""
         last, lost_at = None, None
         while True:
             try:
@@ -257,8 +253,8 @@ class ConnectEngine:
                     if result.last:
                         return
                     if self._stopped:
-                        # It may have been too early for the server to know the operation when it was interrupted.
-                        raise SparkJobError("LC5013", "it was told to stop")
+                        # The interrupt may have come before the server knew the operation.
+                        raise SparkJobError("LC5013", "it was stopped")
             except SparkConnectError as e:
                 now = time.monotonic()
                 lost_at = lost_at or now
@@ -268,7 +264,7 @@ class ConnectEngine:
             results = self._calls.listen(run.operation, after=last)
 
     def _finish(self, run: _Run, *, complete: bool) -> None:
-        """After its end: let the server forget the operation, and later attempts know that nothing runs."""
+        """Let the server forget an ended operation, and record for later attempts that nothing runs."""
         with suppress(SparkConnectError):
             if complete:
                 self._calls.unset(run.key)
@@ -281,7 +277,7 @@ class ConnectEngine:
             self._interrupt(run)
 
     def _interrupt(self, run: _Run) -> None:
-        """End an operation that still is ours."""
+        """End an operation that this attempt still owns."""
         with suppress(SparkConnectError, SparkJobError):
             place = self._place(run.key)
             if place is not None and place.attempt == self._attempt:
@@ -318,10 +314,10 @@ def _key(job: WindowJob) -> str:
 
 
 def _share(job: WindowJob) -> str:
-    """A replica's operation is another one than the original's, and is adopted by attempts at that replica."""
+    """Return the share's key: a replica has its own operation, which attempts at that replica adopt."""
     return f"{job.group}-{job.replica}" if job.replica else str(job.group)
 
 
 def _tags(job: WindowJob) -> list[str]:
-    """By which a person can find and interrupt operations."""
+    """Return tags by which a user can find and interrupt operations."""
     return ["lakecommit", f"landing={job.plan.landing}", f"commit={job.commit_id}", f"group={job.group}"]

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls to one session of a Spark Connect server.
 
-Contract: a :class:`ConnectClient` belongs to one session id, which the server makes on the first call. Every failed
-call is a :class:`SparkConnectError` with one line of text and its kind, so that callers decide by kinds and never by
-texts. An *operation* is a plan that the server runs under an id of our choice: it goes on when nobody listens, and
-whoever knows the id may listen from its first result on, again, because nothing is released before :meth:`release`. One
-listener at a time: a newer one ends the older with the kind ``TAKEN_OVER``.
+Contract: a :class:`ConnectClient` belongs to one session id; the server creates the session on the first call. Every
+failed call is a :class:`SparkConnectError` with one line of text and its kind, so that callers decide by kind, never by
+text. An *operation* is a plan that the server runs under a given id: it continues without a listener, and any client
+with the id may read all results again, because nothing is released before :meth:`release`. A newer listener ends an
+older one with the kind ``TAKEN_OVER``.
 
-Failure story: nothing is tried again here; what a lost connection means is for the caller to decide.
+Failure story: nothing is retried here; the caller decides what a lost connection means.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ __all__ = ["ConnectClient", "FailureKind", "Result", "SparkConnectError", "class
 SERVICE = "/spark.connect.SparkConnectService/"
 CALL_SECONDS = 60.0
 STREAM_SECONDS = 300.0
-"""A server ends a stream of its own accord after two minutes, so that a longer silence means a dead connection."""
+"""A server ends each stream after two minutes, so a longer silence means a dead connection."""
 CHUNK = 32 * 1024
 MESSAGE_BYTES = 128 * 1024 * 1024
 BY_OPERATION_ID = 3
 """Spark's number for an interruption by operation id."""
 DETAILS = "grpc-status-details-bin"
-"""Under which gRPC sends what an error is, beside its text."""
+"""The gRPC metadata keys of an error's details."""
 TEXT_LENGTH = 400
-"""Most characters of a line of a server's text that are passed on."""
+"""Most characters of a line of a server's text to pass on."""
 
 
 class FailureKind(Enum):
-    """What a failed call means."""
+    """The meaning of a failed call."""
 
     AWAY = "the server cannot be reached"
-    REFUSED = "the server refuses us"
-    UNKNOWN = "the server knows no such operation"
-    OVER = "the operation has ended before and cannot be had again"
+    REFUSED = "the server refuses the connection"
+    UNKNOWN = "the server does not know the operation"
+    OVER = "the operation ended earlier and cannot be repeated"
     EXISTS = "another plan has this operation id"
     TAKEN_OVER = "another listener has taken over"
     SESSION_OVER = "the session was closed"
@@ -65,7 +65,7 @@ _KINDS = {
     "INVALID_HANDLE.SESSION_CHANGED": FailureKind.SESSION_OVER,
     "OPERATION_CANCELED": FailureKind.CANCELLED,
 }
-"""By the error classes that Spark puts before its texts."""
+"""Kinds by the error classes that Spark puts before its texts."""
 
 
 class SparkConnectError(Exception):
@@ -77,25 +77,25 @@ class SparkConnectError(Exception):
 
     @property
     def meaning(self) -> str:
-        """What has become of an operation with it, and what helps."""
+        """Return what became of an operation after this error, and what to do."""
         match self.kind:
             case FailureKind.AWAY:
                 return f"the Spark Connect server cannot be reached ({self}): start it, or correct host and port"
             case FailureKind.REFUSED:
                 return f"the Spark Connect server refuses the connection ({self}): check token, use_ssl and port"
             case FailureKind.UNKNOWN | FailureKind.OVER | FailureKind.SESSION_OVER:
-                return f"the server has given it up, or was restarted ({self}): the next attempt does the rest"
+                return f"the server gave it up or was restarted ({self}): the next attempt does the rest"
             case FailureKind.TAKEN_OVER:
                 return "another attempt of the same task has taken it over"
             case FailureKind.CANCELLED:
-                return "it was told to stop"
+                return "it was stopped"
             case _:
                 return str(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One answer of an operation: rows, as an Arrow stream, or none; the last one says so."""
+    """One answer of an operation: rows as an Arrow stream, or none; the last one is marked."""
 
     id: str
     arrow: bytes | None
@@ -105,7 +105,7 @@ class Result:
 class ConnectClient:
     """One session of a server.
 
-    :param session_id: of the session; who gives the same one with the same user is in the same session
+    :param session_id: id of the session; the same id and user mean the same session
     """
 
     def __init__(self, url: ConnectUrl, session_id: UUID) -> None:
@@ -114,7 +114,7 @@ class ConnectClient:
         self._channel: Any = None
 
     def close(self) -> None:
-        """End the connection; the session and its operations go on."""
+        """Close the connection; the session and its operations continue."""
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
@@ -122,7 +122,7 @@ class ConnectClient:
     # -- the session --------------------------------------------------------------------------------------------------
 
     def settings(self, *keys: str) -> dict[str, str]:
-        """Those of the session's settings that are set."""
+        """Return those of the session's settings that are set."""
         answer = self._config(get_option={"keys": keys})
         return {pair.key: pair.value for pair in answer.pairs if pair.HasField("value")}
 
@@ -135,17 +135,17 @@ class ConnectClient:
         self._config(unset={"keys": keys})
 
     def add_python_file(self, name: str, content: bytes) -> None:
-        """Put a zip of Python modules before the search path of the session's workers. The same name must always have
-        the same content.
+        """Add a zip of Python modules to the search path of the session's workers. A name must always have the same
+        content.
         """
         answer = self._call("AddArtifacts", self._artifact(f"pyfiles/{name}", content), sends_stream=True)
         if not all(summary.is_crc_successful for summary in answer.artifacts):
-            raise SparkConnectError(FailureKind.FAILED, f"{name} did not arrive whole at {self.url}")
+            raise SparkConnectError(FailureKind.FAILED, f"{name} did not arrive intact at {self.url}")
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
     def execute(self, operation: UUID, plan: Mapping[str, Any], tags: Sequence[str]) -> Iterator[Result]:
-        """Have a plan run and listen to it. Sent again with the same plan while it is there, it runs once.
+        """Run a plan and yield its results. The same plan sent again while the operation exists runs only once.
 
         :raises SparkConnectError: ``EXISTS``, ``OVER``: the id was used before
         """
@@ -156,8 +156,8 @@ class ConnectClient:
         return self._results("ExecutePlan", request)
 
     def listen(self, operation: UUID, after: str | None = None) -> Iterator[Result]:
-        """The results of an operation, from its first one or from the one after *after*. The stream may end without a
-        last result: then listen again.
+        """Yield the results of an operation, from its first one or from the one after *after*. If the stream ends
+        without a last result, listen again.
 
         :raises SparkConnectError: ``UNKNOWN``, ``OVER``: there is nothing to listen to
         """
@@ -169,7 +169,7 @@ class ConnectClient:
         self._call("ReleaseExecute", self._request("ReleaseExecute", operation_id=str(operation), release_all={}))
 
     def interrupt(self, operation: UUID) -> None:
-        """Cancel an operation; one that has ended or is not known is no error."""
+        """Cancel an operation; an ended or unknown one is no error."""
         wanted = {"interrupt_type": BY_OPERATION_ID, "operation_id": str(operation)}
         self._call("Interrupt", self._request("Interrupt", **wanted))
 
@@ -229,7 +229,7 @@ class ConnectClient:
 
         if self._channel is None:
             sizes = ("grpc.max_send_message_length", "grpc.max_receive_message_length")
-            # Else two clients of one process share a connection, and the end of one would be the end of the other's.
+            # Otherwise two clients of one process share a connection, and closing one closes the other.
             options = [*((size, MESSAGE_BYTES) for size in sizes), ("grpc.use_local_subchannel_pool", 1)]
             if self.url.secure:
                 credentials = grpc.ssl_channel_credentials()
@@ -250,8 +250,8 @@ class ConnectClient:
         if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
             return SparkConnectError(FailureKind.REFUSED, f"{self.url}: {one_line(text)}")
         if code is grpc.StatusCode.UNIMPLEMENTED:
-            return SparkConnectError(FailureKind.REFUSED, f"{self.url} is no Spark Connect server: {one_line(text)}")
-        # Java's texts often say nothing without the class: of a file that exists it is the path alone.
+            return SparkConnectError(FailureKind.REFUSED, f"{self.url} is not a Spark Connect server: {one_line(text)}")
+        # Java's texts often mean nothing without the class: for an existing file it is the path alone.
         named = "" if found else class_of(error.trailing_metadata() or ()) or code.name
         return SparkConnectError(FailureKind.FAILED, one_line(": ".join(filter(None, (named, text)))))
 
@@ -262,7 +262,7 @@ def _stub(kind: Any, method: str) -> Any:
 
 
 def class_of(metadata: Iterable[tuple[str, str | bytes]]) -> str:
-    """Return the Java class of the error that ended a call, from what a server sends with it, or nothing."""
+    """Return the Java class of the error that ended a call, from the server's metadata, or an empty text."""
     from google.protobuf.message import DecodeError
 
     status = next((value for key, value in metadata if key == DETAILS and isinstance(value, bytes)), b"")
@@ -275,7 +275,7 @@ def class_of(metadata: Iterable[tuple[str, str | bytes]]) -> str:
 
 
 def one_line(text: str) -> str:
-    """What matters of a server's text: its first line, and of a Python traceback in it the error."""
+    """Return the relevant part of a server's text: its first line, or the error in a Python traceback."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return ""

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of Spark Connect's wire protocol that window jobs need, as message classes of our own.
+"""The part of Spark Connect's wire protocol that window jobs need, as this package's own message classes.
 
-Contract: :func:`message` gives a protobuf class that reads and writes the same bytes as the message of that name in
-Spark's `spark/connect/*.proto`, the published interface between clients and servers of different releases. Only the
-fields named here exist; others that a server sends are kept unread. A test holds every number and type against the
-definitions that pyspark installs.
+Contract: :func:`message` returns a protobuf class that reads and writes the same bytes as the message of that name in
+Spark's `spark/connect/*.proto`, the published interface between releases. Only the fields named here exist; others are
+kept unread. A test compares every number and type with pyspark's definitions.
 
-Why not pyspark's client: importing it costs each task more than a window takes (it loads pandas), and the finding of
-running work would rest on its private names; here nothing private is used at all.
+Reason: importing pyspark's client costs each task more than a window takes (it loads pandas), and finding running work
+would depend on its private names.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 __all__ = ["MESSAGES", "METHODS", "message"]
 
 PACKAGE = "lakecommit.connect"
-"""Not Spark's: in one process pyspark's own definitions may be loaded too, and names count for nothing on the wire."""
+"""A package name of our own: pyspark's definitions may be loaded in the same process, and names are not on the wire."""
 
 MESSAGES: Mapping[str, str] = {
     "UserContext": "1 user_id string",
@@ -89,7 +88,7 @@ MESSAGES: Mapping[str, str] = {
     "google.rpc.Status": "1 code int32, 2 message string, 3 details google.protobuf.Any*",
     "google.rpc.ErrorInfo": "1 reason string, 2 domain string",
 }
-"""Fields of each message: number, name, type; a star for one that may be there several times."""
+"""Fields of each message: number, name, type; a star marks a repeated one."""
 
 METHODS: Mapping[str, tuple[str, str]] = {
     "ExecutePlan": ("ExecutePlanRequest", "ExecutePlanResponse"),
@@ -99,13 +98,13 @@ METHODS: Mapping[str, tuple[str, str]] = {
     "Config": ("ConfigRequest", "ConfigResponse"),
     "AddArtifacts": ("AddArtifactsRequest", "AddArtifactsResponse"),
 }
-"""Calls of the service, with what each is given and answers."""
+"""Calls of the service, with their request and response."""
 
 _FIELD = re.compile(r"(?P<number>\d+) (?P<name>\w+) (?P<type>[\w.]+)(?P<several>\*?)")
 
 
 def message(name: str) -> Any:
-    """The class of a message.
+    """Return the class of a message.
 
     :raises KeyError: it is not among :data:`MESSAGES`
     """
@@ -116,7 +115,7 @@ def message(name: str) -> Any:
 def _classes() -> dict[str, Any]:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-    # Of the second version of the language: a field that was not sent is then known from one that is empty.
+    # Version 2 of the language distinguishes a missing field from an empty one.
     file = descriptor_pb2.FileDescriptorProto(name="lakecommit_connect.proto", package=PACKAGE, syntax="proto2")
     for name, fields in MESSAGES.items():
         _describe(file.message_type.add(name=_flat(name)), fields)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Spark Connect server is given to run: the plan of a window job, its tasks with their connection settings as
-bytes in it, and what comes back.
+"""The request to a Spark Connect server: the plan of a window job, with its tasks and connection settings as bytes; and
+the results.
 
-Contract: :func:`command` needs no pyspark, and its bytes are the same for the same job whatever Python made them: they
-name one function of this package and its two arguments. The server keeps them in memory with the operation; Spark shows
-the first eight bytes of them and writes none to its plans, its event log or its page.
+Contract: :func:`command` needs no pyspark, and gives the same bytes for the same job under any Python: they name one
+function of this package and its two arguments. The server keeps them in memory with the operation; Spark shows their
+first eight bytes and writes none to plans, event log or web UI.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["command", "plan_of", "results_of", "unpack"]
 MAP_IN_ARROW = 207
 """Spark's number for a function from record batches to record batches."""
 PROTOCOL = 4
-"""Of pickle: the one that every Python reads on which Spark runs today."""
+"""The pickle protocol that every Python of a current Spark reads."""
 
 
 class _Call:
-    """Pickled, it becomes what :func:`unpack` returns to whoever loads it."""
+    """Pickled, it loads as what :func:`unpack` returns."""
 
     def __init__(self, *packed: bytes) -> None:
         self._packed = packed
@@ -37,7 +37,7 @@ class _Call:
 
 
 def plan_of(job: WindowJob, secrets: Secrets) -> dict[str, Any]:
-    """One row per slice, each a task of its own, given to this package's function."""
+    """Return a plan with one row per slice, each its own task, for this package's function."""
     n = len(job.plan.slices)
     udf = {
         "output_type": {"unparsed": {"data_type_string": RESULT}},
@@ -64,7 +64,7 @@ def plan_of(job: WindowJob, secrets: Secrets) -> dict[str, Any]:
 
 
 def command(job: WindowJob, secrets: Secrets) -> bytes:
-    """The function of a `mapInArrow` and its type of result, in the form in which Python workers load them.
+    """Return the function of a `mapInArrow` and its result type, serialized for Python workers.
 
     :raises SpecError: a setting is a function
     """
@@ -73,7 +73,7 @@ def command(job: WindowJob, secrets: Secrets) -> bytes:
 
 
 def unpack(job: bytes, secrets: bytes) -> tuple[Any, Any]:
-    """In a Python worker: the function and its type of result."""
+    """Return the function and its result type, in a Python worker."""
     from pyspark.sql import types
 
     kinds = {"string": types.StringType, "long": types.LongType, "double": types.DoubleType}
@@ -84,7 +84,7 @@ def unpack(job: bytes, secrets: bytes) -> tuple[Any, Any]:
 
 
 def results_of(arrow: bytes) -> list[SliceResult]:
-    """What the tasks returned."""
+    """Return the tasks' results."""
     import pyarrow as pa
 
     with pa.ipc.open_stream(arrow) as reader:

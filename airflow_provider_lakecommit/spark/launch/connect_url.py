@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a Spark Connect server is and how to talk to it.
+"""The address of a Spark Connect server, and its connection options.
 
-Contract: the token of the connection is sent as the standard clients send it, never over a network unencrypted, and
-never shown. What a job needs to log in elsewhere goes with it: only who says so has it sent unencrypted.
+Contract: the connection's token is sent as standard clients send it, never unencrypted over a network, and never shown.
+A job's logins for other systems travel with it, unencrypted only if the URL explicitly allows it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OURS = ("user_id", "token", "use_ssl", "user_agent", "session_id")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectUrl:
-    """Where a server is and how to talk to it."""
+    """A server's address and connection options."""
 
     endpoint: str
     user: str
@@ -32,9 +32,9 @@ class ConnectUrl:
 
     @classmethod
     def parse(cls, url: str) -> ConnectUrl:
-        """From `sc://host:port/;use_ssl=true;token=…`, as Spark's own clients read it.
+        """Parse `sc://host:port/;use_ssl=true;token=…`, as Spark's own clients read it.
 
-        :raises SpecError: it is no such URL, or would send secrets unencrypted
+        :raises SpecError: invalid, or it would send secrets unencrypted
         """
         try:
             parts = urlsplit(url)
@@ -42,24 +42,24 @@ class ConnectUrl:
             path, *rest = parts.path.split(";")
             values = {key: unquote(value) for key, value in (word.split("=", 1) for word in rest if word)}
         except ValueError:
-            raise SpecError("LC5017", f"the Spark Connect URL {_hidden(url)!r} cannot be read: {_FORM}") from None
+            raise SpecError("LC5017", f"the Spark Connect URL {_hidden(url)!r} is invalid: {_FORM}") from None
         if parts.scheme != "sc" or not host or path.strip("/"):
-            raise SpecError("LC5018", f"{_hidden(url)!r} is no Spark Connect URL: {_FORM}")
+            raise SpecError("LC5018", f"{_hidden(url)!r} is not a Spark Connect URL: {_FORM}")
         local, token = host in ("localhost", "127.0.0.1", "::1"), values.get("token")
         wants = values.get("use_ssl", "").lower()
         if wants not in ("", "true", "false"):
-            # Spark's own clients take every other word for `false`.
-            raise SpecError("LC5019", f"use_ssl of {_hidden(url)!r} is neither true nor false: correct it")
+            # Spark's own clients take any other word as `false`.
+            raise SpecError("LC5019", f"use_ssl of {_hidden(url)!r} is neither true nor false: use one of them")
         if not (wants or token or local):
             raise SpecError(
                 "LC5020",
                 f"{_hidden(url)!r} would send the logins of brokers and storage over the network unencrypted: give "
-                "use_ssl=true, or use_ssl=false if nobody else can listen there",
+                "use_ssl=true, or use_ssl=false on a private network",
             )
         if token and wants == "false" and not local:
             raise SpecError(
                 "LC5021",
-                f"the token of {_hidden(url)!r} would go over the network unencrypted: leave use_ssl=false out",
+                f"the token of {_hidden(url)!r} would go over the network unencrypted: remove use_ssl=false",
             )
         return cls(
             endpoint=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
@@ -76,13 +76,13 @@ class ConnectUrl:
         return f"sc://{self.endpoint}"
 
     def metadata(self) -> list[tuple[str, str]]:
-        """Headers of every call."""
+        """Return the headers of every call."""
         return [*self.headers, *([("authorization", f"Bearer {self.token}")] if self.token else [])]
 
 
-_FORM = "it is sc://host:port, then perhaps /;use_ssl=true;token=…;user_id=…"
+_FORM = "use sc://host:port, optionally with /;use_ssl=true;token=…;user_id=…"
 
 
 def _hidden(url: str) -> str:
-    """Without its parameters: a token may be among them."""
+    """Return the URL without its parameters, which may hold a token."""
     return without(url.split(";", 1)[0], ())

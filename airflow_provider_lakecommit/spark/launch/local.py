@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark session of a run, whose driver is this process, on this machine or on a cluster: made when there is
-something to write, kept warm over cycles, made anew when its Java process died or its cluster gave it up.
+"""The Spark session of a run, with its driver in this process, on this machine or a cluster: created when there is
+something to write, kept warm over cycles, and recreated when its Java process or cluster ended it.
 
-Contract: :meth:`LocalSpark.run` runs one job of a partition group, also several at once from several threads. What the
-driver and its secret settings need on disk is in a folder of this process that is removed with it; of a process that
-was killed, the next one removes it. A cluster is sent this package; the other libraries must be there, or be sent
-by `spark.archives`.
+Contract: :meth:`LocalSpark.run` runs one job of a partition group, also several concurrently from several threads.
+Files of the driver and its secret settings are in a folder of this process that is removed with it; the next process
+removes that of a killed one. This package is sent to a cluster; other libraries must be present there, or be sent by
+`spark.archives`.
 
-Failure story: whatever ends a Spark job early is a :class:`SparkJobError`; what its tasks reported before is safe. A
-Python worker or an executor that dies costs the slices in its hands, which Spark gives to another one. The Java process
-ends with us: it notices the end of its standard input; and with it the executors that a cluster gave it.
+Failure story: anything that ends a Spark job early is a :class:`SparkJobError`; slices reported before are safe. A dead
+Python worker or executor costs its slices in progress, which Spark gives to another one. The Java process ends with
+this one, when its standard input ends, and the cluster's executors end with it.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex{{2}}
 """
-"""Of the Java process, from its first line on: `spark.log.level` counts only from when Spark has read it."""
+"""Logging of the Java process from its first line on: `spark.log.level` only applies once Spark has read it."""
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
-"""Java runs for seconds and does little: its second compiler takes more processor time than it ever gives back."""
+"""Java runs for seconds and does little: its second compiler costs more processor time than it saves."""
 
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -73,7 +73,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.api.mode": "classic",
 }
 ON_THIS_MACHINE: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""For a local master; executors on other machines could not call such a driver back."""
+"""For a local master; executors on other machines could not reach such a driver."""
 
 
 class SparkSection:
@@ -97,7 +97,7 @@ class SparkSection:
 
     @property
     def is_warm(self) -> bool:
-        """Return True if Spark runs already, so that using it costs next to nothing."""
+        """Return True if Spark already runs, so that using it costs almost nothing."""
         return self.remote is not None
 
 
@@ -109,9 +109,9 @@ def engine_of(
     on_start: Callable[[], None],
     lane: str = "live",
 ) -> Engine:
-    """The engine that a spec asks for; nothing is started or contacted.
+    """Return the engine of a spec; nothing is started or contacted.
 
-    :raises SpecError: `remote` is no address of a Spark Connect server
+    :raises SpecError: `remote` is not an address of a Spark Connect server
     """
     if section.remote is None:
         return LocalSpark(section, log=log, on_start=on_start)
@@ -121,7 +121,7 @@ def engine_of(
 
 
 def _retrying(master: str) -> str:
-    """Locally Spark gives a task one attempt only: then one dead worker would end the job with all slices in hand."""
+    """Allow retries on a local master: with Spark's one attempt per task, a dead worker would end the whole job."""
     plainly = _LOCAL.fullmatch(master)
     return f"local[{plainly[2] or 1},{TASK_ATTEMPTS}]" if plainly else master
 
@@ -131,9 +131,9 @@ def _setting(value: Any) -> str:
 
 
 class LocalSpark:
-    """A session that is there when it is needed.
+    """A session that starts when needed.
 
-    :param on_start: called after each start: Spark takes over the handling of interrupts
+    :param on_start: called after each start, because Spark replaces the interrupt handlers
     """
 
     ahead = AHEAD
@@ -146,14 +146,14 @@ class LocalSpark:
         self._folder: Path | None = None
 
     def start(self) -> None:
-        """Have a session that works, from the main thread.
+        """Start a working session, from the main thread.
 
         :raises SparkJobError: Spark does not start
         """
         if self._session is not None and _answers(self._session):
             return
         if self._session is not None:
-            self._log("the Spark session is gone; starting another one")
+            self._log("the Spark session has ended; starting another one")
             self._drop()
         self._session = self._new()
         self._on_start()
@@ -176,7 +176,7 @@ class LocalSpark:
             ) from e
 
     def run_together(self, asked: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
-        """Run several jobs to their end, as one of Spark's.
+        """Run several jobs to their end as one Spark job.
 
         :raises SparkJobError: it ended early; what their tasks reported before is safe
         """
@@ -194,22 +194,22 @@ class LocalSpark:
             ) from e
 
     def probe(self, places: Mapping[str, str], secrets: Secrets) -> dict[str, Any]:
-        """What a task of this session sees; see :mod:`~airflow_provider_lakecommit.spark.probe`.
+        """Return a task's view of this session; see :mod:`~airflow_provider_lakecommit.spark.probe`.
 
-        :raises SparkJobError: it gave no answer
+        :raises SparkJobError: the task did not answer
         """
         if self._session is None:
             raise SparkJobError("LC5023", "the Spark session is not started")
         return run_probe(self._session, places, partial(Secrets.from_json, secrets.to_json()))
 
     def stop(self) -> None:
-        """Let no task go on; returns at once."""
+        """Stop all tasks; returns at once."""
         if self._session is not None:
             with contextlib.suppress(Exception):
                 self._session.sparkContext.cancelAllJobs()
 
     def close(self) -> None:
-        """Stop Spark and remove what it and we have on disk."""
+        """Stop Spark and remove its files and ours."""
         if self._session is not None:
             self._drop()
         if self._folder is not None:
@@ -228,7 +228,7 @@ class LocalSpark:
         logging = folder / "log4j2.properties"
         logging.write_text(_LOGGING, encoding="ascii")
         if self._section.is_local:
-            # Else Spark looks for an address of this host and warns of what it finds.
+            # Otherwise Spark looks for an address of this host and warns about the result.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ["PYSPARK_PYTHON"] = self._workers_python()
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -259,15 +259,15 @@ class LocalSpark:
         return session
 
     def _workers_python(self) -> str:
-        """This one on this machine. On a cluster what the settings or the environment say of it, else the same path;
-        pyspark itself reads the environment alone.
+        """Return this Python on this machine; on a cluster that of the settings or the environment, else the same path.
+        pyspark itself reads only the environment.
         """
         if self._section.is_local:
             return sys.executable
         return self._section.conf.get(PYTHON) or os.environ.get("PYSPARK_PYTHON") or sys.executable
 
     def _package(self) -> Path:
-        """The package as its executors get it."""
+        """Return the package file for the executors."""
         path = self._scratch() / f"airflow_provider_lakecommit-{package_digest()}.zip"
         path.write_bytes(package_zip())
         return path
@@ -288,9 +288,9 @@ def _answers(session: SparkSession) -> bool:
 
 
 def _forget_java() -> None:
-    """End the Java process, and make pyspark start another one next time: by itself it goes on talking to a dead one.
+    """End the Java process, and make pyspark start another one next time: otherwise it keeps using a dead one.
 
-    There is no public way, so its private references to the process are cleared here and nowhere else.
+    There is no public way, so this is the only place that clears its private references to the process.
     """
     from pyspark.core.context import SparkContext
     from pyspark.sql import SparkSession
@@ -310,7 +310,7 @@ def _forget_java() -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Its standard input is what holds the Java process alive."""
+    """End the Java process by closing its standard input."""
     if process.stdin is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This package as a zip, for the Python workers of a Spark that is elsewhere.
+"""This package as a zip, for the Python workers of a remote Spark.
 
-Contract: the same sources give the same bytes and the same digest, whoever asks; another source gives another digest.
-So a zip that is named by its digest is sent once, and a worker that holds it never runs other code than its sender.
+Contract: the same sources always give the same bytes and digest. So a zip named by its digest is sent once, and its
+workers run exactly their sender's code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def package_zip() -> bytes:
-    """The modules of this package, to be put on a search path."""
+    """Return a zip of this package's modules for a search path."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
         for name, content in _sources():
@@ -33,7 +33,7 @@ def package_zip() -> bytes:
 
 @cache
 def package_digest() -> str:
-    """Names what :func:`package_zip` holds; hexadecimal."""
+    """Return a hexadecimal digest of :func:`package_zip`."""
     digest = hashlib.sha256()
     for name, content in _sources():
         digest.update(f"{name}\0{len(content)}\0".encode())

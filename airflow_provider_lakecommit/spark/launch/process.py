@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names a process among all that ever ran, so that a later one can tell whether it still lives.
+"""Unique names of processes, so that a later process can check if one still lives.
 
-Contract: a process is named by host, boot, process namespace, process id and its start time.
-:meth:`ProcessName.certainly_dead` says yes only when that is certain: another start time under the same id is another
-process, another boot of the same host leaves no process alive, and of another host or container nothing is known. A
-process that waits to be reaped is dead.
+Contract: a process is named by host, boot, process namespace, process id and start time.
+:meth:`ProcessName.certainly_dead` returns True only if that is certain: another start time under the same id is another
+process, another boot of the same host leaves no process alive, and other hosts or containers are unknown. A process
+that waits to be reaped is dead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _GONE = frozenset({psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessName:
-    """A process among all processes that ever were."""
+    """The name of a process, unique over all time."""
 
     host: str
     boot: str
@@ -49,7 +49,7 @@ class ProcessName:
         return cls(host=host, boot=boot, namespace=namespace, pid=int(pid), start=start)
 
     def certainly_dead(self, here: ProcessName) -> bool:
-        """As seen from the process *here*."""
+        """Return True if the process is dead, as seen from the process *here*."""
         if self.host != here.host:
             return False
         if self.boot != here.boot:
@@ -58,7 +58,7 @@ class ProcessName:
 
 
 def lives(pid: int, start: str) -> bool:
-    """Return True if the process that began at *start* under this id still exists. Where that is not certain, it is."""
+    """Return True if the process that began at *start* under this id exists, or may exist."""
     found = started(pid)
     if found is None:
         return False
@@ -67,15 +67,15 @@ def lives(pid: int, start: str) -> bool:
 
 
 def started(pid: int) -> str | None:
-    """When a process began, or None when there is none under this id.
+    """Return when a process began, or None if the id has none.
 
-    In clock ticks since the machine booted, as /proc has it, where there is one: neither depends on a clock that is set
-    while the process runs. Elsewhere in seconds since the epoch.
+    In clock ticks since boot if there is a /proc: these do not depend on a clock that is set meanwhile. Elsewhere in
+    seconds since the epoch.
     """
     try:
         boot = 0.0
         while boot != (boot := psutil.boot_time()):
-            # Anew while the clock is being set: what is kept is the difference of two of its times.
+            # Repeat while the clock is being set: the value is the difference of two times.
             process = psutil.Process(pid)
             since_epoch = process.create_time()
         if process.status() in _GONE:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replicas of a job, run side by side by one process: the same slices, several times, each as a job of its own; or
-a second time those that turn out to be slow.
+"""Run the replicas of a job concurrently in one process: the same slices several times, each as its own job; or only
+slow slices a second time.
 
-Contract: :func:`run_replicas` returns as soon as all slices are reported, by one replica or by all together; its
-results have each slice once, by whoever came furthest with it. Tasks that are not needed any more see that in the
-control log, and end by themselves within two seconds. One job alone is run as it is, in the caller's thread.
+Contract: :func:`run_replicas` returns as soon as all slices are reported, by one replica or by all together. Its
+results have each slice once, from the replica that got furthest. Unneeded tasks read that in the control topic and end
+by themselves within two seconds. A single job runs in the caller's thread.
 
-Failure story: a replica that dies is told and costs nothing while another one lives. Only when none of them has done
-all, what became of them is what became of the job. One that does not end (its machine hangs) is left alone after
-:data:`GOODBYE_SECONDS`, also where each of them hangs at what another one has done; it ends with its engine.
+Failure story: a dead replica is logged and costs nothing while another one lives. If no replica has done all slices,
+their outcome is the job's. A replica that does not end (its machine hangs) is abandoned after :data:`GOODBYE_SECONDS`,
+also if all of them hang after another one did the work; it ends with its engine.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from airflow_provider_lakecommit.spark.launch.base import EarlierWorkError
 __all__ = ["GOODBYE_SECONDS", "best_of", "run_replicas"]
 
 GOODBYE_SECONDS = 5.0
-"""For which replicas that are not needed any more are waited for."""
+"""How long to wait for unneeded replicas."""
 LOOK_SECONDS = 1.0
-"""Between two looks at what is reported, and what is slow."""
+"""Seconds between two reads of reported and slow slices."""
 _BEST_FIRST = (
     SliceStatus.DONE,
     SliceStatus.REPORTED,
@@ -40,11 +40,11 @@ _BEST_FIRST = (
 
 Run = Callable[[WindowJob], Sequence[SliceResult]]
 _End = Sequence[SliceResult] | BaseException
-"""Results; none of an engine that knows nothing of its slices. Or what ended it."""
+"""Results, empty if the engine knows none of its slices; or the error that ended it."""
 
 
 class SlowPort(Protocol):
-    """Who knows which slices of the job are slow, and which are reported."""
+    """Source of the job's slow and reported slices."""
 
     def found(self) -> WindowJob | None: ...
     def all_reported(self) -> bool: ...
@@ -53,10 +53,10 @@ class SlowPort(Protocol):
 def run_replicas(
     job: WindowJob, run: Run, log: Callable[[str], None], slow: SlowPort | None = None
 ) -> Sequence[SliceResult]:
-    """Run a job as often at once as it says.
+    """Run a job with its number of replicas.
 
     :param run: runs one of them to its end; called in several threads
-    :param slow: knows what is reported, and what is slow; with `window.speculation` the original begins alone
+    :param slow: source of reported and slow slices; with `window.speculation` only the original runs at first
     :raises SparkJobError: all ended early
     """
     if job.replicas == 1:
@@ -69,17 +69,17 @@ def run_replicas(
         if race.wait(GOODBYE_SECONDS if done else None if slow is None else LOOK_SECONDS):
             continue
         if done:
-            log(f"group {job.group}: all is reported; replica {race.running} does not end, and is left alone")
-            # What those have done is not known here: an empty answer has the log asked.
+            log(f"group {job.group}: all slices are reported; abandoned replica {race.running}, which does not end")
+            # Their work is unknown here: with an empty answer the caller reads the log.
             return race.results() if race.is_whole else []
         if slow is not None and race.begun < job.replicas and (rest := slow.found()) is not None:
-            log(f"group {job.group}: {len(rest.plan.slices)} slow slices are done a second time")
+            log(f"group {job.group}: started {len(rest.plan.slices)} slow slices a second time")
             race.begin(rest)
     return race.together()
 
 
 class _Race:
-    """The replicas of one job, and how they ended."""
+    """The replicas of one job, and their results."""
 
     def __init__(self, job: WindowJob, run: Run, log: Callable[[str], None]) -> None:
         self._job, self._run, self._log = job, run, log
@@ -88,7 +88,7 @@ class _Race:
         self.ends: dict[int, _End] = {}
 
     def begin(self, job: WindowJob) -> None:
-        """One more, in a thread. No process waits for it at its end, should it never return."""
+        """Start one more replica in a thread that does not block the exit of the process."""
         number, self.begun = self.begun, self.begun + 1
         name = f"group-{job.group}-replica-{number}"
         threading.Thread(target=self._one, args=(replace(job, replica=number),), name=name, daemon=True).start()
@@ -100,7 +100,7 @@ class _Race:
             self._ended.put((job.replica, e))
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait for the end of one; return True if one ended."""
+        """Wait for one to end; return True if one ended."""
         try:
             number, end = self._ended.get(timeout=seconds)
         except Empty:
@@ -112,13 +112,13 @@ class _Race:
 
     @property
     def running(self) -> str:
-        """The numbers of those that do."""
+        """Return the numbers of the running replicas."""
         return ", ".join(str(number) for number in range(self.begun) if number not in self.ends)
 
     @property
     def is_whole(self) -> bool:
-        """Return True if nothing is left to do. An engine that knows nothing of slices ends well only so, if it had
-        them all.
+        """Return True if nothing is left to do. An engine without results of its slices ends well only if it had all of
+        them.
         """
         if any(not isinstance(end, BaseException) and not end for end in self.ends.values()):
             return True
@@ -126,13 +126,13 @@ class _Race:
         return done.issuperset(map(str, self._job.plan.slices))
 
     def results(self) -> list[SliceResult]:
-        """Each slice once."""
+        """Return each slice once."""
         return best_of(r for end in self.ends.values() if not isinstance(end, BaseException) for r in end)
 
     def together(self) -> Sequence[SliceResult]:
-        """What became of the job.
+        """Return the job's results.
 
-        :raises BaseException: what ended a replica and is no end of a Spark job; else what ended all of them
+        :raises BaseException: the error of a replica that is not the end of a Spark job; else the error of all of them
         """
         errors = [end for _, end in sorted(self.ends.items()) if isinstance(end, BaseException)]
         for error in errors:
@@ -145,7 +145,7 @@ class _Race:
 
 
 def best_of(results: Iterable[SliceResult]) -> list[SliceResult]:
-    """Each slice once, as the replica tells that came furthest with it."""
+    """Return each slice once, from the replica that got furthest with it."""
     found: dict[str, SliceResult] = {}
     for r in results:
         known = found.get(r.slice)

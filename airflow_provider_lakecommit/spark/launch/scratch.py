@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private folders of a process: settings, logins and what Spark spills while it runs here.
+"""Private folders of a process: settings, logins and Spark's temporary files.
 
-Contract: a folder is for its owner's eyes only and is named after the process that made it. Who makes the next one on
-this machine removes those of processes that were killed before they could do it themselves.
+Contract: only the owner can read a folder, which is named after its process. Creating the next one on this machine
+removes those of killed processes.
 
-Failure story: a folder is removed only when its process is certainly gone. Of a process in another container that
-shares the temporary folder nothing is known, so its folder stays until somebody there makes one.
+Failure story: a folder is removed only if its process is certainly dead. Processes of another container with the same
+temporary folder are unknown, so their folders stay until one there creates a folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PREFIX = "lakecommit-"
 
 
 def scratch_folder(root: str | None = None) -> Path:
-    """A private folder of this process; those that killed processes left are removed."""
+    """Create a private folder of this process, and remove those of killed processes."""
     base, own = Path(root or tempfile.gettempdir()), ProcessName.own()
     ours = f"{_PREFIX}{os.getuid()}-{_machine(own)}-"
     for left in base.glob(f"{ours}*"):
@@ -35,5 +35,5 @@ def scratch_folder(root: str | None = None) -> Path:
 
 
 def _machine(process: ProcessName) -> str:
-    """Where process ids mean what they mean here; a reboot changes nothing, since no start time comes twice."""
+    """Return a name for the scope of process ids; reboots do not matter, since start times are unique."""
     return hashlib.sha256(f"{process.host}|{process.namespace}".encode()).hexdigest()[:8]

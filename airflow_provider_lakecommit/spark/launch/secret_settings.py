@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of Spark that nobody else on the machine is to read.
+"""Settings of Spark that other users of the machine must not read.
 
-Contract: whoever may list processes reads their arguments, and spark-submit takes settings as arguments. So those that
-are secret go in a file of properties for the owner's eyes; Spark's own defaults are loaded beside it
-(``--load-spark-defaults``). :data:`REDACTION` has Spark leave them out of its page, its event log and its messages.
+Contract: other users can list processes with their arguments, and spark-submit takes settings as arguments. So secret
+settings go to a properties file that only the owner can read; Spark's own defaults are loaded too
+(``--load-spark-defaults``). :data:`REDACTION` removes them from Spark's web UI, event log and messages.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ REDACTION: Mapping[str, str] = {
     "spark.redaction.regex": "(?i)secret|passw(or)?d|passphrase|token|access[.]?key|account[.]key|private[.]?key"
     "|[.]sas[.]|credential|jaas|authorization|api[._-]?key|encryption[.]key"
 }
-"""Spark's own pattern, and the names of Azure's, Google's and Kafka's secrets, which that lacks."""
+"""Spark's own pattern, extended by Azure's, Google's and Kafka's names of secrets."""
 _SUBMIT = "PYSPARK_SUBMIT_ARGS"
 
 
 def save_properties(path: Path, settings: Mapping[str, Any]) -> None:
-    """Write settings for the owner's eyes only, as Java reads properties."""
+    """Write settings as Java properties that only the owner can read."""
     lines = (f"{_escaped(key, of_key=True)}={_escaped(str(value))}\n" for key, value in settings.items())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as f:
         f.writelines(lines)
@@ -36,7 +36,7 @@ def save_properties(path: Path, settings: Mapping[str, Any]) -> None:
 
 @contextmanager
 def beside_the_arguments(path: Path, settings: Mapping[str, Any]) -> Iterator[None]:
-    """Have the Java process that pyspark starts in this block read settings from a file."""
+    """Make the Java process that pyspark starts in this block read settings from a file."""
     if not settings:
         yield
         return

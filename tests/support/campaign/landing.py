@@ -160,7 +160,7 @@ class CampaignLanding:
 
     def finish_lane(self, lane: dict[str, Any]) -> Answer:
         how = ("--replace", "--yes") if lane["replaces"] else ()
-        return self.run("backfill", "SPEC", "--lane", lane["lane"], *how)
+        return self.run("backfill", "SPEC", "--name", lane["lane"], *how)
 
     @contextmanager
     def another_engine(self) -> Iterator[Catalog]:

@@ -69,7 +69,7 @@ def test_bad_usage_is_2(arguments: list[str]) -> None:
         ({"kafka": None}, "bootstrap.servers"),
         ({"catalog": None}, "section 'catalog' is missing"),
         ({"spark": {"mister": "local[2]"}}, "unknown key 'mister'"),
-        ({"spark": {"master": 2}}, "`master` 2 is none of local, local[4]"),
+        ({"spark": {"master": 2}}, "`master` 2 is not one of local, local[4]"),
         ({"spark": {"master": "local[2]", "remote": "sc://x"}}, "either `master` or `remote`"),
     ],
     ids=str,

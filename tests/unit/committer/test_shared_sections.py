@@ -87,7 +87,7 @@ def test_where_a_ledger_is_lost_nobody_knows_of_the_others(lake: Lake) -> None:
     assert lake.load().metadata.current_snapshot_id == head
 
 
-@pytest.mark.parametrize(("others", "there"), [(OtherSections.THERE, True), (OtherSections.GONE, False)])
+@pytest.mark.parametrize(("others", "there"), [(OtherSections.PRESENT, True), (OtherSections.MISSING, False)])
 def test_until_a_person_says_it(lake: Lake, others: OtherSections, there: bool) -> None:
     lose(lake)
     word(lake, others)

@@ -197,6 +197,6 @@ def test_times_that_are_hardly_meant_so_are_a_warning_of_their_own() -> None:
     closed = Closed(commit_id=CYCLE, ignored_fields={"x": 3, f"{ODD_TIME}at (epoch_millis)": 200})
     assert closed.warnings == (
         "fields without a column were left out, in this many records: x 3",
-        "times in January or February 1970, too coarse for the unit in `timestamps`, in this many records: "
+        "times in January/February 1970, in a coarser unit than `timestamps` states, in this many records: "
         "at (epoch_millis) 200",
     )

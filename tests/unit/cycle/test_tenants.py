@@ -152,7 +152,7 @@ class TestAnotherLandingOfTheTable:
         before = section(tenants[1]).epoch
         cut(one)
         said = from_snapshot(one.session, table(one).refs()[TAG].snapshot_id)
-        attest(one.session, said, rows_of_others=OtherSections.THERE)
+        attest(one.session, said, rows_of_others=OtherSections.PRESENT)
         assert section(tenants[1]).epoch == before
 
     def test_a_source_that_may_not_be_looked_at_tells_nothing_that_could_be_read_again(

@@ -104,7 +104,7 @@ def test_what_a_value_is_that_is_no_json_is_told_from_its_first_bytes(value: byt
 @pytest.mark.parametrize(
     "refusal",
     [
-        Refusal("wrong_value", None, "a number has too many digits"),
+        Refusal("wrong_value", None, "a number has too many decimals"),
         Refusal("wrong_value", "tags.element", "column tags.element is a number, not a string"),
         Refusal("missing_required", "id", "required column id is missing or null"),
         Refusal("unknown_field", "id is a string, not a number", "the table lacks the field"),

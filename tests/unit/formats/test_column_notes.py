@@ -11,7 +11,7 @@ from airflow_provider_lakecommit.formats.column_notes import MOST_FIELDS
 from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
 from airflow_provider_lakecommit.formats.protobuf.infer import message_columns
 
-SAID = "big: left out: more than 5,000 fields are in it"
+SAID = "big: left out: it has more than 5,000 fields"
 
 
 def test_types_of_avro_that_name_each_other() -> None:

@@ -109,10 +109,10 @@ def test_records_that_agree_are_all_taken(tmp_path_factory: pytest.TempPathFacto
         (["7.50", "-12.5"], "string", "decimal(18, 2)"),
         (["0.123456789012345678901", "1.5"], "string", "decimal(22, 21)"),
         ([2**63], "decimal(38, 0)", "beyond a long"),
-        ([10**40], "double", "beyond every exact type"),
+        ([10**40], "double", "exceed every exact type"),
         ([True, False], "boolean", ""),
         (["x"], "string", ""),
-        (["2026-01-01", "2025-12-31"], "date", "`string` takes any other too"),
+        (["2026-01-01", "2025-12-31"], "date", "`string` takes any other text too"),
         (["2026-01-01", "soon enough"], "string", ""),
         (["2026-01-01T10:00:00Z", "2026-01-01T10:00:00.5+02:00"], "timestamptz", "all 2"),
         (["2026-01-01T10:00:00"], "timestamp", "all 1"),
@@ -123,7 +123,7 @@ def test_records_that_agree_are_all_taken(tmp_path_factory: pytest.TempPathFacto
         ([1_767_225_600_000, 7], "long", ""),
         ([None], None, "null in all 1"),
         ([[]], None, "always an empty list"),
-        ([{}], None, "no field of it has a type"),
+        ([{}], None, "none of its fields has a type"),
         ([[1, None]], {"list": "long"}, ""),
         ([[1], [2]], {"list": "long", "required": True}, ""),
     ],
@@ -149,7 +149,7 @@ def test_records_that_contradict_each_other_are_told_with_counts_and_places() ->
     taken = sample({"c": 1}, {"c": 2}, {"c": "three"})
     (found,) = infer(sample_values(taken))
     assert found.type == "long"
-    assert "2 values are of kind number, 1 of kind text, which are rejected (t[0]@2)" in found.notes[0]
+    assert "2 values are of kind number; 1 of kind text are rejected (t[0]@2)" in found.notes[0]
     ((reason, count, places),) = rejected(taken, [found], FormatOptions(), examples=False)
     assert (count, places) == (1, ["t[0]@2"])
     assert "three" not in reason
@@ -162,7 +162,7 @@ def test_values_that_are_no_rows_are_counted_and_placed(tmp_path: Path) -> None:
         "is not JSON": 2,
         "has a key twice": 1,
         "has the number NaN, which is not JSON": 1,
-        "is no JSON object": 1,
+        "is not a JSON object": 1,
     }
     _, text = printed(taken, tmp_path)
     assert "1 records without a value" in text
@@ -171,7 +171,7 @@ def test_values_that_are_no_rows_are_counted_and_placed(tmp_path: Path) -> None:
 
 def test_an_object_with_many_keys_that_differ_may_be_a_map() -> None:
     found = columns(*({"c": {f"k{n}": n}} for n in range(30)))["c"]
-    assert '30 different keys in 30 objects: is it a map? {map: {key: string, value: "long"}}' in found.notes[0]
+    assert '30 different keys in 30 objects: if it is a map, use {map: {key: string, value: "long"}}' in found.notes[0]
 
 
 def test_no_value_is_shown_unless_it_is_asked_for(tmp_path: Path) -> None:

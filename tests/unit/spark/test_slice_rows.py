@@ -209,7 +209,7 @@ def test_a_slice_is_read_no_further_once_it_is_surely_over_its_budget(
     assert outcome.blocked.startswith(
         f"the value is not UTF-8 ({10 * chunks} of {10 * chunks} rejected records): slice "
     )
-    assert "it was read no further" in outcome.blocked
+    assert "the rest was not read" in outcome.blocked
     assert outcome.rejects == {"wrong_value line": 10 * chunks}
     assert outcome.reject_reason
     assert outcome.files == {}
@@ -223,7 +223,7 @@ def test_what_is_left_of_a_small_slice_is_read_and_counted(work: SliceWork, monk
 
     assert asked.read == 3
     assert [s.counts for s in outcome.spans] == [Counts(rejected=30, gaps=5)]
-    assert "it was read no further" not in (outcome.blocked or "")
+    assert "the rest was not read" not in (outcome.blocked or "")
 
 
 WRONG = {

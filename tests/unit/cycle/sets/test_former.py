@@ -73,7 +73,7 @@ def test_one_whose_topics_are_all_gone_is_named_with_its_topics() -> None:
     assert is_gone(shop(), ["shop.orders"], ["shop.other"])
     landing = former_landing(shop(), NAME, "lake.orders", ["shop.orders"], ["lake.orders"])
     text = str(FormerLanding(landing=landing, gone=True))
-    assert text.startswith("shop.lake.orders: its topics are gone")
+    assert text.startswith("shop.lake.orders: its topics are missing")
     assert "(shop.orders); lake.orders stays as it is" in text
 
 

@@ -136,8 +136,8 @@ class TestPromotion:
         [
             ("double", "float", 1.0, "the table has float, the records have double"),
             ("string", "long", "7", "the table has long, the records have string"),
-            ("long", "timestamptz", 7, "say by `timestamps` how times are written"),
-            (MILLIS, "timestamp", 7, "`timestamps` can say epoch_millis"),
+            ("long", "timestamptz", 7, "state in `timestamps` how times are written"),
+            (MILLIS, "timestamp", 7, "set `timestamps` to epoch_millis"),
             (MILLIS, "long", 7, "the records have long (timestamp-millis)"),
             ("string", {"list": "string"}, "x", "the table has list<string>"),
             ({"type": "array", "items": "int"}, "string", [1], "the records have array"),
@@ -157,7 +157,7 @@ class TestPromotion:
         assert column("long", "timestamptz", 60, **rule) == [datetime(1970, 1, 1, 0, 1, tzinfo=UTC)]
         assert column(MILLIS, "timestamp", 60_000, timestamps={"c": "epoch_millis"}) == [datetime(1970, 1, 1, 0, 1)]
         (conflict,) = column(MILLIS, "timestamptz", 60, **rule)
-        assert "`timestamps` says epoch_seconds, the records say timestamp-millis" in conflict
+        assert "`timestamps` has epoch_seconds, the records have timestamp-millis" in conflict
         assert column("string", "timestamp", "31.01.2026", timestamps={"c": "%d.%m.%Y"}) == [datetime(2026, 1, 31)]
         with pytest.raises(TableError, match="LC4003"):
             column("long", "long", 1, **rule)
@@ -166,9 +166,7 @@ class TestPromotion:
         seen = {"type": "long", "connect.name": "io.debezium.time.Timestamp", "connect.version": 1}
         assert column(seen, "timestamp", 60_000, timestamps={"c": "epoch_millis"}) == [datetime(1970, 1, 1, 0, 1)]
         (conflict,) = column(["null", seen], "timestamp", (1, 60_000), timestamps={"c": "epoch_micros"})
-        assert (
-            "long of io.debezium.time.Timestamp, which epoch_millis reads; `timestamps` says epoch_micros" in conflict
-        )
+        assert "long of io.debezium.time.Timestamp, which epoch_millis reads; `timestamps` has epoch_micros" in conflict
         (unsaid,) = column(seen, "timestamp", 60_000)
         assert "how times are written (io.debezium.time.Timestamp is epoch_millis)" in unsaid
         own = {**seen, "connect.name": "of.our.own"}
@@ -262,7 +260,7 @@ class TestFields:
         )
         found = decoder.decode([encoded(schema, {"c": {"k": 1}}), twice])
         assert found.table.num_rows == 1
-        assert found.rejects[0].reason == "column c: a key is there twice"
+        assert found.rejects[0].reason == "column c: a key is given twice"
 
 
 MONEY = {"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}
@@ -308,25 +306,25 @@ class TestHostile:
         [
             ("long", "long", b"\xff" * 9 + b"\x02", "more than 64 bits"),
             ("long", "long", b"\xff" * 20, "more than 64 bits"),
-            ("string", "string", b"\x01", "its length is not within the record"),
-            ("string", "string", b"\xff" * 9 + b"\x01", "its length is not within the record"),
+            ("string", "string", b"\x01", "its length exceeds the record"),
+            ("string", "string", b"\xff" * 9 + b"\x01", "its length exceeds the record"),
             ("double", "double", b"1234567", "the record ends in c"),
             ("long", "long", b"", "the record ends in c"),
-            (["null", "int"], "int", b"\x04", "a union of 2 types has no such one"),
-            (["null", "int"], "int", b"\x01", "a union of 2 types has no such one"),
+            (["null", "int"], "int", b"\x04", "the index is beyond a union of 2 types"),
+            (["null", "int"], "int", b"\x01", "the index is beyond a union of 2 types"),
             (
                 {"type": "array", "items": "long"},
                 {"list": "long"},
                 encoded("long", 2**62),
-                "more items than the record",
+                "more items than fit in the record",
             ),
             (
                 {"type": "array", "items": "long"},
                 {"list": "long"},
                 b"\xff" * 9 + b"\x01\x00",
-                "more items than the record",
+                "more items than fit in the record",
             ),
-            ("long", "long", b"\x02\x02\x02", "2 bytes are left behind the record"),
+            ("long", "long", b"\x02\x02\x02", "2 bytes are left after the record"),
         ],
     )
     def test_it_is_named_and_costs_nothing_else(
@@ -348,7 +346,7 @@ class TestHostile:
                 {"type": "enum", "name": "E", "symbols": ["A"]},
                 "string",
                 b"\x02",
-                "an enum of 1 symbols has no such one",
+                "the index is beyond an enum of 1 symbols",
             ),
         ],
     )
@@ -390,7 +388,7 @@ class TestHostile:
                 "N, which holds itself",
             ),
             ({"type": "array", "items": "int"}, "not a record"),
-            ({"type": "record", "name": "R", "fields": [{"name": "c", "type": "no.such"}]}, "is no Avro schema"),
+            ({"type": "record", "name": "R", "fields": [{"name": "c", "type": "no.such"}]}, "is not an Avro schema"),
             ({"type": "record", "name": "R", "fields": [{"name": "other", "type": "int"}]}, "no field of the table"),
         ],
     )

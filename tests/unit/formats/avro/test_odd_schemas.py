@@ -61,25 +61,25 @@ for _ in range(DEEPEST + 1):
         (record(("f", {**FIXED, "size": 1.5})), "a fixed size of 1.5 bytes"),
         (record(("f", {**FIXED, "size": 2**40})), f"a fixed size of {2**40} bytes"),
         (record(("f", {**FIXED, "size": 10**30})), "a fixed size of"),
-        (record(("f", FIXED)), "is no Avro schema"),
-        (record((3, "int")), "a field of which the name is 3"),
+        (record(("f", FIXED)), "is not an Avro schema"),
+        (record((3, "int")), "a field with the name 3"),
         (record(("f", ["int", "null", "int"])), "a union with int in it twice"),
-        (record(("f", DEEP)), f"types within types, more than {DEEPEST} deep"),
-        (record(("f", {"type": "array"})), "is no Avro schema"),
-        ({"type": "record", "name": "R", "fields": None}, "is no Avro schema"),
-        (record(("a", "int"), ("a", "long")), "is no Avro schema: type R has the field a twice"),
-        (record(("a", "E")), "is no Avro schema: there is no type 'E'"),
-        (record(("a", {"type": "enum", "name": "E", "symbols": [1]})), "an enum has symbols that are no texts"),
+        (record(("f", DEEP)), f"types nested more than {DEEPEST} deep"),
+        (record(("f", {"type": "array"})), "is not an Avro schema"),
+        ({"type": "record", "name": "R", "fields": None}, "is not an Avro schema"),
+        (record(("a", "int"), ("a", "long")), "is not an Avro schema: type R has the field a twice"),
+        (record(("a", "E")), "is not an Avro schema: unknown type 'E'"),
+        (record(("a", {"type": "enum", "name": "E", "symbols": [1]})), "an enum has symbols that are not texts"),
         (
             record(
                 ("a", {"type": "enum", "name": "E", "symbols": ["x"]}),
                 ("b", {"type": "enum", "name": "E", "symbols": ["y"]}),
             ),
-            "type E is there twice, and not the same",
+            "type E has two different definitions",
         ),
-        ("[" * 100_000, "is no Avro schema"),
-        ("", "is no Avro schema"),
-        ("5", "is no Avro schema"),
+        ("[" * 100_000, "is not an Avro schema"),
+        ("", "is not an Avro schema"),
+        ("5", "is not an Avro schema"),
     ],
 )
 def test_a_schema_that_is_none_rejects_its_records_by_name(schema: Any, said: str) -> None:
@@ -146,7 +146,7 @@ def test_types_within_types_are_counted_through_their_names() -> None:
         fields.append((f"f{n}", ["null", record(("x", of), name=f"R{n}")]))
         inner = f"R{n}"
     (reject,) = read(record(*fields), OWN, b"\x0e" + b"\x00" * 11 + b"\x02" * 2000).rejects
-    assert reject.reason == f"schema id 7: the schema has types within types, more than {DEEPEST} deep"
+    assert reject.reason == f"schema id 7: the schema has types nested more than {DEEPEST} deep"
 
 
 def test_items_whose_length_is_less_than_nothing_reject_their_record() -> None:
@@ -162,8 +162,8 @@ def test_columns_are_made_of_what_has_a_value() -> None:
     assert [(c.name, c.type, c.notes) for c in columns] == [
         ("a", "long", ()),
         ("n", None, ("n: left out: always null",)),
-        ("f", None, ("f: left out: fixed F never has a byte",)),
-        ("x", None, ("x.element: left out: fixed F never has a byte",)),
+        ("f", None, ("f: left out: fixed F has no bytes",)),
+        ("x", None, ("x.element: left out: fixed F has no bytes",)),
     ]
 
 
@@ -338,7 +338,7 @@ def test_a_name_that_two_types_of_a_union_have_is_refused_where_one_comes() -> N
         b"\x04\x02x",
     )
     assert found.table.column("u").to_pylist() == [None]
-    said = "several types of the union are called Order: name the field of this one"
+    said = "several types of the union have the name Order: name this field"
     assert [(r.index, r.kind, r.reason.partition(": ")[2]) for r in found.rejects] == [
         (i, "wrong_value", f"{said} {name} (schema id 7)") for i, name in ((0, "shop_v1_Order"), (2, "shop_v2_Order"))
     ]

@@ -217,7 +217,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("asked", "said"),
         [
-            ({"type": "recor", "name": "R"}, "reader_schema: the schema is no Avro schema"),
+            ({"type": "recor", "name": "R"}, "reader_schema: the schema is not an Avro schema"),
             (record({"name": "Id", "type": "int"}), "reader_schema: the table has none of its fields"),
             ({"type": "array", "items": "int"}, "reader_schema: the table has none of its fields"),
             (

@@ -131,7 +131,7 @@ def test_of_names_that_are_one_in_a_file_the_first_is_added(one: str, other: str
     changed = evolved_schema(table, found.changes, last_id=max(table.field_ids), schema_id=1)
     sanitize_column_names(changed)
     assert {c.path for c in found.changes} == {("s",), *(() if there else ((one,),))}
-    why = f"in a file its name is that of column {one}"
+    why = f"in a file it has the same name as column {one}"
     assert [(o.column, why in o.why) for o in found.left_out] == [(other, True), (f"s.{other}", True)]
 
 
@@ -143,19 +143,22 @@ def new(name: str, kind: IcebergType = LongType(), **options: Any) -> Evolution:
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        (new("ID"), "ID is not added: its name differs from that of column id in case only"),
-        (new("s", StructType(optional("deep", LongType()))), "s.deep is not added: its name differs from that of"),
+        (new("ID"), "ID is not added: its name differs from column id only in case"),
+        (new("s", StructType(optional("deep", LongType()))), "s.deep is not added: its name differs from"),
         (new("a.b"), "has a point"),
         (new(""), "its name is empty"),
         (new(" a"), "begins or ends with a blank"),
         (new("a\x00b"), r"a\x00b is not added: its name has characters that cannot be printed"),
         (new("\ud800"), r"\ud800 is not added: its name has characters"),
         (new("x" * 256), "longer than 255"),
-        (new("u", UnknownType()), "nothing tells its type"),
+        (new("u", UnknownType()), "its type is unknown"),
         (new("t", TimestampNanoType()), "needs format version 3, the table has 2"),
-        (new("x", side=TableSide(gone=frozenset({("x",)}))), "the table had it and it was dropped or renamed"),
-        (new("x", limits=Limits(columns=0)), "1 new columns would be more than 0 in one window: are the names data?"),
-        (new("x", limits=Limits(table=3)), "1 new columns would be more than 3 in the table"),
+        (new("x", side=TableSide(gone=frozenset({("x",)}))), "the table once had it, and it was dropped or renamed"),
+        (
+            new("x", limits=Limits(columns=0)),
+            "1 new columns exceed the limit of 0 in one window: if the names are not data",
+        ),
+        (new("x", limits=Limits(table=3)), "1 new columns exceed the limit of 3 in the table"),
         (new("x", ListType(2, StructType(optional("y", LongType())), False), limits=Limits(depth=2)), "deeper than 2"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -177,7 +180,7 @@ def test_a_name_that_iceberg_gives_to_metadata_is_left_out_at_the_top_alone(name
     wanted = StructType(optional(name, LongType()), optional("s", StructType(optional(name, LongType()))))
     found = evolution(Schema(), wanted, widen=False)
     assert [str(change) for change in found.changes] == [f"add s struct<{name}: optional long>"]
-    assert f"{name} is not added: Iceberg has a metadata column of that name" in str(found.left_out[0])
+    assert f"{name} is not added: Iceberg reserves that name for metadata" in str(found.left_out[0])
 
 
 def test_a_name_that_a_partition_field_has_is_left_out() -> None:

@@ -72,7 +72,7 @@ def test_a_field_whose_values_disagree_is_named_with_counts_and_places(records: 
 def test_names_that_are_data_become_no_columns() -> None:
     found = seen({}, *({"c": {f"user-{n}": 1}} for n in range(30)))
     assert wanted(found) == {}
-    assert "30 names in 30 objects look like a map" in str(found.left_out)
+    assert "30 names in 30 objects are probably a map" in str(found.left_out)
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,11 @@ def test_a_column_of_the_table_keeps_its_type_unless_only_width_is_lacking(colum
         ("string", "0", "a whole number in 1"),
         ("string", "{}", "an object in 1"),
         ("date", "true", "a boolean in 1"),
-        ("decimal(4, 2)", "1.234", "a number with 3 digits behind the point"),
+        ("decimal(4, 2)", "1.234", "a number with 3 decimals"),
         ("decimal(38, 2)", "1" * 37, "a number with 37 digits before the point"),
         ("decimal(4, 2)", "1." + "0" * 38, "a number that is written with 39 digits"),
-        ("decimal(4, 2)", '"1.234"', "a number with 3 digits behind the point"),
-        ("decimal(4, 2)", '"1_0"', "a text that is no number in 1"),
+        ("decimal(4, 2)", '"1.234"', "a number with 3 decimals"),
+        ("decimal(4, 2)", '"1_0"', "a text that is not a number in 1"),
         ("timestamptz", "1700000000", "a whole number in 1"),
         ("uuid", "5", "a whole number in 1"),
         ("struct<a: long>", "[]", "a list in 1"),

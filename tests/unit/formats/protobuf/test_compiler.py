@@ -168,11 +168,11 @@ def test_a_warning_is_no_verdict() -> None:
 @pytest.mark.parametrize(
     ("text", "references", "said"),
     [
-        (f"{ORDER} // \ud800", [], "characters that no text of UTF-8 has"),
+        (f"{ORDER} // \ud800", [], "the schema is not valid UTF-8"),
         (f"{ORDER}\0", [], "does not compile"),
-        (ORDER, [("a\0.proto", HEAD)], "no name of a file"),
-        (ORDER, [("a", HEAD), ("a/b.proto", HEAD)], "no name of a file: File exists"),
-        (ORDER, [(f"{'a' * 300}.proto", HEAD)], "no name of a file: File name too long"),
+        (ORDER, [("a\0.proto", HEAD)], "not a file name"),
+        (ORDER, [("a", HEAD), ("a/b.proto", HEAD)], "not a file name: File exists"),
+        (ORDER, [(f"{'a' * 300}.proto", HEAD)], "not a file name: File name too long"),
     ],
 )
 def test_no_schema_of_a_registry_stops_a_slice(text: str, references: list[tuple[str, str]], said: str) -> None:

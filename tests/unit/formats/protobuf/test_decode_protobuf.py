@@ -220,12 +220,12 @@ def test_nanoseconds_keep_what_they_hold() -> None:
         ("string c", UUIDType(), "abc", "not a uuid"),
         ("string c", DecimalType(12, 2), "1.005", "data loss"),
         ("string c", DecimalType(12, 2), "0x1", "'0x1' is not a number"),
-        ("Status c", StringType(), 99, "99 is no value of shop.Status by this schema"),
+        ("Status c", StringType(), 99, "99 is not a value of shop.Status in this schema"),
         (
             "google.protobuf.Timestamp c",
             TimestamptzType(),
             lambda m: setattr(m.c, "nanos", 1),
-            "1 is no whole number of microseconds",
+            "1 is not a whole number of microseconds",
         ),
         (
             "google.protobuf.Timestamp c",
@@ -244,7 +244,7 @@ def test_nanoseconds_keep_what_they_hold() -> None:
             "google.protobuf.Duration c",
             DecimalType(21, 9),
             lambda m: (setattr(m.c, "nanos", 1), setattr(m.c, "seconds", -1)),
-            "of another sign than its seconds",
+            "not of the sign of its seconds",
         ),
         ("google.protobuf.Struct c", StringType(), lambda m: m.c.update({"a": float("nan")}), "no form in JSON"),
         ("google.type.Date c", DateType(), lambda m: setattr(m.c, "year", 2026), "month must be in 1..12"),
@@ -277,7 +277,7 @@ def test_a_required_column_needs_a_field_that_is_there() -> None:
     [
         ("double c", FloatType(), "is float, the field is double"),
         ("int64 c", DoubleType(), "is double, the field is a whole number"),
-        ("int64 c", TimestamptzType(), "the field is a number: say by `timestamps` which"),
+        ("int64 c", TimestamptzType(), "the field is a number: state its meaning in `timestamps`"),
         ("string c", LongType(), "is long, the field is string"),
         ("bytes c", StringType(), "is string, the field is bytes"),
         ("Item c", StringType(), "is string, the field is a message shop.Item: make it a struct"),
@@ -702,4 +702,4 @@ def test_an_import_that_leads_out_of_its_folder_is_refused(fake: FakeRegistry) -
     name = "../../../tmp/lakecommit-escaped.proto"
     order = fake.register("o", ORDER, kind="PROTOBUF", references=[{"name": name, "subject": "item", "version": 1}])
     (reject,) = framed(fake, ID).decode([behind(order, b"\x08\x01")]).rejects
-    assert (reject.kind, "is no name of a file" in reject.reason) == ("wrong_schema", True)
+    assert (reject.kind, "is not a file name" in reject.reason) == ("wrong_schema", True)

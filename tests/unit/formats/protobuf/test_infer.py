@@ -50,8 +50,8 @@ def test_each_field_becomes_a_type_that_holds_it() -> None:
     }
     notes = {c.name: c.notes for c in columns if c.type is None}
     assert notes == {
-        "m": ("m: left out: shop.Order is within itself, which has no end",),
-        "n": ("n: left out: google.protobuf.Empty has no field that has a type",),
+        "m": ("m: left out: shop.Order is recursive",),
+        "n": ("n: left out: google.protobuf.Empty has no field with a type",),
     }
 
 

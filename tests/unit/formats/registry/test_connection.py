@@ -49,11 +49,11 @@ def test_one_that_has_too_many_questions_is_said_so(first: FakeRegistry) -> None
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ((302, "text/html", b""), "it sends elsewhere: give the address that it sends to as its url"),
-        ((404, "text/html", b"no"), "is its url complete"),
+        ((302, "text/html", b""), "it redirects: use the target address as its url"),
+        ((404, "text/html", b"no"), "check that its url has the full path"),
         ((401, "text/html", b"no"), "check the credentials"),
-        ((200, "text/html", b"<html>"), "is its url complete, and a registry's"),
-        ((500, "text/html", b"no"), "check its url, and its own log"),
+        ((200, "text/html", b"<html>"), "check its url: the answer is not JSON"),
+        ((500, "text/html", b"no"), "check its url and its own log"),
     ],
 )
 def test_the_remedy_is_that_of_the_answer(first: FakeRegistry, answer: tuple[int, str, bytes], said: str) -> None:
@@ -65,7 +65,7 @@ def test_the_remedy_is_that_of_the_answer(first: FakeRegistry, answer: tuple[int
 def test_the_remedy_for_a_scheme_or_a_host_that_is_wrong(first: FakeRegistry) -> None:
     with pytest.raises(RegistryError, match="LC4025"):
         SchemaRegistry({"url": first.url.replace("http:", "https:"), **QUICK}).schema(1)
-    assert remedy_of("ConnectError: [Errno -2] Name or service not known") == "is the host in its url spelt right?"
+    assert remedy_of("ConnectError: [Errno -2] Name or service not known") == "check the host in its url"
 
 
 def test_the_remedy_for_a_port_that_is_no_registrys() -> None:
@@ -142,7 +142,7 @@ class TestUuids:
         first.before = old
         registry = SchemaRegistry({"url": first.url, **QUICK})
         for n in range(5):
-            with pytest.raises(UnknownSchemaError, match="it serves no schema by its UUID"):
+            with pytest.raises(UnknownSchemaError, match="it does not serve schemas by UUID"):
                 registry.schema(UUID(int=n))
         assert len(first.asked) == 2
         assert registry.schema(1).text == "long"

@@ -40,7 +40,7 @@ def test_what_confluents_client_frames_is_read_back(values: list[tuple[int | UUI
         (b'{"id": 1}', "begins with byte 123, not with 0 or 1; it looks like JSON"),
         (b"Obj\x01\x04", "it looks like an Avro file"),
         (b"\x02abcdef", "begins with byte 2"),
-        (b"\x00\x80\x00\x00\x00\x02", "names schema id 2147483648, and no registry gives one above 2147483647"),
+        (b"\x00\x80\x00\x00\x00\x02", "names schema id 2147483648, but ids end at 2147483647"),
     ],
 )
 def test_a_value_that_is_not_framed_is_named_alone(value: bytes, said: str) -> None:

@@ -56,8 +56,8 @@ def test_what_it_hears_of_soon_is_known(clock: Clock, caplog: pytest.LogCaptureF
     with caplog.at_level(logging.WARNING):
         assert UnknownWait(5).asked(7, follower.ask) == "schema"
     assert clock.now - began < 2.5
-    assert "no schema id 7; it is asked again for 5 s" in caplog.text
-    assert "has heard of schema id 7 after" in caplog.text
+    assert "no schema id 7; retrying for 5 s" in caplog.text
+    assert "has schema id 7 after" in caplog.text
 
 
 def test_what_it_never_hears_of_is_waited_for_once(clock: Clock) -> None:

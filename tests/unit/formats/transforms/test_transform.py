@@ -417,7 +417,7 @@ def test_what_a_function_gives_is_null_or_of_its_annotated_type() -> None:
     )
     assert rows(made, "id", "n") == [(1, None), (3, None)]
     (reject,) = made.rejects
-    assert "it gave float, and is annotated with" in reject.reason
+    assert "it returned float, but is annotated with" in reject.reason
 
 
 def maybe(n: int) -> int | None:
@@ -459,14 +459,17 @@ def test_an_answer_is_looked_at_with_all_that_is_in_it(call: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "told"),
     [
-        ("select lakecommit_place as id from record", "lakecommit_place, which is where the record happens to be"),
+        ("select lakecommit_place as id from record", "lakecommit_place, the record's internal position"),
         ("select id, cast(r.lakecommit_place as int) as n from record r", "lakecommit_place"),
         ("select id, record::varchar as text from record", "record as one value: name its columns"),
         ("select id, to_json(R)::varchar as text from record as r", "r as one value: name its columns"),
-        ("select id, columns('.*') as text from record", "columns of a pattern"),
+        ("select id, columns('.*') as text from record", "columns by a pattern"),
         ("select id, current_localtimestamp()::varchar as text from record", "current_localtimestamp, which gives"),
         ('select id, age("at")::varchar as text from record', "age, which gives another answer each time"),
-        ("select id, current_setting('threads')::varchar as text from record", "current_setting, which is of the"),
+        (
+            "select id, current_setting('threads')::varchar as text from record",
+            "current_setting, an internal function of the",
+        ),
         ("select count(*) as n from record", "count_star, an aggregate"),
         ("select id, sum(n) as n from record group by id", "group by"),
         ("select id from record group by all", "group by all"),
@@ -502,32 +505,35 @@ def test_an_answer_is_looked_at_with_all_that_is_in_it(call: str) -> None:
         ("select id, cast(ago(interval 1 day) as varchar) as text from record", "ago"),
         ("select id, ? as n from record", "a parameter"),
         ("select #1 as id from record", "a positional reference"),
-        ("select id from record; select 1", "it is 2 statements, and not one"),
+        ("select id from record; select 1", "it has 2 statements, but must have one"),
         ("insert into record values (1)", "Only SELECT"),
         ("selec id from record", "syntax error"),
         ("select id, nonsense(n) as n from record", "nonsense"),
         ("select id, other as n from record", 'column "other"'),
-        ("select id, n + 1 from record", "gives a column '(n + 1)', which the table lacks"),
+        ("select id, n + 1 from record", "returns column '(n + 1)', which the table lacks"),
         ("select id, name as txt from record", "did you mean 'text'"),
-        ("select id, id as id from record", "gives a column id twice"),
-        ("select name as text from record", "does not give id, which the table requires"),
-        ("select id, name as n from record", "column n is string, in the table int32: cast it"),
-        ("select id, n / 2 as n from record", "column n is double, in the table int32: cast it"),
-        ('select id, "at" as text from record', "column text is timestamp[us, tz=UTC], in the table string"),
+        ("select id, id as id from record", "returns column id twice"),
+        ("select name as text from record", "does not return id, which the table requires"),
+        ("select id, name as n from record", "column n is string, but int32 in the table: cast it"),
+        ("select id, n / 2 as n from record", "column n is double, but int32 in the table: cast it"),
+        ('select id, "at" as text from record', "column text is timestamp[us, tz=UTC], but string in the table"),
         ("select id as lakecommit_place from record", "a column 'lakecommit_place', which the table lacks"),
         ("select * replace (random() as n) from record", "random, which gives another answer each time"),
         ("select * replace ((select max(n) from record) as n) from record", "a subquery"),
         ("select * replace (lag(n) over () as n) from record", "over a window"),
-        ("select columns(* replace (lakecommit_place as id)) from record", "lakecommit_place, which is where"),
-        ("select id, columns(['lakecommit_place']) + 0 as n from record", "not written out, or lakecommit_place"),
+        ("select columns(* replace (lakecommit_place as id)) from record", "lakecommit_place, the record's"),
+        ("select id, columns(['lakecommit_place']) + 0 as n from record", "by computed names, or lakecommit_place"),
         ("select id, columns(['lake' || 'commit_place']) + 0 as n from record", "not written out"),
-        ("select id, vector_type(n) as text from record", "vector_type, which is of the engine"),
-        ("select id, list_aggr([n], 'Reservoir_Quantile', 0.5) as n from record", "draws values by chance"),
-        ("select id, list_aggregate([n], 'reservoir_' || 'quantile', 0.5) as n from record", "is not named by a text"),
+        ("select id, vector_type(n) as text from record", "vector_type, an internal function of the engine"),
+        ("select id, list_aggr([n], 'Reservoir_Quantile', 0.5) as n from record", "draws random values"),
+        (
+            "select id, list_aggregate([n], 'reservoir_' || 'quantile', 0.5) as n from record",
+            "an aggregate without a literal name",
+        ),
         ("select id, 1e400 as d from record", "a number too large for a double"),
         ("select id, " + " + ".join(["n"] * 300) + " as n from record", "more than 150 levels deep"),
         ("select id, " + " + ".join(["n"] * 900) + " as n from record", "more than 150 levels deep"),
-        ("-- nothing", "it is 0 statements, and not one"),
+        ("-- nothing", "it has 0 statements, but must have one"),
     ],
 )
 def test_what_is_not_of_one_record_each_or_does_not_fit_is_named(sql: str, told: str) -> None:
@@ -540,10 +546,10 @@ def test_what_is_not_of_one_record_each_or_does_not_fit_is_named(sql: str, told:
     ("functions", "told"),
     [
         ({"gone": "tests.unit.formats.transforms.test_transform.gone"}, "gone cannot be imported"),
-        ({"upper": f"{__name__}.doubled"}, "SQL has a function upper already"),
+        ({"upper": f"{__name__}.doubled"}, "SQL already has a function upper"),
         ({"bare": f"{__name__}.bare"}, "bare .* cannot be used"),
         ({"once": f"{__name__}.once"}, "once .* cannot be used: .* bool, int, float, str, bytes, and lists and dicts"),
-        ({"table": f"{__name__}.TABLE"}, "table .* is no function but a list"),
+        ({"table": f"{__name__}.TABLE"}, "table .* is not a function but a list"),
     ],
 )
 def test_a_function_that_cannot_be_used_is_named(functions: dict[str, str], told: str) -> None:
@@ -556,16 +562,16 @@ def test_a_function_that_cannot_be_used_is_named(functions: dict[str, str], told
     [
         ({"transform": 7}, "transform.sql: 7 is not SQL"),
         ({"transform": "select 1"}, "transform.sql: needs `transform.record_schema`"),
-        ({"record_schema": RECORD}, "transform.record_schema: is for `transform.sql`"),
-        ({"functions": {"a": "b.c"}}, "transform.functions: is for `transform.sql`"),
+        ({"record_schema": RECORD}, "transform.record_schema: needs `transform.sql`"),
+        ({"functions": {"a": "b.c"}}, "transform.functions: needs `transform.sql`"),
         ({"transform": "s", "record_schema": [{"name": "a", "type": "lng"}]}, "record_schema: column a: 'lng'"),
         (
             {"transform": "s", "record_schema": [{"name": "a", "type": "long"}, {"name": "A", "type": "long"}]},
-            "columns A, a differ in case alone",
+            "columns A, a differ only in case",
         ),
         (
             {"transform": "s", "record_schema": [{"name": "a", "type": "map<string, list<struct<b: int, B: int>>>"}]},
-            "columns a.B, a.b differ in case alone",
+            "columns a.B, a.b differ only in case",
         ),
         (
             {
@@ -577,14 +583,14 @@ def test_a_function_that_cannot_be_used_is_named(functions: dict[str, str], told
                     }
                 ],
             },
-            "columns a.X, a.x differ in case alone",
+            "columns a.X, a.x differ only in case",
         ),
         ({"transform": {"s.u": "select 1"}, "record_schema": RECORD}, "'s.u' is no table of the landing"),
         ({"transform": "s", "record_schema": RECORD, "functions": {"A": "b.c"}}, "'A' is not the name of a function"),
         ({"transform": "s", "record_schema": RECORD, "functions": {"a": "b"}}, "'b' is not a function"),
         (
             {"transform": "s", "record_schema": RECORD, "route": {"field": "f", "tables": {"a": "s.t", "b": "s.u"}}},
-            "say it for each that has one",
+            "give a mapping of tables to SQL",
         ),
     ],
 )

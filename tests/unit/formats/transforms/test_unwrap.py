@@ -91,13 +91,13 @@ def test_each_change_is_a_row_with_what_the_envelope_says(wrapped: bool) -> None
 @pytest.mark.parametrize(
     ("value", "kind", "reason"),
     [
-        (change("t", None, None), "truncated", "all rows of the source's table were removed"),
-        (change("m", None, None, message={"prefix": "a"}), "no_change", "a message that was written to the source's"),
+        (change("t", None, None), "truncated", "the source's table was truncated"),
+        (change("m", None, None, message={"prefix": "a"}), "no_change", "a message in the source's"),
         ({"ts_ms": 1767323045006}, "no_change", "a heartbeat has none"),
-        ({"status": "BEGIN", "id": "571", "ts_ms": 1}, "no_change", "a transaction's begin or end"),
+        ({"status": "BEGIN", "id": "571", "ts_ms": 1}, "no_change", "the begin or end of a transaction"),
         ({"source": SOURCE, "databaseName": "shop", "ddl": "create table t (a int)"}, "no_change", "a schema change"),
-        ({"id": 1, "name": "a"}, "no_change", "nor has a row that was unwrapped before"),
-        (change("x", None, {"id": 1}), "no_change", "an op 'x' that is not known"),
+        ({"id": 1, "name": "a"}, "no_change", "rows that are already unwrapped"),
+        (change("x", None, {"id": 1}), "no_change", "the unknown op 'x'"),
         (change("u", {"id": 1}, None), "no_change", "op u has no `after`"),
         (change("d", None, None), "no_change", "REPLICA IDENTITY"),
         (change("d", {"name": "x"}, None), "missing_required", "required column id"),
@@ -373,7 +373,7 @@ def test_a_schema_that_contradicts_the_columns_costs_the_records_that_bring_it()
     wrong = "wrong_schema"
     assert told == [(1, wrong, "credit"), (2, wrong, "seen"), (6, wrong, "day"), (8, "not_json", None)]
     reasons = " | ".join(r.reason for r in block.rejects)
-    assert "column credit has 2 digits behind the point, and 3 by the schema of the record" in reasons
+    assert "column credit has 2 decimals, but 3 in the schema of the record" in reasons
     assert "which `timestamps: {seen: epoch_nanos}` reads, not epoch_micros" in reasons
 
 
@@ -390,7 +390,7 @@ MICROS = {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}
             {"type": "array", "items": DECIMAL},
             [digits(150)],
             {"x.element": "base64"},
-            "column x.element has 3 digits behind the point, and 2 by the schema of the record",
+            "column x.element has 3 decimals, but 2 in the schema of the record",
         ),
         (
             {"list": "timestamp"},
@@ -453,8 +453,8 @@ def test_sql_may_stand_behind_an_envelope() -> None:
         ({"unwrap": {"columns": {}}}, "envelope None is not one of debezium"),
         ({"unwrap": {"envelope": "debezium", "column": {}}}, "did you mean 'columns'"),
         ({"unwrap": {"envelope": "debezium", "columns": {"a": "after.id"}}}, "'after.id' is not deleted, nor a path"),
-        ({"unwrap": "debezium", "format": "raw"}, "unwrap: is for formats json, json_schema, avro"),
-        ({"unwrap": "debezium", "unknown_fields": "dead_letter"}, "only `columns.unknown_fields: ignore` can be told"),
+        ({"unwrap": "debezium", "format": "raw"}, "unwrap: needs one of the formats json, json_schema, avro"),
+        ({"unwrap": "debezium", "unknown_fields": "dead_letter"}, "only `columns.unknown_fields: ignore` is possible"),
     ],
 )
 def test_a_wrong_section_is_told(fields: dict[str, Any], told: str) -> None:
@@ -468,7 +468,7 @@ def test_a_wrong_section_is_told(fields: dict[str, Any], told: str) -> None:
     [
         (
             [*ROW, {"name": "_is_deleted", "type": "string"}],
-            "_is_deleted tells whether a row is gone: it must be boolean",
+            "_is_deleted is true for deleted rows: it must be boolean",
         ),
         ([*ROW, {"name": "_op", "type": "long"}], "_op is filled from op: it must be string"),
         ([{"name": "_op", "type": "string"}], "no column of the row itself"),

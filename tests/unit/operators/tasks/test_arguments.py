@@ -180,7 +180,7 @@ def test_a_name_in_place_of_a_landing_is_told_as_that(name: str) -> None:
         (BLOCKED, {"how": "skip", "partitions": "orders"}, "'orders' is not TOPIC:PARTITION"),
         (BLOCKED, {"how": "skip", "ranges": ["orders:0=5"]}, "ranges: 'orders:0=5': use"),
         (OFFSETS, {"start": "begin"}, "start: 'begin': use earliest"),
-        (OFFSETS, {"start": "latest", "others": "maybe"}, "others='maybe': use ask, there or gone"),
+        (OFFSETS, {"start": "latest", "others": "maybe"}, "others='maybe': use ask, present or missing"),
         (ASSERT, {"at": "orders:0"}, "at='orders:0': use"),
         (ASSERT, {"snapshot_id": "abc"}, "snapshot_id='abc': use the id"),
         (ASSERT, {"from_log": True, "tables": "shop.order"}, "the landing has shop.orders"),

@@ -144,7 +144,7 @@ def test_one_that_hangs_is_left_alone_when_all_is_reported(
     acts[number] = hangs
     statuses, said = run(job, *acts)
     assert statuses == [S.DONE] * len(job.plan.slices)
-    assert said == [f"group 0: all is reported; replica {number} does not end, and is left alone"]
+    assert said == [f"group 0: all slices are reported; abandoned replica {number}, which does not end"]
 
 
 def test_a_job_knows_its_replica_on_the_other_side(job: WindowJob) -> None:
@@ -182,7 +182,7 @@ def test_two_that_hang_each_at_what_the_other_one_did_hold_nothing_up(
     slow, said = Slow(job, is_slow=False), list[str]()
     threading.Timer(0.1, lambda: setattr(slow, "reported", True)).start()
     assert run_replicas(job, hangs, said.append, slow) == []
-    assert said == ["group 0: all is reported; replica 0, 1 does not end, and is left alone"]
+    assert said == ["group 0: all slices are reported; abandoned replica 0, 1, which does not end"]
 
 
 @pytest.mark.usefixtures("looks_often")
@@ -205,8 +205,8 @@ class TestSlowSlices:
         assert run_replicas(job, act, said.append, slow) == []
         assert [(each.replica, len(each.plan.slices)) for each in begun] == [(0, len(job.plan.slices)), (1, 1)]
         assert said == [
-            "group 0: 1 slow slices are done a second time",
-            "group 0: all is reported; replica 0 does not end, and is left alone",
+            "group 0: started 1 slow slices a second time",
+            "group 0: all slices are reported; abandoned replica 0, which does not end",
         ]
 
     def test_an_original_that_overtakes_what_was_begun_again_ends_the_job(self, job: WindowJob, hangs: Act) -> None:
