@@ -153,6 +153,12 @@ def without(keys: set[str], value: Any) -> Any:
     return {k: without(keys, v) for k, v in value.items() if k not in keys} if isinstance(value, dict) else value
 
 
+@pytest.mark.heavy(
+    but=(
+        "orders-status",
+        "orders-ledger",
+    )
+)
 @pytest.mark.parametrize(("landing", "verb"), ASKED)
 def test_what_was_told_then_is_told_today(landing: str, verb: str, before: Before) -> None:
     answer = before.answers[landing, verb]
@@ -160,6 +166,7 @@ def test_what_was_told_then_is_told_today(landing: str, verb: str, before: Befor
     assert list(differences(without(ASIDE, told()["landings"][landing][verb]), answer.lines)) == []
 
 
+@pytest.mark.heavy
 def test_the_recording_stops_in_the_middle(before: Before) -> None:
     """Else the tests below would test less than they say."""
     (status,) = before.of("orders", "status")
@@ -181,6 +188,7 @@ def test_every_record_of_the_control_topic_is_told_as_it_was(before: Before) -> 
 # -- and goes on ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_all_but_the_blocked_range_is_landed(before: Before, landed: Landed) -> None:
     codes = {name: answer.code for name, answer in landed.answers.items()}
     assert codes == {"orders": 1, "returns": 0, "visits": 0}, landed.answers
@@ -191,6 +199,7 @@ def test_all_but_the_blocked_range_is_landed(before: Before, landed: Landed) -> 
     assert landed.answers["visits"].value["reason"] == "nothing new"
 
 
+@pytest.mark.heavy
 def test_the_history_begins_with_what_an_earlier_release_landed(lake: Lake, landed: Landed) -> None:
     answer = lake.run("history", "orders", "--json")
     assert answer.code == 0, answer.err
@@ -225,6 +234,7 @@ def reported(lines: list[dict[str, Any]]) -> list[Place]:
     ]
 
 
+@pytest.mark.heavy
 def test_no_slice_that_was_reported_is_read_again(before: Before, landed: Landed) -> None:
     old = {(line["partition"], line["offset"]) for line in before.control_log}
     then = reported(before.control_log)
@@ -233,6 +243,7 @@ def test_no_slice_that_was_reported_is_read_again(before: Before, landed: Landed
     assert len({*then, *now}) == len(then) + len(now)
 
 
+@pytest.mark.heavy
 def test_the_files_of_reported_slices_are_those_in_the_table(before: Before, landed: Landed, lake: Lake) -> None:
     cycles = {cycle["commit_id"] for cycle in before.of("orders", "status")[0]["cycles"]}
     announced = {
@@ -246,6 +257,7 @@ def test_the_files_of_reported_slices_are_those_in_the_table(before: Before, lan
     assert announced <= lake.files("shop.orders")
 
 
+@pytest.mark.heavy
 def test_the_blocked_range_is_landed_once_a_person_says_how(unblocked: Answer, lake: Lake) -> None:
     assert unblocked.code == 0, unblocked.err
     status = lake.status("orders")
@@ -253,6 +265,7 @@ def test_the_blocked_range_is_landed_once_a_person_says_how(unblocked: Answer, l
     assert [table["pending"]["slices"] for table in status["tables"]] == [0, 0]
 
 
+@pytest.mark.heavy
 def test_verify_finds_nothing_but_what_a_person_said(unblocked: Answer, lake: Lake) -> None:
     for landing in LANDINGS:
         answer = lake.run("verify", landing, "--json")
@@ -260,6 +273,7 @@ def test_verify_finds_nothing_but_what_a_person_said(unblocked: Answer, lake: La
         assert [f for f in answer.value["findings"] if f["level"] != "note" or "a person" not in f["text"]] == []
 
 
+@pytest.mark.heavy
 def test_another_run_lands_nothing(unblocked: Answer, lake: Lake) -> None:
     answer = lake.run("land", "orders", "--json")
     assert answer.code == 0, answer.err
@@ -281,6 +295,7 @@ def skipped() -> set[Place]:
     }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("table", "topics"), [("orders", ("orders", "returns")), ("visits", ("visits",))])
 def test_each_record_is_in_its_table_once(table: str, topics: tuple[str, ...], unblocked: Answer, lake: Lake) -> None:
     expected = []
@@ -300,6 +315,7 @@ def test_each_record_is_in_its_table_once(table: str, topics: tuple[str, ...], u
     assert found == expected
 
 
+@pytest.mark.heavy
 def test_each_record_that_is_none_is_a_dead_letter_once(unblocked: Answer, lake: Lake) -> None:
     source = {**lake.source("orders"), **lake.source("returns")}
     expected = sorted((*p, v) for p, v in source.items() if v is not None and is_bad(v) and p not in skipped())
