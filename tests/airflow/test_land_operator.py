@@ -272,6 +272,7 @@ def test_claims_of_a_run_that_is_over_end_with_the_next_run_and_those_of_one_tha
     assert world.ids == list(range(8))
 
 
+@pytest.mark.heavy
 def test_a_task_that_is_told_to_stop_says_what_is_saved_and_its_retry_does_the_rest(
     world: World, produce: Produce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,7 @@ def test_a_reset_that_deletes_after_a_topic_was_made_anew_takes_its_own_rows_onl
     check(landed, Counter([*range(100), *range(1000, 1050)]))
 
 
+@pytest.mark.heavy
 def test_a_hard_reset_counts_and_takes_what_the_former_topic_left(
     landed: World, produce: Produce, anew: Callable[[World, int], None]
 ) -> None:

@@ -311,6 +311,7 @@ def test_a_partition_spec_that_changes_between_write_and_commit_voids_and_the_ra
     world.check(Counter(range(80)))
 
 
+@pytest.mark.heavy
 def test_a_column_added_between_write_and_commit_is_no_reason_to_read_again(make_world: Make, produce: Produce) -> None:
     world = make_world(dead_letter_table=None)
     produce(world.landing.topics, records(0, 80))

@@ -127,6 +127,7 @@ def required(world: World) -> None:
             update.update_column("name", required=True)
 
 
+@pytest.mark.heavy
 def test_a_range_that_is_landed_anew_takes_replayed_rows_and_has_dead_letters_of_its_own(kept: World) -> None:
     optional(kept)
     assert replayed(kept, Selection(limit=6)).letters == 6

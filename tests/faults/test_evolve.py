@@ -442,6 +442,7 @@ def refuse_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SqlCatalog, "commit_table", refusing)
 
 
+@pytest.mark.heavy
 def test_a_catalog_that_refuses_is_named_and_the_landing_goes_on(
     make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:

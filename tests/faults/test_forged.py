@@ -462,6 +462,7 @@ def test_a_landing_that_gets_a_key_reads_again_what_was_not_signed(
     assert any(isinstance(e, CycleOpened) for e in _entries(attacker))
 
 
+@pytest.mark.heavy
 def test_a_key_is_changed_in_the_middle_of_a_run(attacker: Attacker, produce: Callable[..., Any]) -> None:
     world, other = attacker.world, SECRET[::-1]
     plain = dict(world.kafka)

@@ -158,6 +158,7 @@ def test_a_request_that_lands_a_minute_late(make_world: Make, produce: Produce, 
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_a_request_that_lands_between_the_look_and_the_request_of_the_next_committer(
     make_world: Make, produce: Produce
 ) -> None:

@@ -80,6 +80,7 @@ class TestTwoLandingsInOneTable:
         check_verified(one)
         check_verified(other)
 
+    @pytest.mark.heavy
     def test_the_table_is_rolled_back(self, tenants: tuple[World, World]) -> None:
         one, other = tenants
         with one.session() as session:

@@ -133,7 +133,7 @@ def test_by_the_records_of_the_old_cluster_nothing_is_skipped_or_read_twice(copi
         copied.old.run()
 
 
-@pytest.mark.heavy(but=("skips",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("shift", [-2, 3], ids=["reads twice", "skips"])
 def test_a_stated_offset_is_held_against_the_records_and_does_what_was_shown(copied: Copied, shift: int) -> None:
     exact = copied.preview(Word(old=copied.old.kafka)).next

@@ -315,7 +315,7 @@ def test_whenever_it_is_killed_the_next_call_does_what_is_left(tmp_path: Path, p
         check_done(lake, orphans=True)
 
 
-@pytest.mark.heavy(but=("0",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(12), ids=str)
 def test_random_replacements_leave_what_a_set_of_rows_says(tmp_path: Path, seed: int) -> None:
     """Landed, deleted, landed again, compacted, appended to by others: against a plain set, and `verify`."""

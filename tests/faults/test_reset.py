@@ -277,6 +277,7 @@ def test_tables_that_were_rolled_back_are_brought_in_order_first(told_apart: Wor
     check_verified(told_apart)
 
 
+@pytest.mark.heavy
 def test_a_hard_reset_that_dies_between_its_two_commits_loses_nothing_and_is_done_by_the_same_command(
     told_apart: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -219,7 +219,7 @@ def run(campaign: Campaign, steps: int) -> None:
     check_verified(world)
 
 
-@pytest.mark.heavy(but=("1-folders",))
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("seed", "layout"),
     [

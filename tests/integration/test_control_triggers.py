@@ -145,6 +145,7 @@ async def _seen(stream: AsyncIterator[Any], holds: Callable[[Any], bool]) -> Non
     await asyncio.wait_for(look(), PATIENCE)
 
 
+@pytest.mark.heavy
 def test_a_topic_that_is_made_later_is_waited_for(bootstrap: str, make_topic: Callable[..., str]) -> None:
     missing = Coordinator(bootstrap, "never-made-control")
 

@@ -60,6 +60,7 @@ def world(make_world: Callable[..., World], produce: Callable[..., object]) -> W
     return made
 
 
+@pytest.mark.heavy
 def test_plan_and_commit_of_a_table_in_use_load_neither_arrow_nor_pandas(
     world: World, produce: Callable[..., object]
 ) -> None:

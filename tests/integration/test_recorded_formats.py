@@ -11,6 +11,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -88,15 +89,29 @@ class Lake:
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
 class Before:
-    """What is told of the recorded bytes before anything is written."""
+    """What is told of the recorded bytes before anything is written. Each is asked once, when it is wanted."""
 
-    answers: dict[tuple[str, str], Answer]
-    control_log: list[dict[str, Any]]
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._answers: dict[tuple[str, str], Answer] = {}
+
+    def answer(self, landing: str, verb: str) -> Answer:
+        if (landing, verb) not in self._answers:
+            self._answers[landing, verb] = self._lake.run(VERBS[verb], landing, "--json")
+        return self._answers[landing, verb]
 
     def of(self, landing: str, verb: str) -> list[dict[str, Any]]:
-        return self.answers[landing, verb].lines
+        return self.answer(landing, verb).lines
+
+    @cached_property
+    def control_log(self) -> list[dict[str, Any]]:
+        return self._lake.control_log()
+
+    def ask_all(self) -> None:
+        for landing, verb in ASKED:
+            self.answer(landing, verb)
+        assert self.control_log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,12 +134,12 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 @pytest.fixture(scope="module")
 def before(lake: Lake) -> Before:
-    answers = {(name, verb): lake.run(VERBS[verb], name, "--json") for name, verb in ASKED}
-    return Before(answers=answers, control_log=lake.control_log())
+    return Before(lake)
 
 
 @pytest.fixture(scope="module")
 def landed(lake: Lake, before: Before) -> Landed:
+    before.ask_all()
     answers = {name: lake.run("land", name, "--json") for name in LANDINGS}
     return Landed(answers=answers, status=lake.status("orders"), control_log=lake.control_log())
 
@@ -161,7 +176,7 @@ def without(keys: set[str], value: Any) -> Any:
 )
 @pytest.mark.parametrize(("landing", "verb"), ASKED)
 def test_what_was_told_then_is_told_today(landing: str, verb: str, before: Before) -> None:
-    answer = before.answers[landing, verb]
+    answer = before.answer(landing, verb)
     assert answer.code == (STANDS[landing] if verb == "status" else 0), answer.out + answer.err
     assert list(differences(without(ASIDE, told()["landings"][landing][verb]), answer.lines)) == []
 

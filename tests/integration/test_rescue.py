@@ -91,6 +91,7 @@ def test_what_was_announced_and_not_committed_is_committed_once(sink: Sink, tabl
     assert sink.ids() == list(range(1, 10))
 
 
+@pytest.mark.heavy
 def test_two_at_once_commit_each_file_once(
     sink: Sink, catalog_properties: dict[str, str], bootstrap: str, catalog: Catalog
 ) -> None:
