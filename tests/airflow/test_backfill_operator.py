@@ -68,7 +68,7 @@ def test_an_attempt_that_is_killed_is_gone_on_with(late: World, tmp_path: Path) 
     assert attempt(asked(late, "again", since="2020-01-01", until="2100-01-01")).state == "skipped"
 
 
-@pytest.mark.heavy(but=("after it",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("when", ["before the lane is closed", "after it"])
 def test_an_attempt_that_died_with_all_of_it_landed_is_told_by_the_next(
     late: World, when: str, monkeypatch: pytest.MonkeyPatch

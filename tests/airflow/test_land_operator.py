@@ -118,6 +118,7 @@ def test_what_the_last_of_its_cycles_leaves_is_told_and_lands_with_the_next_run(
     assert world.ids == list(range(25))
 
 
+@pytest.mark.heavy
 def test_a_range_that_needs_a_hand_fails_the_task_for_good_and_stops_no_other_partition(
     world: World, produce: Produce
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_range_that_needs_a_hand_fails_the_task_for_good_and_stops_no_other_pa
     assert world.ids == [2, 3]
 
 
+@pytest.mark.heavy
 def test_a_run_of_which_nobody_was_told_is_told_by_its_retry_and_a_cleared_one_is_not_told_again(
     world: World, produce: Produce
 ) -> None:
@@ -270,6 +272,7 @@ def test_claims_of_a_run_that_is_over_end_with_the_next_run_and_those_of_one_tha
     assert world.ids == list(range(8))
 
 
+@pytest.mark.heavy
 def test_a_task_that_is_told_to_stop_says_what_is_saved_and_its_retry_does_the_rest(
     world: World, produce: Produce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -291,6 +291,7 @@ def test_a_change_is_told_and_a_recovery_is_seen(read: Server, bootstrap: str, m
     waiting.until(lambda: read.rows()["orders"]["verdict"] == "healthy", READY_SECONDS, "the recovery")
 
 
+@pytest.mark.heavy
 def test_a_stream_ends_soon_after_its_user_has_logged_out(read: Server) -> None:
     login = {"Authorization": f"Bearer {read.login('vic')}"}
     with httpx.stream("GET", f"{read.url}/lakecommit/api/v1/changes", headers=login, timeout=60) as stream:

@@ -18,7 +18,7 @@ from tests.fixtures.kafka import unique
 from tests.support.airflow_dags import CREATE, Lake
 from tests.support.gate import Gate
 
-pytestmark = [pytest.mark.airflow, pytest.mark.integration]
+pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.heavy]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 

@@ -80,6 +80,7 @@ def test_it_succeeds_while_commits_are_healthy(guarded: Guarded) -> None:
     assert guarded.run() == {"guard": "success", "work": "success"}
 
 
+@pytest.mark.heavy(but=("fail-*",))
 @pytest.mark.parametrize(
     ("on_stall", "state", "behind"), [("skip", "skipped", "skipped"), ("fail", "failed", "upstream_failed")]
 )
@@ -88,6 +89,7 @@ def test_a_stall_is_decided_by_the_first_look(guarded: Guarded, on_stall: str, s
     assert guarded.run(on_stall=on_stall, retries=3) == {"guard": state, "work": behind}
 
 
+@pytest.mark.heavy(but=("options0",))
 @pytest.mark.parametrize("options", [{}, {"deferrable": False, "poke_interval": 0.5}])
 def test_a_wait_ends_when_a_cycle_completes(guarded: Guarded, options: dict[str, Any]) -> None:
     last = guarded.connector.stall()

@@ -127,6 +127,7 @@ def test_a_ledger_that_was_cut_off_is_taken_from_its_snapshot(make_world: Make, 
     goes_on(world, produce, Counter([*range(60), -1, -2]))
 
 
+@pytest.mark.heavy
 def test_other_landings_of_the_table_come_back_with_the_snapshot(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1, dead_letter_table=None)
     other = make_world(partitions=1, dead_letter_table=None, name="other")
@@ -144,6 +145,7 @@ def test_other_landings_of_the_table_come_back_with_the_snapshot(make_world: Mak
     goes_on(world, produce, Counter([*range(20), *range(100, 125), -1, -2]))
 
 
+@pytest.mark.heavy
 def test_other_landings_keep_their_sections_when_one_sets_its_ledger(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1, dead_letter_table=None)
     other = make_world(partitions=1, dead_letter_table=None, name="other")
@@ -159,6 +161,7 @@ def test_other_landings_keep_their_sections_when_one_sets_its_ledger(make_world:
     goes_on(world, produce, Counter([*range(20), *range(100, 125), -1, -2]))
 
 
+@pytest.mark.heavy
 def test_what_was_published_in_a_table_before_it_was_dropped_is_not_in_its_successor(
     make_world: Make, produce: Produce
 ) -> None:
@@ -198,6 +201,7 @@ def test_a_table_that_was_migrated_is_attested_from_the_log(make_world: Make, pr
     assert len(world.rows("shop.dead")) == 1
 
 
+@pytest.mark.heavy
 def test_a_log_that_was_cut_cannot_vouch_for_what_it_forgot(
     make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +232,7 @@ def test_a_log_that_was_cut_cannot_vouch_for_what_it_forgot(
     goes_on(world, produce, Counter(range(40)))
 
 
+@pytest.mark.heavy
 def test_rows_that_somebody_deleted_are_read_again_from_where_a_person_says(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1, dead_letter_table=None)
     topic = str(world.landing.topics)
@@ -241,6 +246,7 @@ def test_rows_that_somebody_deleted_are_read_again_from_where_a_person_says(make
     goes_on(world, produce, Counter(range(60)))
 
 
+@pytest.mark.heavy
 def test_a_rollback_whose_rows_are_there_all_the_same_is_not_read_again(make_world: Make, produce: Produce) -> None:
     """Another engine rewrote the table on an older snapshot: the tag is off, the rows are there."""
     world = make_world(dead_letter_table=None)
@@ -274,6 +280,7 @@ def picked(world: World, snapshot_id: int) -> None:
             append.append_data_file(entry.data_file)
 
 
+@pytest.mark.heavy
 def test_rows_that_were_cherry_picked_from_above_a_bad_snapshot_are_not_read_again(
     make_world: Make, produce: Produce
 ) -> None:
@@ -302,6 +309,7 @@ def test_rows_that_were_cherry_picked_from_above_a_bad_snapshot_are_not_read_aga
     goes_on(world, produce, Counter(range(65)))
 
 
+@pytest.mark.heavy
 def test_a_ledger_that_changed_since_it_was_looked_up_is_not_overwritten(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1, dead_letter_table=None)
     topic = str(world.landing.topics)
@@ -372,6 +380,7 @@ def test_the_command_shows_first_and_writes_only_with_yes(
     goes_on(world, produce, Counter([*range(20), -1, -2]))
 
 
+@pytest.mark.heavy
 def test_rows_of_a_landing_that_a_rollback_took_out_with_its_first_snapshot_are_not_attested_by_the_log(
     make_world: Make, produce: Produce
 ) -> None:

@@ -197,6 +197,7 @@ def test_an_outage_of_the_catalog_under_steady_load(make_outage: Callable[..., O
     outage.check()
 
 
+@pytest.mark.heavy
 def test_a_catalog_that_can_be_read_and_takes_no_commit(make_outage: Callable[..., Outage], impatient: None) -> None:
     outage = make_outage()
     world = outage.world
@@ -316,6 +317,7 @@ def test_a_table_that_fails_alone_stops_nobody_until_its_budget_is_full(
     assert len(world.rows("shop.dead")) == 10
 
 
+@pytest.mark.heavy
 def test_a_full_budget_does_not_keep_the_hole_that_all_else_waits_for(make_outage: Callable[..., Outage]) -> None:
     outage = make_outage(partitions=1)
     world = outage.world
@@ -375,7 +377,7 @@ def test_a_relapse_between_chunks_loses_no_ground(make_outage: Callable[..., Out
     outage.check()
 
 
-@pytest.mark.heavy(but=("2",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_a_death_between_the_chunks_of_a_drain(make_outage: Callable[..., Outage], impatient: None, step: int) -> None:
     outage = make_outage(partitions=1, commit_files=4, stalled_cycles=100)
@@ -419,6 +421,7 @@ def land(world: World, run: str, first: int = 0) -> tuple[RunOutcome, list[str |
     return RunOutcome.of(world.landing.name, outcomes), [o.opened.plan.refused for o in outcomes]
 
 
+@pytest.mark.heavy
 def test_a_run_after_an_outage_drains_and_then_lands_all_there_is(make_outage: Callable[..., Outage]) -> None:
     outage = make_outage()
     world = outage.world
@@ -435,6 +438,7 @@ def test_a_run_after_an_outage_drains_and_then_lands_all_there_is(make_outage: C
     outage.check()
 
 
+@pytest.mark.heavy
 def test_a_retry_of_a_run_that_planned_nothing_for_want_of_a_catalog_goes_on(
     make_outage: Callable[..., Outage],
 ) -> None:

@@ -92,6 +92,7 @@ def landed(make_world: Make, produce: Produce) -> World:
     return world
 
 
+@pytest.mark.heavy
 def test_tables_that_landings_make_say_which_record_each_row_is_of(landed: World) -> None:
     rows = landed.rows()
     assert {(r["kafka_topic"], r["kafka_partition"]) for r in rows} == {(str(landed.landing.topics), 0)}
@@ -99,7 +100,7 @@ def test_tables_that_landings_make_say_which_record_each_row_is_of(landed: World
     assert len({r["kafka_generation"] for r in rows}) == 1
 
 
-@pytest.mark.heavy(but=("True-90-140",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("span", ["0-100", "20-60", "90-140"])
 @pytest.mark.parametrize("expired", [True, False])
 def test_a_replay_after_a_topic_was_made_anew_leaves_the_rows_of_the_former_topic(
@@ -117,6 +118,7 @@ def test_a_replay_after_a_topic_was_made_anew_leaves_the_rows_of_the_former_topi
     check(landed, Counter([*range(100), *range(1000, 1140)]))
 
 
+@pytest.mark.heavy
 def test_a_reset_that_deletes_after_a_topic_was_made_anew_takes_its_own_rows_only(
     landed: World, produce: Produce, anew: Callable[[World, int], None]
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_reset_that_deletes_after_a_topic_was_made_anew_takes_its_own_rows_onl
     check(landed, Counter([*range(100), *range(1000, 1050)]))
 
 
+@pytest.mark.heavy
 def test_a_hard_reset_counts_and_takes_what_the_former_topic_left(
     landed: World, produce: Produce, anew: Callable[[World, int], None]
 ) -> None:
@@ -151,6 +154,7 @@ def test_a_hard_reset_counts_and_takes_what_the_former_topic_left(
     check(landed, Counter(range(1000, 1050)))
 
 
+@pytest.mark.heavy
 def test_a_hard_reset_begins_where_the_landing_says(landed: World, produce: Produce) -> None:
     """Also where the live lane began behind a range that a lane landed."""
     world = replace(
@@ -190,6 +194,7 @@ def test_a_replay_over_the_end_that_a_log_lost_leaves_the_rows_that_only_the_tab
     check(world, Counter([*range(30), *range(200, 230)]))
 
 
+@pytest.mark.heavy
 def test_ranges_that_were_landed_before_rows_said_it_are_refused_by_name(make_world: Make, produce: Produce) -> None:
     world = make_world(1, metadata_columns=False)
     topic = str(world.landing.topics)
@@ -221,6 +226,7 @@ def refused(act: Callable[[], object], ranges: str) -> None:
     assert ranges in str(error.value)
 
 
+@pytest.mark.heavy
 def test_columns_that_records_fill_are_no_marks(make_world: Make, produce: Produce) -> None:
     """Records of a copy carry the coordinates of their originals."""
     names = {"kafka_topic": "string", "kafka_partition": "int", "kafka_generation": "long", "kafka_offset": "long"}
@@ -235,6 +241,7 @@ def test_columns_that_records_fill_are_no_marks(make_world: Make, produce: Produ
     world.check(Counter(range(100)))
 
 
+@pytest.mark.heavy
 def test_a_table_of_others_with_such_columns_needs_a_declaration(make_world: Make, produce: Produce) -> None:
     world = make_world(1)
     columns = [*world.landing.create["schema"], {"name": "kafka_offset", "type": "long"}]
@@ -263,6 +270,7 @@ def test_what_an_operator_asserts_is_covered_and_not_replaced(landed: World, pro
     landed.check(Counter(range(100)))
 
 
+@pytest.mark.heavy
 def test_a_snapshot_off_the_branch_does_not_say_what_the_table_holds(landed: World, produce: Produce) -> None:
     produce(str(landed.landing.topics), records(100, 50), partition=0)
     with landed.session() as session:
@@ -278,6 +286,7 @@ def test_a_snapshot_off_the_branch_does_not_say_what_the_table_holds(landed: Wor
     check(landed, Counter(range(150)))
 
 
+@pytest.mark.heavy
 def test_dead_letters_of_a_former_table_are_closed_by_a_replay_of_their_range(
     make_world: Make, produce: Produce
 ) -> None:
@@ -296,6 +305,7 @@ def test_dead_letters_of_a_former_table_are_closed_by_a_replay_of_their_range(
     check(world, Counter(range(60)))
 
 
+@pytest.mark.heavy
 def test_replayed_dead_letters_are_counted_when_their_range_is_replayed(make_world: Make, produce: Produce) -> None:
     world = make_world(1, unknown_fields="dead_letter")
     produce(str(world.landing.topics), [*records(0, 20), *odd(20, 20), *records(40, 20)], partition=0)
@@ -320,6 +330,7 @@ def test_rows_that_another_writer_doubles_are_refused(landed: World) -> None:
     landed.check(Counter([*range(100), *range(5)]))
 
 
+@pytest.mark.heavy
 def test_a_range_read_again_beside_its_rows_is_replaced_by_itself(landed: World) -> None:
     """`--again` doubles rows by an operator's word; a later replay replaces the newer ones alone."""
     topic = str(landed.landing.topics)
@@ -337,6 +348,7 @@ def test_a_range_read_again_beside_its_rows_is_replaced_by_itself(landed: World)
     check(landed, Counter(range(100)))
 
 
+@pytest.mark.heavy
 def test_parts_of_ranges_with_filtered_records_are_replaced_after_expiry(make_world: Make, produce: Produce) -> None:
     """Of the rest of such a range the rows are counted, so that fewer and more are noticed all the same."""
     world = make_world(1, slice_records=50)
@@ -372,12 +384,14 @@ def rebound(world: World) -> None:
         rebind(session, rebind_preview(session, Word(start="same")), decision=WORD)
 
 
+@pytest.mark.heavy
 def test_a_reset_on_another_cluster_is_refused(moved: World) -> None:
     with moved.session() as session, pytest.raises(SourceError):
         init_preview(session, "earliest")
     moved.check(Counter(range(100)))
 
 
+@pytest.mark.heavy
 def test_a_backfill_on_a_copied_topic_knows_what_the_old_cluster_landed(moved: World) -> None:
     rebound(moved)
     moved.settle()
@@ -390,6 +404,7 @@ def test_a_backfill_on_a_copied_topic_knows_what_the_old_cluster_landed(moved: W
     check(moved, Counter(range(110)))
 
 
+@pytest.mark.heavy
 def test_a_hard_reset_after_a_move_counts_what_the_new_cluster_lacks(moved: World) -> None:
     rebound(moved)
     moved.settle()
@@ -428,6 +443,7 @@ def fragile(own_broker: Broker, make_world: Make) -> tuple[Log, World]:
     return Log(own_broker, topic), replace(world, kafka={"bootstrap.servers": own_broker.bootstrap})
 
 
+@pytest.mark.heavy
 def test_a_log_that_loses_its_end_before_the_first_record_is_read_is_noticed(fragile: tuple[Log, World]) -> None:
     """A landing that starts with the latest record knows the log that it begins in, though it has read nothing."""
     log, world = fragile
@@ -443,6 +459,7 @@ def test_a_log_that_loses_its_end_before_the_first_record_is_read_is_noticed(fra
     check(world, Counter(range(200, 220)))
 
 
+@pytest.mark.heavy
 def test_a_log_that_loses_its_end_behind_a_reset_is_noticed(fragile: tuple[Log, World]) -> None:
     log, world = fragile
     log.grow(0, 30)

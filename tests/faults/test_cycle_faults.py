@@ -36,6 +36,7 @@ def _table(world: World) -> Table:
         return session.tables.load(world.landing.table)
 
 
+@pytest.mark.heavy
 def test_two_runs_that_plan_at_once_share_what_is_missing(make_world: Make, produce: Produce) -> None:
     world = make_world()
     produce(world.landing.topics, records(0, 100))
@@ -130,6 +131,7 @@ def test_open_and_aborted_transactions_are_neither_landed_nor_waited_for(make_wo
     world.check(Counter(range(20)))
 
 
+@pytest.mark.heavy
 def test_files_of_a_pending_slice_that_somebody_removed_are_read_again(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1)
     produce(world.landing.topics, records(0, 80))
@@ -220,6 +222,7 @@ def test_a_range_over_its_budget_blocks_its_partition_only_until_it_is_unblocked
     world.check(Counter(range(10, 25)))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("dead", [None, "shop.dead"])
 def test_only_the_bad_records_of_a_blocked_range_are_given_up(
     make_world: Make, produce: Produce, dead: str | None
@@ -259,6 +262,7 @@ def test_two_landings_of_one_topic_into_one_table_are_refused(make_world: Make, 
         other.open("a")
 
 
+@pytest.mark.heavy
 def test_the_claims_of_a_rolled_back_epoch_hold_nobody_up(make_world: Make, produce: Produce) -> None:
     world = make_world(dead_letter_table=None)
     produce(world.landing.topics, records(0, 60))
@@ -276,6 +280,7 @@ def test_the_claims_of_a_rolled_back_epoch_hold_nobody_up(make_world: Make, prod
     world.check(Counter(range(140)))
 
 
+@pytest.mark.heavy
 def test_offsets_that_a_person_gave_up_are_in_the_ledger_after_the_next_run(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1, dead_letter_max_records=0)
     produce(world.landing.topics, ["no json"] * 3)
@@ -289,6 +294,7 @@ def test_offsets_that_a_person_gave_up_are_in_the_ledger_after_the_next_run(make
         assert next(records_of).accounting.total.skipped == 3
 
 
+@pytest.mark.heavy
 def test_a_partition_spec_that_changes_between_write_and_commit_voids_and_the_range_is_read_again(
     make_world: Make, produce: Produce
 ) -> None:
@@ -305,6 +311,7 @@ def test_a_partition_spec_that_changes_between_write_and_commit_voids_and_the_ra
     world.check(Counter(range(80)))
 
 
+@pytest.mark.heavy
 def test_a_column_added_between_write_and_commit_is_no_reason_to_read_again(make_world: Make, produce: Produce) -> None:
     world = make_world(dead_letter_table=None)
     produce(world.landing.topics, records(0, 80))
@@ -317,6 +324,7 @@ def test_a_column_added_between_write_and_commit_is_no_reason_to_read_again(make
     assert {row["added"] for row in world.rows()} == {None}
 
 
+@pytest.mark.heavy
 def test_a_topic_that_is_added_to_a_landing_begins_at_its_own_start(
     make_world: Make, produce: Produce, make_topic: Callable[..., str]
 ) -> None:
@@ -347,6 +355,7 @@ def test_partitions_that_are_added_to_a_topic_are_landed_from_their_first_record
     world.check(Counter(range(10, 30)))
 
 
+@pytest.mark.heavy
 def test_a_run_whose_slices_stand_behind_voided_ones_says_that_they_wait(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1, dead_letter_table=None)
     produce(world.landing.topics, records(0, 40))

@@ -79,6 +79,7 @@ def test_those_of_a_closed_lane_are_replayed_once_wherever_it_dies(
     assert wrong(late) == []
 
 
+@pytest.mark.heavy
 def test_those_of_an_open_lane_stay_replayed_when_it_is_closed(late: World) -> None:
     past = lane(late, "0=0-30")
     past.settle()
@@ -90,6 +91,7 @@ def test_those_of_an_open_lane_stay_replayed_when_it_is_closed(late: World) -> N
     assert wrong(late) == []
 
 
+@pytest.mark.heavy
 def test_where_only_lanes_have_landed_they_are_replayed_too(make_world: Make, produce: Produce) -> None:
     world = make_world(1, create=SCHEMA, dead_letter_max_records=1000, dead_letter_max_ratio=1.0)
     produce(world.landing.topics, thirds(0, 60), partition=0)
@@ -125,6 +127,7 @@ def required(world: World) -> None:
             update.update_column("name", required=True)
 
 
+@pytest.mark.heavy
 def test_a_range_that_is_landed_anew_takes_replayed_rows_and_has_dead_letters_of_its_own(kept: World) -> None:
     optional(kept)
     assert replayed(kept, Selection(limit=6)).letters == 6
@@ -140,6 +143,7 @@ def test_a_range_that_is_landed_anew_takes_replayed_rows_and_has_dead_letters_of
     assert replayed(kept).letters == 0
 
 
+@pytest.mark.heavy
 def test_between_the_tables_of_a_range_that_is_landed_anew_nothing_is_open(kept: World) -> None:
     """Its data table has the new rows, and the dead-letter table the rejects of before."""
     optional(kept)
@@ -158,6 +162,7 @@ def test_between_the_tables_of_a_range_that_is_landed_anew_nothing_is_open(kept:
     assert wrong(kept) == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("before", ["the look", "the request"])
 def test_dead_letters_that_were_read_before_a_range_was_landed_anew_are_left_alone(
     kept: World, before: str, monkeypatch: pytest.MonkeyPatch
@@ -190,6 +195,7 @@ def test_dead_letters_that_were_read_before_a_range_was_landed_anew_are_left_alo
     assert wrong(kept) == []
 
 
+@pytest.mark.heavy
 def test_those_of_a_cluster_that_was_left_are_replayed(late: World) -> None:
     """What the landing had is a lane that nobody lands in."""
     with late.session() as session:

@@ -47,7 +47,7 @@ def database(world: World) -> Path:
     return Path(world.catalog["uri"].removeprefix("sqlite:///"))
 
 
-@pytest.mark.heavy(but=("append*",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("step", [Step.OPENED, Step.REPORTED, Step.APPENDED, Step.CLOSED])
 def test_a_catalog_that_is_restored_from_yesterday_lands_again_what_it_has_forgotten(
     make_world: Make, produce: Produce, step: Step, tmp_path: Path

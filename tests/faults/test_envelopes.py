@@ -97,6 +97,7 @@ def amount(text: str) -> Decimal:
     return Decimal(int.from_bytes(base64.b64decode(text), "big", signed=True)) / 100
 
 
+@pytest.mark.heavy(but=("3-after",))
 @pytest.mark.parametrize(
     ("at", "when"), [(0, "before"), (3, "after"), pytest.param(5, "before", marks=pytest.mark.heavy), (7, "after")]
 )

@@ -97,6 +97,7 @@ class TestSeveralTables:
         assert [row["kind"] for row in world.rows("shop.dead")] == ["not_routed"]
         check_dealt(world, 40)
 
+    @pytest.mark.heavy
     def test_records_are_sampled_once_for_all_of_them(
         self, make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -114,6 +115,7 @@ class TestSeveralTables:
         assert asked == ["sample"]
         check_dealt(world, 20)
 
+    @pytest.mark.heavy
     def test_a_field_that_was_too_rare_is_added_behind_the_task_that_met_it(
         self, make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -159,6 +161,7 @@ class TestSeveralTables:
             check_verified(world)
         assert seen.steps[:3] == ["catalog", "catalog", "control"], "both tables, before anything is said"
 
+    @pytest.mark.heavy
     def test_none_is_changed_while_one_cannot_be_read(
         self, make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -180,6 +183,7 @@ class TestSeveralTables:
         assert "channel" in columns(world)
         check_dealt(world, 44)
 
+    @pytest.mark.heavy
     def test_what_does_not_fit_one_of_them_stops_all_where_that_is_said(
         self, make_world: Make, produce: Produce
     ) -> None:
@@ -190,6 +194,7 @@ class TestSeveralTables:
         assert "shop.refunds: column n is int in the table and a text in 1" in str(refused.reason)
         assert "shop.rows" not in str(refused.reason)
 
+    @pytest.mark.heavy
     def test_a_person_may_ask_for_it(self, make_world: Make, produce: Produce) -> None:
         world = make_world(**{**ROUTED, "evolve": "none"})
         produce(world.landing.topics, dealt(0, 20, order={"channel": "web"}, refund={"why": "late"}))
@@ -270,6 +275,7 @@ class TestSql:
         evolving.check(Counter(range(11)))
         check_verified(evolving)
 
+    @pytest.mark.heavy
     def test_many_columns_are_told_in_few_lines(self, make_world: Make, produce: Produce) -> None:
         many = ", ".join(f"id + {i} as c{i}" for i in range(40))
         world = make_world(**{**WITH_SQL, "transform": f"select id, {many} from record", "evolve": "add"})
@@ -280,6 +286,7 @@ class TestSql:
         assert len(told) == 11
         assert told[-1] == "shop.rows: 30 more changes, by the SQL of the landing"
 
+    @pytest.mark.heavy
     def test_types_are_widened_by_its_types_where_that_is_said(self, make_world: Make, produce: Produce) -> None:
         world = make_world(**WITH_SQL)
         produce(world.landing.topics, values({"id": 1, "n": 5}))
@@ -296,6 +303,7 @@ class TestSql:
         assert {row["id"]: row["n"] for row in wide.rows()} == {1: 5, 2: 6, 4: 1 << 41}
         check_verified(wide)
 
+    @pytest.mark.heavy
     def test_a_table_that_is_made_has_what_it_gives(self, make_world: Make, produce: Produce) -> None:
         world = make_world(**{**WITH_SQL, "transform": "select id, n as count from record", "evolve": "add"})
         produce(world.landing.topics, items(0, 10))
@@ -303,6 +311,7 @@ class TestSql:
         assert {row["id"]: row["count"] for row in world.rows()} == {i: i << 32 for i in range(10)}
         check_verified(world)
 
+    @pytest.mark.heavy(but=("select id, n as _file*",))
     @pytest.mark.parametrize(
         ("sql", "why"),
         [
@@ -328,6 +337,7 @@ class TestSql:
             evolving.open("run")
         assert columns(world) == {"id": "long", "n": "int"}
 
+    @pytest.mark.heavy
     def test_what_a_person_dropped_is_not_brought_back_by_it(self, make_world: Make, produce: Produce) -> None:
         world = make_world(**{**WITH_SQL, "transform": "select id, n as count from record", "evolve": "add"})
         produce(world.landing.topics, items(0, 10))
@@ -340,6 +350,7 @@ class TestSql:
         with_sql(world, "select id from record").settle()
         world.check(Counter(range(11)))
 
+    @pytest.mark.heavy
     def test_a_catalog_that_refuses_fails_the_plan(
         self, make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -375,6 +386,7 @@ class TestSql:
         assert len(changes(evolving)) == 1
         check_verified(evolving)
 
+    @pytest.mark.heavy
     def test_a_range_that_is_landed_again_gets_its_values(self, make_world: Make, produce: Produce) -> None:
         places = [{"name": f"kafka_{n}", "type": k} for n, k in (("topic", "string"), ("partition", "int"))]
         schema = [*IDS["schema"], *places, {"name": "kafka_offset", "type": "long"}]
@@ -389,6 +401,7 @@ class TestSql:
         assert {row["id"]: row["sku"] for row in evolving.rows()} == {i: f"s{i}" for i in range(15)}
         check_verified(evolving)
 
+    @pytest.mark.heavy
     def test_beside_tables_that_take_their_records_as_they_are(self, make_world: Make, produce: Produce) -> None:
         world = make_world(
             **{**ROUTED, "transform": {REFUNDS: "select id, n, 'late' as why from record"}, "record_schema": RECORD}
@@ -400,6 +413,7 @@ class TestSql:
         assert {(row["n"], row["why"]) for row in world.rows(REFUNDS)} == {(1 << 40, "late")}
         check_dealt(world, 20)
 
+    @pytest.mark.heavy
     def test_new_sql_waits_for_a_table_that_lags_and_the_sql_of_before_does_not(
         self, make_world: Make, produce: Produce
     ) -> None:

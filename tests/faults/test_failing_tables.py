@@ -124,7 +124,7 @@ def test_the_others_go_on_and_the_table_has_all_once_it_takes_commits(world: Wor
     check(world, 0, 10 * WINDOW)
 
 
-@pytest.mark.heavy(but=("shop.refunds",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("table", ["shop.rows", REFUNDS, "shop.dead"])
 def test_what_a_table_lacks_in_the_end_is_the_runs_error_and_the_next_runs_to_publish(world: World, table: str) -> None:
     with refusing(table):
@@ -141,6 +141,7 @@ def test_what_a_table_lacks_in_the_end_is_the_runs_error_and_the_next_runs_to_pu
     check(world, 0, 10 * WINDOW)
 
 
+@pytest.mark.heavy
 def test_a_retry_goes_on_with_what_the_table_lacks(world: World) -> None:
     with refusing(REFUNDS):
         run = Run(world).land("run")
@@ -161,6 +162,7 @@ def test_where_no_table_of_rows_takes_commits_the_run_ends_there(world: World) -
     check(world, 0, 10 * WINDOW)
 
 
+@pytest.mark.heavy
 def test_the_budget_in_front_of_the_table_ends_the_run_by_its_name(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +197,7 @@ def test_a_table_that_hangs_is_asked_rarely(world: World, monkeypatch: pytest.Mo
     check(world, 0, 10 * WINDOW)
 
 
+@pytest.mark.heavy
 def test_a_table_that_is_dropped_meanwhile_is_told_once_with_what_helps(world: World) -> None:
     def after(outcome: CycleOutcome) -> None:
         if outcome.number == 1:
@@ -212,7 +215,7 @@ def test_a_table_that_is_dropped_meanwhile_is_told_once_with_what_helps(world: W
     assert said(world, "WARNING: shop.refunds is left out of this plan") <= 1
 
 
-@pytest.mark.heavy(but=("11-after",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", [3, 11, 17, 26, 37])
 def test_whatever_dies_while_a_table_fails_each_record_is_in_its_table_once(world: World, at: int, when: Any) -> None:

@@ -17,7 +17,7 @@ from tests.fixtures.kafka import unique
 from tests.support.cli import Running, orders, run, write_spec
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.faults]
+pytestmark = [pytest.mark.faults, pytest.mark.heavy]
 
 FOLLOW = ("--follow", "--window-age", "1s", "--log-interval", "2s")
 

@@ -366,10 +366,7 @@ def check_table(attacker: Attacker, count: int) -> None:
 @pytest.mark.heavy(
     but=(
         "a_start_for_the_next_run-signed",
-        "files_of_a_neighbour-*",
-        "of_a_plan_of_the_attackers_own-signed",
-        "landed_without_files-signed",
-        "delete_files-signed",
+        "files_of_a_neighbour-signed",
         "void-signed",
         "everything_again-signed",
     )
@@ -432,6 +429,7 @@ def test_a_forged_refusal_is_named_and_loses_nothing(
     check_table(attacker, RECORDS)
 
 
+@pytest.mark.heavy
 def test_the_plan_of_a_ticket_counts_whatever_else_is_under_its_id(
     attacker: Attacker, produce: Callable[..., Any]
 ) -> None:
@@ -447,6 +445,7 @@ def test_the_plan_of_a_ticket_counts_whatever_else_is_under_its_id(
     check_table(attacker, RECORDS)
 
 
+@pytest.mark.heavy
 def test_a_landing_that_gets_a_key_reads_again_what_was_not_signed(
     attacker: Attacker, produce: Callable[..., Any]
 ) -> None:
@@ -463,6 +462,7 @@ def test_a_landing_that_gets_a_key_reads_again_what_was_not_signed(
     assert any(isinstance(e, CycleOpened) for e in _entries(attacker))
 
 
+@pytest.mark.heavy
 def test_a_key_is_changed_in_the_middle_of_a_run(attacker: Attacker, produce: Callable[..., Any]) -> None:
     world, other = attacker.world, SECRET[::-1]
     plain = dict(world.kafka)

@@ -66,6 +66,7 @@ def test_what_a_former_landing_reported_is_named_and_then_published(world: SetWo
     assert (answer.code, "FORMER" in answer.out) == (0, False), answer.out
 
 
+@pytest.mark.heavy
 def test_what_a_former_landing_reported_is_published_by_the_command(world: SetWorld) -> None:
     answer = world.shop.run("land", **changes(world.shop)["rule"])
     assert answer.code == 0, answer.err
@@ -84,7 +85,7 @@ def merged(shop: Shop, *own: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.heavy(but=("True",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("stays", [True, False])
 def test_with_start_latest_a_topic_with_a_new_rule_loses_nothing(shop: Shop, stays: bool) -> None:
     """Whether the former landing still has other topics or not."""
@@ -123,6 +124,7 @@ def test_a_topic_that_joins_a_landing_begins_where_the_set_began_it(shop: Shop) 
     assert shop.ids("rest") == list(range(20, 60))
 
 
+@pytest.mark.heavy
 def test_with_start_latest_a_topic_that_the_set_never_landed_begins_at_its_end(shop: Shop) -> None:
     shop.topic("refunds", range(20))
     world = SetWorld(shop=shop)
@@ -145,7 +147,7 @@ def publish(world: SetWorld, **changed: object) -> None:
     tables.close()
 
 
-@pytest.mark.heavy(but=("2-after",))
+@pytest.mark.heavy
 @pytest.mark.parametrize(("step", "when"), [(1, "before"), (1, "after"), (2, "after"), (3, "after")])
 def test_a_run_that_dies_while_it_publishes_a_former_landing_is_repeated(
     world: SetWorld, step: int, when: Literal["before", "after"]
@@ -174,6 +176,7 @@ def test_two_processes_publish_a_former_landing_once(world: SetWorld) -> None:
     assert world.shop.run("status", **changed).code == 0
 
 
+@pytest.mark.heavy
 def test_a_former_landing_can_be_named_and_its_open_lane_is(world: SetWorld) -> None:
     """The set's rules change while a lane has reported slices."""
     shop = world.shop
@@ -219,6 +222,7 @@ def test_of_a_set_that_was_renamed_what_nobody_can_read_again_is_named_with_the_
     assert "FORMER" not in shop.run("status", **changed).out
 
 
+@pytest.mark.heavy
 def test_a_former_landing_whose_table_was_dropped_is_named_and_fails_no_run(world: SetWorld) -> None:
     shop = world.shop
     shop.sql().drop_table("lake.orders")
@@ -230,6 +234,7 @@ def test_a_former_landing_whose_table_was_dropped_is_named_and_fails_no_run(worl
     assert "was reported for lake.orders, which no longer exists" in answer.out
 
 
+@pytest.mark.heavy
 def test_a_name_that_nothing_knows_is_refused_with_one_that_is_like_it(world: SetWorld) -> None:
     answer = world.shop.run("status", "--landing", "shop.lake.ordrs")
     assert answer.code == 2

@@ -31,7 +31,7 @@ from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE
 from tests.support.world import World, records
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.heavy]
 
 Make = Callable[..., World]
 Produce = Callable[..., object]

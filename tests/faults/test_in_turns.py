@@ -229,6 +229,7 @@ def work_of(
     return close
 
 
+@pytest.mark.heavy
 def test_of_many_landings_one_that_hangs_and_one_that_fails_hold_up_no_other(
     make_world: Make, produce: Produce, faults: Faults
 ) -> None:

@@ -31,12 +31,7 @@ def change_spec(world: World) -> None:
     world.landing = changed_landing(world.landing, unknown_fields="dead_letter", on_spec_change="void")
 
 
-@pytest.mark.heavy(
-    but=(
-        "behind a hole-nothing",
-        "behind a hole-a spec change that voids",
-    )
-)
+@pytest.mark.heavy(but=("behind a hole-nothing",))
 @pytest.mark.parametrize(
     "happens",
     [lambda _: None, evolve_spec, drop_tag, change_spec],

@@ -33,14 +33,16 @@ def _first_run(world: World) -> None:
     world.close("killed", opened)
 
 
-@pytest.mark.heavy(but=("after",))
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.heavy(but=("every third, after",))
+@pytest.mark.parametrize(
+    ("when", "stride"), [("before", 1), ("after", 1), ("after", 3)], ids=["before", "after", "every third, after"]
+)
 def test_a_death_at_any_durable_step_loses_and_doubles_nothing(
-    make_world: Make, produce: Callable[..., object], when: str
+    make_world: Make, produce: Callable[..., object], when: str, stride: int
 ) -> None:
     survived, step = False, 0
     while not survived:
-        step += 1
+        step += stride
         world = make_world(name=f"kill-{when}-{step}", table=f"shop.rows{step}", dead_letter_table=f"shop.dead{step}")
         produce(world.landing.topics, [*records(0, 70), BAD])
         with deaths(step, when) as seen:

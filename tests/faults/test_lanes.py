@@ -111,6 +111,7 @@ def test_what_the_landing_began_behind_is_filled_beside_it(late: World, produce:
         past.finish()
 
 
+@pytest.mark.heavy
 def test_a_lane_goes_up_to_the_live_one_and_no_further(late: World) -> None:
     found = look(late, lane(late, "0=20-50").asked)
     assert str(found.missing).endswith("[0] [20, 30)")
@@ -121,6 +122,7 @@ def test_a_lane_goes_up_to_the_live_one_and_no_further(late: World) -> None:
         lane_preview(session, lane(late, "7=0-1").asked)
 
 
+@pytest.mark.heavy
 def test_what_the_live_lane_comes_to_is_not_taken_from_it(late: World, produce: Produce) -> None:
     produce(late.landing.topics, records(50, 10), partition=0)
     with late.session() as session, pytest.raises(LedgerError, match="LC7222"):
@@ -218,6 +220,7 @@ def test_two_lanes_over_one_range_are_refused(late: World) -> None:
         lane_preview(session, lane(late, "1=10-30", name="second").asked)
 
 
+@pytest.mark.heavy
 def test_what_the_source_has_removed_is_named_and_the_rest_is_filled(late: World) -> None:
     removed(late, 12)
     past = lane(late, "0=0-30")
@@ -230,6 +233,7 @@ def test_what_the_source_has_removed_is_named_and_the_rest_is_filled(late: World
         lane_preview(session, lane(late, "0=0-12").asked)
 
 
+@pytest.mark.heavy
 def test_retention_that_takes_what_an_open_lane_has_not_read_is_named_with_the_way_on(late: World) -> None:
     past = lane(late, "0=0-30", name="past")
     with past.session():
@@ -239,6 +243,7 @@ def test_retention_that_takes_what_an_open_lane_has_not_read_is_named_with_the_w
         past.run()
 
 
+@pytest.mark.heavy
 def test_records_are_taken_by_their_times(late: World) -> None:
     found = look(late, lane_asked(since="2020-01-01", until="2020-01-02"))
     assert not found.missing
@@ -246,6 +251,7 @@ def test_records_are_taken_by_their_times(late: World) -> None:
     assert str(whole.missing).replace(str(late.landing.topics), "") == "[0] [0, 30), [1] [0, 30)"
 
 
+@pytest.mark.heavy
 def test_a_lane_that_is_not_whole_is_not_closed(late: World) -> None:
     past = lane(late, "0=0-30")
     with past.session() as session:
@@ -267,6 +273,7 @@ def test_bad_records_of_a_lane_are_dead_letters_once(make_world: Make, produce: 
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_a_range_without_a_live_lane_is_landed_too_and_the_live_one_goes_around_it(
     make_world: Make, produce: Produce
 ) -> None:
@@ -281,6 +288,7 @@ def test_a_range_without_a_live_lane_is_landed_too_and_the_live_one_goes_around_
     check_verified(world)
 
 
+@pytest.mark.heavy(but=("a lane that was opened",))
 @pytest.mark.parametrize("oldest", ["a lane that was opened", "a person's word"])
 def test_a_history_whose_begin_is_expired_is_no_first_one(late: World, oldest: str) -> None:
     """Whatever the oldest snapshot is that is left: what it has was landed before."""
@@ -301,6 +309,7 @@ def test_a_history_whose_begin_is_expired_is_no_first_one(late: World, oldest: s
     check_verified(late)
 
 
+@pytest.mark.heavy
 def test_what_is_reported_behind_what_retention_took_is_published_when_the_lane_is_closed(late: World) -> None:
     """As the error says that names the command; by then the source may have nothing of it."""
     past = lane(late, "0=0-30")

@@ -30,7 +30,7 @@ from tests.support.messes import TABLE
 from tests.support.steps import check_verified
 from tests.support.world import World, records
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.heavy]
 
 WORD = Decision(command="backfill --close", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 Make = Callable[..., World]

@@ -133,11 +133,8 @@ def _until_commit(make_world: Make, produce: Produce) -> World:
 
 @pytest.mark.heavy(
     but=(
-        "committed-and-rolled-back-to-its-parent",
-        "table-made-anew",
-        "foreign-append",
         "another-run-commits-the-same-slices",
-        "the-next-window-is-committed-too",
+        "foreign-append",
     )
 )
 @pytest.mark.parametrize("meanwhile", MEANWHILE, ids=lambda m: m.name.replace(" ", "-"))
@@ -161,6 +158,7 @@ def test_a_request_that_lands_a_minute_late(make_world: Make, produce: Produce, 
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_a_request_that_lands_between_the_look_and_the_request_of_the_next_committer(
     make_world: Make, produce: Produce
 ) -> None:
@@ -186,6 +184,7 @@ def test_a_request_that_lands_between_the_look_and_the_request_of_the_next_commi
     check_verified(world)
 
 
+@pytest.mark.heavy(but=("applied-the run is retried",))
 @pytest.mark.parametrize("retried", [True, False], ids=["the run is retried", "another run follows"])
 @pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
 def test_a_death_between_an_unknown_outcome_and_its_look_up(

@@ -67,6 +67,7 @@ def test_only_the_partition_that_is_named_moves_though_the_dead_letter_table_nev
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_rejected_records_are_there_once_whatever_partition_goes_on_elsewhere(
     make_world: Make, produce: Produce
 ) -> None:
@@ -131,6 +132,7 @@ def test_what_is_pending_is_read_again_and_lands_once(make_world: Make, produce:
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_a_commit_that_comes_between_look_and_word_is_not_forgotten(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=2)
     topic = world.landing.topics

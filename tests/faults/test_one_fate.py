@@ -88,7 +88,7 @@ def other_spec(world: World) -> None:
 CHANGES = [add_column, drop_column, other_spec]
 
 
-@pytest.mark.heavy(but=("rows-column added", "dead letters-spec"))
+@pytest.mark.heavy(but=("rows-column added",))
 @pytest.mark.parametrize("change", CHANGES, ids=["column added", "column dropped", "spec"])
 @pytest.mark.parametrize("lost", [TABLE, DEAD], ids=["rows", "dead letters"])
 def test_a_table_that_was_rolled_back_is_not_read_again_alone_by_other_rules(
@@ -131,6 +131,7 @@ def test_what_one_table_has_is_taken_out_as_the_refusal_says(make_world: Make, p
     check_fates(world, range(30))
 
 
+@pytest.mark.heavy(but=("rows",))
 @pytest.mark.parametrize("lost", [TABLE, DEAD], ids=["rows", "dead letters"])
 def test_what_is_only_reported_for_one_table_is_read_again_for_all(
     make_world: Make, produce: Produce, lost: str
@@ -147,6 +148,7 @@ def test_what_is_only_reported_for_one_table_is_read_again_for_all(
     check_fates(world, range(30))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("lost", [TABLE, DEAD], ids=["rows", "dead letters"])
 def test_a_change_that_is_undone_is_no_other_rules(make_world: Make, produce: Produce, lost: str) -> None:
     world = landed(make_world, produce)
@@ -157,6 +159,7 @@ def test_a_change_that_is_undone_is_no_other_rules(make_world: Make, produce: Pr
     check_fates(world, range(30))
 
 
+@pytest.mark.heavy
 def test_the_dead_letters_may_be_taken_as_they_are_by_a_persons_word(make_world: Make, produce: Produce) -> None:
     world = landed(make_world, produce)
     add_column(world)
@@ -174,6 +177,7 @@ def test_the_dead_letters_may_be_taken_as_they_are_by_a_persons_word(make_world:
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_a_dead_letter_table_made_anew_is_not_filled_by_other_rules(make_world: Make, produce: Produce) -> None:
     world = landed(make_world, produce)
     with world.session() as session:
@@ -207,6 +211,7 @@ def rename(world: World, name: str, to: str) -> None:
         session.tables.catalog.rename_table(name, to)
 
 
+@pytest.mark.heavy
 def test_dead_letters_that_waited_for_days_are_those_of_the_rows_that_landed(
     make_world: Make, produce: Produce
 ) -> None:
@@ -226,6 +231,7 @@ def test_dead_letters_that_waited_for_days_are_those_of_the_rows_that_landed(
     check_fates(world, range(30))
 
 
+@pytest.mark.heavy
 def test_dead_letters_that_lag_when_the_control_topic_is_lost_are_read_again_for_them_alone(
     make_world: Make, produce: Produce, admin: AdminClient
 ) -> None:
@@ -237,6 +243,7 @@ def test_dead_letters_that_lag_when_the_control_topic_is_lost_are_read_again_for
     check_fates(world, range(50))
 
 
+@pytest.mark.heavy
 def test_of_those_the_source_has_no_more_nothing_stops_the_rows(
     make_world: Make, produce: Produce, admin: AdminClient
 ) -> None:
@@ -271,6 +278,7 @@ def lag(world: World, produce: Produce) -> None:
     rename(world, "shop.elsewhere", DEAD)
 
 
+@pytest.mark.heavy
 def test_a_table_without_rows_is_brought_forward_when_the_rules_change(
     make_world: Make, produce: Produce, admin: AdminClient
 ) -> None:
@@ -287,6 +295,7 @@ def test_a_table_without_rows_is_brought_forward_when_the_rules_change(
     check_fates(world, range(40))
 
 
+@pytest.mark.heavy
 def test_a_table_that_joins_with_slices_pending_is_filled(make_world: Make, produce: Produce) -> None:
     world = make_world(**{**FIELDS, "dead_letter_table": None})
     produce(world.landing.topics, [(str(i), {"id": i}) for i in range(20)])
@@ -297,6 +306,7 @@ def test_a_table_that_joins_with_slices_pending_is_filled(make_world: Make, prod
     check_fates(world, range(30))
 
 
+@pytest.mark.heavy
 def test_a_comment_on_a_column_is_no_other_rule(make_world: Make, produce: Produce) -> None:
     world = landed(make_world, produce)
     with table_of(world).update_schema() as schema:
@@ -306,6 +316,7 @@ def test_a_comment_on_a_column_is_no_other_rule(make_world: Make, produce: Produ
     check_fates(world, range(20))
 
 
+@pytest.mark.heavy
 def test_a_misspelt_column_of_a_first_spec_is_mended_as_the_warning_says(make_world: Make, produce: Produce) -> None:
     """All records became dead letters, within the budget."""
     misspelt = {"schema": [{"name": "idd", "type": "long", "required": True}]}
@@ -327,6 +338,7 @@ def test_a_misspelt_column_of_a_first_spec_is_mended_as_the_warning_says(make_wo
     assert world.rows(DEAD) == []
 
 
+@pytest.mark.heavy
 def test_a_table_that_never_had_a_row_is_made_anew_without_a_word(make_world: Make, produce: Produce) -> None:
     world = make_world(**{**FIELDS, "unknown_fields": "ignore"})
     produce(world.landing.topics, strange(0, 20))

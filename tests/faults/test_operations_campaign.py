@@ -226,6 +226,7 @@ CHUNKS = [(shape, first) for shape, many in MANY.items() for first in range(0, m
 REAL = range(10_000, 10_100)
 
 
+@pytest.mark.heavy(but=("plain-0",))
 @pytest.mark.parametrize(("shape", "seed"), SMOKE)
 def test_a_sequence_in_memory(tmp_path: Path, shape: str, seed: int) -> None:
     with memory_player(tmp_path, shape) as player:

@@ -69,6 +69,7 @@ class TestTwoLandingsInOneTable:
     def expected(self) -> Counter[int]:
         return Counter([*range(15), *range(100, 130)])
 
+    @pytest.mark.heavy
     def test_the_tag_is_dropped(self, tenants: tuple[World, World]) -> None:
         one, other = tenants
         with one.session() as session:
@@ -79,6 +80,7 @@ class TestTwoLandingsInOneTable:
         check_verified(one)
         check_verified(other)
 
+    @pytest.mark.heavy
     def test_the_table_is_rolled_back(self, tenants: tuple[World, World]) -> None:
         one, other = tenants
         with one.session() as session:
@@ -118,6 +120,7 @@ def test_the_control_topic_is_moved(
     check_verified(moved)
 
 
+@pytest.mark.heavy
 def test_another_dead_letter_table_takes_what_the_former_one_did_not(make_world: Make, produce: Produce) -> None:
     world = make_world(1)
     produce(topic_of(world), [*records(0, 10), "no JSON", "nor this"])
@@ -140,6 +143,7 @@ def test_another_dead_letter_table_takes_what_the_former_one_did_not(make_world:
     check_verified(after)
 
 
+@pytest.mark.heavy
 def test_a_ledger_is_pruned_while_something_is_reported(
     make_world: Make,
     make_topic: Callable[..., str],

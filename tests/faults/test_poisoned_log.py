@@ -96,6 +96,7 @@ def sent_otherwise(change: Callable[[Record, dict[str, Any]], Record]) -> Iterat
         yield done
 
 
+@pytest.mark.heavy
 def test_every_reader_passes_over_what_was_made_to_stop_it(make_world: MakeWorld, produce: Produce) -> None:
     world = make_world(partitions=2)
     group = world.landing.group_id
@@ -233,7 +234,12 @@ def _no_rows(report: dict[str, Any]) -> None:
     report["tables"][0][-1] += 1
 
 
-@pytest.mark.heavy(but=("a body that is cut", "a range upside down", "rows that no file has"))
+@pytest.mark.heavy(
+    but=(
+        "a body that is cut",
+        "rows that no file has",
+    )
+)
 @pytest.mark.parametrize(
     "change",
     [

@@ -133,6 +133,7 @@ def test_by_the_records_of_the_old_cluster_nothing_is_skipped_or_read_twice(copi
         copied.old.run()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("shift", [-2, 3], ids=["reads twice", "skips"])
 def test_a_stated_offset_is_held_against_the_records_and_does_what_was_shown(copied: Copied, shift: int) -> None:
     exact = copied.preview(Word(old=copied.old.kafka)).next
@@ -145,6 +146,7 @@ def test_a_stated_offset_is_held_against_the_records_and_does_what_was_shown(cop
     check_verified(copied.new)
 
 
+@pytest.mark.heavy
 def test_by_time(copied: Copied) -> None:
     """Nobody knows of the old cluster any more; what was landed is older than that."""
     late = copied.preview(Word(start=datetime.now(UTC)))
@@ -152,6 +154,7 @@ def test_by_time(copied: Copied) -> None:
     assert set(copied.preview(Word(start=datetime(2020, 1, 1, tzinfo=UTC))).next.values()) == {0}
 
 
+@pytest.mark.heavy
 def test_what_is_there_twice_is_no_place(copied: Copied, produce: Produce, bootstrap: str, elsewhere: Broker) -> None:
     """The mirror was started twice, and copied all of it again."""
     topic = str(copied.old.landing.topics)
@@ -160,6 +163,7 @@ def test_what_is_there_twice_is_no_place(copied: Copied, produce: Produce, boots
         copied.preview(Word(old=copied.old.kafka))
 
 
+@pytest.mark.heavy
 def test_a_copy_that_lacks_what_comes_next_is_refused(copied: Copied) -> None:
     topic = str(copied.old.landing.topics)
     with pytest.raises(SourceError, match=r"ends at \d+, not at 100000"):
@@ -170,6 +174,7 @@ def test_a_copy_that_lacks_what_comes_next_is_refused(copied: Copied) -> None:
         copied.preview(Word(start={(topic, 0): 1}))
 
 
+@pytest.mark.heavy
 def test_a_lane_that_is_open_ends_on_its_own_cluster(copied: Copied) -> None:
     with copied.old.session() as session:
         ledger_init(session, "latest", Way(fill="hole"))
@@ -177,6 +182,7 @@ def test_a_lane_that_is_open_ends_on_its_own_cluster(copied: Copied) -> None:
         copied.preview(Word(start="earliest"))
 
 
+@pytest.mark.heavy
 def test_back_on_the_first_cluster_it_goes_on_where_its_lane_ended(copied: Copied, produce: Produce) -> None:
     copied.rebind(Word(old=copied.old.kafka))
     copied.new.settle()
@@ -195,6 +201,7 @@ def test_back_on_the_first_cluster_it_goes_on_where_its_lane_ended(copied: Copie
     assert sum(back.lanes.values()) == 30 + 34 + 60 + 10, "34 copies, 40 landed from there, 20 passed over, 10 new"
 
 
+@pytest.mark.heavy
 def test_by_tasks_that_show_and_do_what_a_person_agreed_to(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LandingOperationOperator, "session", lambda _: copied.new.session())
     monkeypatch.setenv("AIRFLOW_CONN_OLD", json.dumps({"conn_type": "kafka", "extra": dict(copied.old.kafka)}))
@@ -221,6 +228,7 @@ def test_by_tasks_that_show_and_do_what_a_person_agreed_to(copied: Copied, monke
     copied.new.check(Counter(range(70)))
 
 
+@pytest.mark.heavy
 def test_what_lanes_have_landed_is_kept_by_cluster(copied: Copied) -> None:
     """Filled ranges of two clusters are never one section: each says of which cluster its offsets are."""
     with copied.old.session() as session:

@@ -53,6 +53,7 @@ def dead(world: World) -> Counter[int]:
     return Counter(row["offset"] for row in world.rows("shop.dead"))
 
 
+@pytest.mark.heavy
 def test_a_reset_back_reads_again_what_it_took_out_dead_letters_too(make_world: Make, produce: Produce) -> None:
     world = make_world(metadata_columns=True)
     topic = world.landing.topics
@@ -76,6 +77,7 @@ def test_a_reset_back_reads_again_what_it_took_out_dead_letters_too(make_world: 
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_a_hole_in_the_middle_is_read_again_beside_what_is_new(make_world: Make, produce: Produce) -> None:
     world = make_world(metadata_columns=True, partitions=1)
     produce(world.landing.topics, records(0, 100))
@@ -88,6 +90,7 @@ def test_a_hole_in_the_middle_is_read_again_beside_what_is_new(make_world: Make,
     check_verified(world)
 
 
+@pytest.mark.heavy(but=("reported",))
 @pytest.mark.parametrize("reported", [False, True], ids=["opened", "reported"])
 def test_a_window_under_way_is_void_and_read_again(make_world: Make, produce: Produce, reported: bool) -> None:
     world = make_world(metadata_columns=True)
@@ -174,6 +177,7 @@ def test_ranges_go_while_runs_land_and_all_is_there_once_in_the_end(make_world: 
     assert taken > 0
 
 
+@pytest.mark.heavy
 def test_one_that_was_looked_up_long_ago_is_refused(make_world: Make, produce: Produce) -> None:
     world = make_world(metadata_columns=True, dead_letter_table=None)
     produce(world.landing.topics, records(0, 40), partition=0)

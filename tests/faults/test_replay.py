@@ -137,6 +137,7 @@ def landed(make_world: Make, produce: Produce) -> World:
 EVERYTHING = Counter([*range(60), *range(100, 160)])
 
 
+@pytest.mark.heavy
 def test_a_word_after_a_replay_knows_what_the_lane_has_and_of_what_log_it_was(landed: World, produce: Produce) -> None:
     """Of the live section a lane has the middle: it goes on behind it, and gives nothing of that up."""
     replay(landed, "0=10-50").finish()
@@ -157,6 +158,7 @@ def test_a_word_after_a_replay_knows_what_the_lane_has_and_of_what_log_it_was(la
     check_verified(landed)
 
 
+@pytest.mark.heavy
 def test_a_replay_of_the_newest_range_keeps_the_leader_epochs_of_the_live_lane(landed: World) -> None:
     """Until it has landed anything more it knows by these whether the log is still the one that was read."""
     replay(landed, "0=20-60", "1=0-60").finish()
@@ -216,6 +218,7 @@ def test_a_replay_that_dies_anywhere_is_finished_by_the_same_words(landed: World
     assert step > 8
 
 
+@pytest.mark.heavy
 def test_dead_between_its_tables_a_lane_is_not_given_up_and_goes_on(landed: World) -> None:
     """The data table is first: what was a reject is in both for a moment, and never in neither."""
     again = replay(landed, "0=10-50")
@@ -235,6 +238,7 @@ def test_dead_between_its_tables_a_lane_is_not_given_up_and_goes_on(landed: Worl
     check_verified(landed)
 
 
+@pytest.mark.heavy
 def test_what_is_taken_out_between_its_tables_is_landed_anew_with_the_rest(landed: World) -> None:
     """A part of what the lane has replaced in one table is deleted there before the other table has its turn."""
     again = replay(landed, "0=10-50")
@@ -254,6 +258,7 @@ def test_what_is_taken_out_between_its_tables_is_landed_anew_with_the_rest(lande
     check_verified(landed)
 
 
+@pytest.mark.heavy
 def test_a_spec_that_is_changed_while_it_is_read_counts_for_all_of_it(landed: World) -> None:
     old = changed_landing(landed.landing, max_records=20)
     landed.landing = changed_landing(old, unknown_fields="dead_letter")
@@ -309,6 +314,7 @@ def test_another_engine_compacts_before_it_is_replaced(landed: World) -> None:
     check_verified(landed)
 
 
+@pytest.mark.heavy
 def test_a_table_that_had_no_row_of_it_takes_what_it_passed_first(make_world: Make, produce: Produce) -> None:
     """Else the live lane would read all of it again, for that table alone and by other rules."""
     world = make_world(metadata_columns=True, partitions=1, unknown_fields="dead_letter")
@@ -323,6 +329,7 @@ def test_a_table_that_had_no_row_of_it_takes_what_it_passed_first(make_world: Ma
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_what_nobody_had_landed_of_a_range_comes_in_with_it(make_world: Make, produce: Produce) -> None:
     world = make_world(metadata_columns=True, partitions=1, start="latest")
     produce(str(world.landing.topics), records(0, 30))
@@ -342,6 +349,7 @@ def test_what_nobody_had_landed_of_a_range_comes_in_with_it(make_world: Make, pr
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_what_the_source_has_removed_stays_as_it_is(landed: World) -> None:
     removed(landed, 25)
     again = replay(landed, "0=10-50")
@@ -352,6 +360,7 @@ def test_what_the_source_has_removed_stays_as_it_is(landed: World) -> None:
     check_verified(landed)
 
 
+@pytest.mark.heavy
 def test_what_retention_takes_from_an_open_replay_is_named_with_the_way_on(landed: World) -> None:
     again = replay(landed, "0=10-50")
     opened = again.open("first")
@@ -370,6 +379,7 @@ def test_what_retention_takes_from_an_open_replay_is_named_with_the_way_on(lande
     check_verified(landed)
 
 
+@pytest.mark.heavy
 def test_a_file_that_is_gone_before_it_is_published_is_written_again(
     landed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,6 +400,7 @@ def test_a_file_that_is_gone_before_it_is_published_is_written_again(
     check_verified(landed)
 
 
+@pytest.mark.heavy
 def test_rows_that_others_deleted_come_back_only_with_a_word(landed: World) -> None:
     with World.session(landed) as session:
         session.tables.load(landed.landing.table).delete("id = 15")
@@ -412,6 +423,7 @@ def test_a_table_without_metadata_columns_is_refused(make_world: Make, produce: 
     assert set(sections(world)) == {"live"}
 
 
+@pytest.mark.heavy
 def test_a_lane_is_a_backfill_or_a_replay(landed: World) -> None:
     again = replay(landed, "0=10-50")
     with again.session():

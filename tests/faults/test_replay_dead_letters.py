@@ -112,6 +112,7 @@ def test_a_replay_after_a_fix_lands_each_once_and_all_adds_up(world: World) -> N
     assert "ann" in snapshot.summary.additional_properties["lakecommit.decisions"]
 
 
+@pytest.mark.heavy
 def test_runs_go_on_after_a_replay_and_keep_what_was_replayed(world: World, produce: Callable[..., object]) -> None:
     optional(world)
     replayed(world, Selection(limit=7))
@@ -122,6 +123,7 @@ def test_runs_go_on_after_a_replay_and_keep_what_was_replayed(world: World, prod
     assert wrong(world) == []
 
 
+@pytest.mark.heavy(but=("chosen0-*",))
 @pytest.mark.parametrize(
     ("chosen", "many"),
     [
@@ -139,6 +141,7 @@ def test_only_what_is_meant_is_replayed(world: World, chosen: Selection, many: i
     assert len(world.rows()) == 40 + many
 
 
+@pytest.mark.heavy
 def test_ranges_of_offsets(world: World) -> None:
     optional(world)
     topic = world.landing.topic_names[0]
@@ -234,6 +237,7 @@ def test_dead_letters_of_a_range_that_is_read_again_are_closed(world: World) -> 
     assert max((landed + early).values()) == 1
 
 
+@pytest.mark.heavy
 def test_where_all_was_rejected_nothing_waits_for_the_data_table(
     make_world: Callable[..., World], produce: Callable[..., object]
 ) -> None:
@@ -254,6 +258,7 @@ def test_where_all_was_rejected_nothing_waits_for_the_data_table(
     assert wrong(world) == []
 
 
+@pytest.mark.heavy
 def test_a_compacted_dead_letter_table_and_rows_that_somebody_took(world: World) -> None:
     optional(world)
     with world.session() as session:
@@ -267,6 +272,7 @@ def test_a_compacted_dead_letter_table_and_rows_that_somebody_took(world: World)
     assert max(Counter(r["id"] for r in world.rows()).values()) == 1
 
 
+@pytest.mark.heavy
 def test_a_value_that_was_mended_in_the_dead_letter_table(world: World) -> None:
     with world.session() as session:
         dead = session.tables.load(str(world.landing.dead_letter_table))
@@ -281,6 +287,7 @@ def test_a_value_that_was_mended_in_the_dead_letter_table(world: World) -> None:
     assert wrong(world) == []
 
 
+@pytest.mark.heavy
 def test_rows_of_places_that_nobody_landed_are_left_alone(world: World) -> None:
     optional(world)
     with world.session() as session:
@@ -295,6 +302,7 @@ def test_rows_of_places_that_nobody_landed_are_left_alone(world: World) -> None:
     world.check(Counter(range(60)))
 
 
+@pytest.mark.heavy
 def test_a_replay_leaves_room_in_the_ledger_for_landings(
     world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +323,7 @@ def _paths(world: World) -> list[str]:
         return [task.file.file_path.removeprefix("file://") for task in tasks]
 
 
+@pytest.mark.heavy
 def test_a_landing_whose_dead_letter_table_is_another_one_now(world: World, produce: Callable[..., object]) -> None:
     optional(world)
     former = world.landing.dead_letter_table
@@ -326,6 +335,7 @@ def test_a_landing_whose_dead_letter_table_is_another_one_now(world: World, prod
     later.check(Counter(range(61)))
 
 
+@pytest.mark.heavy
 def test_metadata_columns_are_those_of_the_first_reading(
     make_world: Callable[..., World], produce: Callable[..., object]
 ) -> None:
@@ -371,6 +381,7 @@ def test_hostile_values_stay_open_and_harm_nobody(
     assert wrong(world) == []
 
 
+@pytest.mark.heavy
 def test_a_topic_that_was_made_anew_leaves_no_guess(
     world: World, produce: Callable[..., object], admin: AdminClient
 ) -> None:
@@ -395,6 +406,7 @@ def test_a_topic_that_was_made_anew_leaves_no_guess(
     assert world.rows() == after
 
 
+@pytest.mark.heavy
 def test_another_landing_of_the_tables_keeps_its_own(
     world: World, make_topic: Callable[..., str], produce: Callable[..., object]
 ) -> None:
@@ -413,6 +425,7 @@ def test_another_landing_of_the_tables_keeps_its_own(
     assert wrong(other) == []
 
 
+@pytest.mark.heavy
 def test_a_dead_letter_table_that_was_rolled_back(world: World, produce: Callable[..., object]) -> None:
     """Its rows are gone, and come again when their range is read again by the same rules."""
     with world.session() as session:

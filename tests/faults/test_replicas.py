@@ -79,6 +79,7 @@ def finish(world: World, opened: Opened, redundant: int) -> None:
 
 
 class TestBothAtOnce:
+    @pytest.mark.heavy
     def test_one_that_comes_later_reads_nothing_and_leaves_nothing(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -93,6 +94,7 @@ class TestBothAtOnce:
         finish(world, opened, redundant=0)
         assert files_of(world) == in_table(world)
 
+    @pytest.mark.heavy
     def test_one_that_is_overtaken_ends_before_it_reports_and_deletes_its_files(self, world: World) -> None:
         opened = world.open("a")
         original, replica = jobs_of(world, opened)
@@ -127,6 +129,7 @@ class TestBothAtOnce:
         finish(world, opened, redundant=1)
         assert len(files_of(world) - in_table(world)) > 0, "those of the second report"
 
+    @pytest.mark.heavy
     def test_a_retry_of_a_replica_shuts_out_its_own_dead_and_not_the_original(self, world: World) -> None:
         opened = world.open("a")
         original, replica = jobs_of(world, opened)
@@ -163,6 +166,7 @@ class TestRejects:
         assert len(world.rows(world.landing.dead_letter_table)) == 1
         check_verified(world)
 
+    @pytest.mark.heavy
     def test_a_range_that_both_find_over_budget_is_blocked_once_and_failures_count_for_one_cycle(
         self, make_world: Make, produce: Produce
     ) -> None:
@@ -179,6 +183,7 @@ class TestRejects:
         assert len(closed.blocked) == 1
         world.check(Counter(range(40)))
 
+    @pytest.mark.heavy
     def test_one_whose_executor_cannot_do_it_costs_nothing(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         opened = world.open("a")
         original, replica = jobs_of(world, opened)
@@ -223,6 +228,7 @@ class TestEndingEarly:
 
         monkeypatch.setattr(EndWatch, "__call__", watched)
 
+    @pytest.mark.heavy
     def test_a_replica_that_is_told_to_end_gives_its_slice_up_and_the_original_does_it(
         self, big: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -238,6 +244,7 @@ class TestEndingEarly:
         big.check(Counter(range(20_000)))
         check_verified(big)
 
+    @pytest.mark.heavy
     def test_what_an_original_reports_when_it_ends_is_not_read_again_by_its_replica(self, big: World) -> None:
         """The replica is in mid-slice when the original reports a part of it."""
         opened = big.open("a")
@@ -275,6 +282,7 @@ class TestEndingEarly:
         big.check(Counter(range(20_000)))
         check_verified(big)
 
+    @pytest.mark.heavy(but=("the longer one first",))
     @pytest.mark.parametrize("longer_first", [True, False], ids=["the longer one first", "the shorter one first"])
     def test_of_parts_that_overlap_the_first_counts_and_the_rest_is_read_again(
         self, big: World, *, longer_first: bool
@@ -317,6 +325,7 @@ class TestWhatIsBelieved:
         assert [do(world, original, i).status for i in range(3)] == [SliceStatus.DONE] * 3
         finish(world, opened, redundant=0)
 
+    @pytest.mark.heavy
     def test_one_alone_never_looks(self, make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch) -> None:
         world = make_world(partitions=1, dead_letter_table=None)
         produce(world.landing.topics, records(0, 120))

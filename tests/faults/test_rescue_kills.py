@@ -29,7 +29,7 @@ def rescued(kafka: dict[str, str], catalog: dict[str, str], topic: str, connecto
         )
 
 
-@pytest.mark.heavy(but=("1-in the catalog's transaction", "2-nobody was told"))
+@pytest.mark.heavy(but=("2-nobody was told",))
 @pytest.mark.parametrize("point", list(COMMIT_POINTS))
 @pytest.mark.parametrize("nth", [1, 2])
 def test_whenever_a_rescue_is_killed_each_file_is_committed_once(

@@ -93,6 +93,7 @@ def notes(world: World) -> str:
     return "\n".join(map(str, check_landing(world.landing, told)))
 
 
+@pytest.mark.heavy
 def test_only_the_partitions_that_are_named_move(behind: World) -> None:
     way = Way(fill="hole", only=[(str(behind.landing.topics), 1)])
     assert short(behind, look(behind, "latest", way).filled) == "[1] [10, 30)"
@@ -106,6 +107,7 @@ def test_only_the_partitions_that_are_named_move(behind: World) -> None:
         init_preview(session, "latest", Way(only=[(str(behind.landing.topics), 7)]))
 
 
+@pytest.mark.heavy
 def test_what_the_source_has_removed_of_the_hole_is_given_up_by_name(behind: World) -> None:
     topic = str(behind.landing.topics)
     admin = AdminClient(dict(behind.kafka))
@@ -120,12 +122,14 @@ def test_what_the_source_has_removed_of_the_hole_is_given_up_by_name(behind: Wor
     check_verified(behind)
 
 
+@pytest.mark.heavy
 def test_a_time_is_where_the_source_has_it(behind: World) -> None:
     now = datetime.now(UTC)
     assert not look(behind, now - timedelta(days=1), Way()).given_up
     assert short(behind, look(behind, now + timedelta(days=1), Way()).given_up) == "[0] [10, 30), [1] [10, 30)"
 
 
+@pytest.mark.heavy
 def test_back_over_what_is_landed_reads_it_twice_and_says_so(behind: World) -> None:
     behind.settle()
     topic = str(behind.landing.topics)
@@ -202,6 +206,7 @@ def test_back_with_the_rows_deletes_what_was_said_and_reads_it_again_once(told_a
     told_apart.check(EVERYTHING)
 
 
+@pytest.mark.heavy
 def test_rows_that_others_deleted_are_asked_about(told_apart: World) -> None:
     """They may as well be there and not say which records they are of: then they would be there twice."""
     with told_apart.session() as session:
@@ -220,6 +225,7 @@ def test_rows_that_others_deleted_are_asked_about(told_apart: World) -> None:
     told_apart.check(EVERYTHING)
 
 
+@pytest.mark.heavy
 def test_a_hard_reset_begins_where_the_declaration_says(told_apart: World) -> None:
     found = delete(told_apart, None, 61)
     assert found.start == "earliest"
@@ -241,6 +247,7 @@ def test_what_cannot_be_read_again_is_named_and_given_up(told_apart: World) -> N
     check_verified(told_apart)
 
 
+@pytest.mark.heavy
 def test_no_row_goes_before_all_tables_were_checked(told_apart: World) -> None:
     topic = str(told_apart.landing.topics)
     with told_apart.session() as session:
@@ -254,6 +261,7 @@ def test_no_row_goes_before_all_tables_were_checked(told_apart: World) -> None:
     told_apart.check(EVERYTHING)
 
 
+@pytest.mark.heavy
 def test_tables_that_were_rolled_back_are_brought_in_order_first(told_apart: World) -> None:
     topic = str(told_apart.landing.topics)
     with told_apart.session() as session:
@@ -269,6 +277,7 @@ def test_tables_that_were_rolled_back_are_brought_in_order_first(told_apart: Wor
     check_verified(told_apart)
 
 
+@pytest.mark.heavy
 def test_a_hard_reset_that_dies_between_its_two_commits_loses_nothing_and_is_done_by_the_same_command(
     told_apart: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +330,7 @@ def test_a_hard_reset_that_dies_anywhere_is_gone_on_with(told_apart: World) -> N
         check_verified(told_apart)
 
 
+@pytest.mark.heavy
 def test_a_table_that_does_not_say_which_records_its_rows_are_of_is_refused(make_world: Make, produce: Produce) -> None:
     behind = make_world(metadata_columns=False)
     for p in range(2):

@@ -64,6 +64,7 @@ def decisions(world: World) -> str:
     return snapshot.summary.additional_properties["lakecommit.decisions"]
 
 
+@pytest.mark.heavy
 def test_rows_go_back_as_shown_and_what_came_since_is_read_again(landed: World, produce: Produce) -> None:
     start = f"{landed.landing.topics}:0=10"
     shown = run(landed, RESET_OFFSETS, start=start, delete=True)
@@ -109,6 +110,7 @@ def test_all_rows_go_and_the_landing_begins_anew_wherever_it_dies(landed: World)
     check_verified(landed)
 
 
+@pytest.mark.heavy
 def test_what_was_not_shown_is_not_given_up(landed: World) -> None:
     shown = run(landed, RESET_HARD)
     removed_before(landed, 1, 7)
@@ -137,6 +139,7 @@ def test_what_was_not_shown_is_not_given_up(landed: World) -> None:
     landed.check(EVERYTHING)
 
 
+@pytest.mark.heavy
 def test_what_the_source_has_no_more_is_shown_and_passed_over_also_after_a_death(landed: World) -> None:
     removed_before(landed, 1, 7)
     start = f"{landed.landing.topics}:1=5"
@@ -150,6 +153,7 @@ def test_what_the_source_has_no_more_is_shown_and_passed_over_also_after_a_death
     check_verified(landed)
 
 
+@pytest.mark.heavy
 def test_where_nothing_is_landed_there_is_nothing_to_do(landed: World) -> None:
     with pytest.raises(AirflowSkipException, match="no row is deleted"):
         run(landed, RESET_OFFSETS, start=f"{landed.landing.topics}:0=30", delete=True)

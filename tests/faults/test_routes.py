@@ -104,6 +104,12 @@ def test_each_record_is_in_its_table_or_a_dead_letter_with_its_reason(make_world
     assert {row["at"].timestamp() for row in world.rows("shop.refunds")} == set(expected(0, 100)["refunds"])
 
 
+@pytest.mark.heavy(
+    but=(
+        '{"id": 1}-not_routed',
+        "null-*",
+    )
+)
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -134,6 +140,7 @@ def test_what_names_no_table_is_never_dropped(make_world: Make, produce: Produce
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_other_records_may_have_a_table_of_their_own(make_world: Make, produce: Produce) -> None:
     route = {**ROUTE, "other": "shop.other", "create": {**ROUTE["create"], "shop.other": SCHEMA}}
     world = make_world(1, **{**FIELDS, "route": route})
@@ -196,6 +203,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, name: str) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
+@pytest.mark.heavy(but=("shop.rows",))
 @pytest.mark.parametrize("table", ["shop.refunds", "shop.rows"])
 def test_a_broken_table_stops_no_other_and_takes_what_it_lacks_later(
     make_world: Make, produce: Produce, table: str
@@ -218,6 +226,7 @@ def test_a_broken_table_stops_no_other_and_takes_what_it_lacks_later(
     check(world, 0, 80)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("trouble", ["broken", "dropped", "emptied"])
 def test_windows_are_planned_without_a_table_that_is_in_trouble(
     make_world: Make, produce: Produce, trouble: str
@@ -284,6 +293,7 @@ def test_a_table_that_comes_and_goes_while_runs_die_has_each_record_once(
     check(world, 0, sent)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("of", [backfill, replay], ids=["backfill", "replay"])
 def test_a_lane_makes_no_table_that_was_there(
     make_world: Make, produce: Produce, of: Callable[..., LaneWorld | ReplayWorld]
@@ -306,6 +316,7 @@ def test_a_lane_makes_no_table_that_was_there(
     check(world, 0, 60)
 
 
+@pytest.mark.heavy
 def test_a_table_that_is_gone_for_good_is_made_and_filled_anew_by_a_persons_word(
     make_world: Make, produce: Produce
 ) -> None:
@@ -336,6 +347,7 @@ def test_a_table_that_cannot_be_filled_is_named(make_world: Make, produce: Produ
         world.run()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", [pytest.param(n, marks=pytest.mark.heavy) if n % 4 else n for n in range(1, 14)])
 def test_whatever_dies_each_record_is_in_its_table_once(make_world: Make, produce: Produce, at: int, when: Any) -> None:
@@ -348,6 +360,7 @@ def test_whatever_dies_each_record_is_in_its_table_once(make_world: Make, produc
     assert len(died.steps) >= 1
 
 
+@pytest.mark.heavy
 def test_a_replay_reads_a_range_again_for_all_tables(make_world: Make, produce: Produce) -> None:
     world = make_world(1, **FIELDS, metadata_columns=True)
     produce(world.landing.topics, mixed(0, 100))
@@ -367,6 +380,7 @@ def test_a_replay_reads_a_range_again_for_all_tables(make_world: Make, produce: 
     check_verified(now)
 
 
+@pytest.mark.heavy
 def test_a_rule_that_is_for_no_table_is_told_before_anything_is_read(make_world: Make) -> None:
     world = make_world(1, **{**FIELDS, "timestamps": {"a": "epoch_millis"}})
     with pytest.raises(TableError, match="timestamps: no table has a column 'a'"):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -19,6 +20,7 @@ Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
 
 
+@pytest.mark.heavy
 def test_a_finished_run_is_told_what_of_its_window_is_missing_until_another_run_has_landed_it(
     make_world: Make, produce: Produce
 ) -> None:
@@ -79,6 +81,7 @@ def test_a_run_whose_claim_was_taken_over_works_no_more_for_its_cycle(make_world
     world.check(Counter(range(80)))
 
 
+@pytest.mark.heavy
 def test_a_run_id_that_was_used_long_ago_is_opened_anew(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1, dead_letter_table=None)
     produce(world.landing.topics, records(0, 40))
@@ -104,6 +107,7 @@ def test_a_run_id_that_was_used_long_ago_is_opened_anew(make_world: Make, produc
     world.check(Counter(range(200)))
 
 
+@pytest.mark.heavy
 def test_a_run_whose_part_of_the_log_was_cut_starts_anew_and_doubles_nothing(
     make_world: Make, produce: Produce, admin: AdminClient
 ) -> None:

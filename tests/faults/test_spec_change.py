@@ -23,7 +23,7 @@ Make = Callable[..., World]
 Produce = Callable[..., object]
 
 
-@pytest.mark.heavy(but=("finish--reported", "void-with the partition spec-reported"))
+@pytest.mark.heavy(but=("finish--reported",))
 @pytest.mark.parametrize("step", [Step.OPENED, Step.REPORTED, Step.APPENDED], ids=lambda step: step.name.lower())
 @pytest.mark.parametrize("evolved", [False, True], ids=["", "with the partition spec"])
 @pytest.mark.parametrize("on_spec_change", ["finish", "void"])
@@ -74,6 +74,7 @@ def dead_ids(world: World) -> Counter[int]:
     return Counter(row["offset"] for row in world.rows("shop.dead"))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("on_spec_change", ["finish", "void"])
 def test_a_spec_that_changes_in_mid_run_is_named_by_what_was_decoded_with_it(
     make_world: Make, produce: Produce, on_spec_change: str
@@ -93,6 +94,7 @@ def test_a_spec_that_changes_in_mid_run_is_named_by_what_was_decoded_with_it(
     check_verified(world)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("on_spec_change", "voided"), [("finish", 0), ("void", 20)])
 def test_what_such_a_run_leaves_is_for_the_next_plan_to_finish_or_to_void(
     make_world: Make, produce: Produce, on_spec_change: str, voided: int
@@ -164,6 +166,7 @@ def rename(world: World, table: str, to: str) -> None:
         session.tables.catalog.rename_table(table, to)
 
 
+@pytest.mark.heavy
 def test_a_voiding_spec_change_waits_for_dead_letters_of_what_is_landed(make_world: Make, produce: Produce) -> None:
     world = make_world(**VOIDING)
     produce(world.landing.topics, records(0, 1))

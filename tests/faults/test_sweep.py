@@ -107,6 +107,7 @@ def test_files_of_a_killed_task_go_and_its_range_is_landed(
     world.check(Counter(range(100)))
 
 
+@pytest.mark.heavy
 def test_what_is_staged_stays_however_old_and_is_published_after(world: World, produce: Callable[..., object]) -> None:
     before = files(world)
     produce(world.landing.topic_names[0], records(60, 40))
@@ -146,6 +147,7 @@ def test_a_zombie_that_reports_after_the_sweep_is_not_believed(
     assert not [p for p in paths_in(world) if not p.exists()]
 
 
+@pytest.mark.heavy
 def test_a_report_just_before_the_sweep_speaks_is_kept(
     world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +179,7 @@ def test_a_report_just_before_the_sweep_speaks_is_kept(
     world.check(Counter(range(100)))
 
 
+@pytest.mark.heavy
 def test_slices_that_were_done_twice_leave_one_copy(world: World, produce: Callable[..., object]) -> None:
     held = files(world)
     produce(world.landing.topic_names[0], records(60, 40))
@@ -249,6 +252,7 @@ def test_a_lost_commit_leaves_nothing_once_the_head_has_moved(world: World, prod
     world.check(Counter(range(70)))
 
 
+@pytest.mark.heavy
 def test_a_table_made_anew_in_the_same_place_keeps_the_files_of_the_old_one(world: World) -> None:
     before = files(world)
     location = next(iter(before)).parent.parent.parent
@@ -311,6 +315,7 @@ def test_two_sweeps_at_once_and_one_that_was_killed_do_no_harm(
     world.check(Counter(range(100)))
 
 
+@pytest.mark.heavy
 def test_what_another_landing_has_staged_into_the_table_stays(
     world: World, make_topic: Callable[..., str], produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +340,7 @@ def test_what_another_landing_has_staged_into_the_table_stays(
     assert swept(other).files == 0
 
 
+@pytest.mark.heavy
 def test_a_renamed_table_is_swept_by_its_new_name(
     world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,6 +355,7 @@ def test_a_renamed_table_is_swept_by_its_new_name(
     assert not left & files(renamed)
 
 
+@pytest.mark.heavy
 def test_a_catalog_that_goes_away_in_the_middle_ends_it_and_nothing_is_wrong(
     world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,6 +381,7 @@ def test_a_catalog_that_goes_away_in_the_middle_ends_it_and_nothing_is_wrong(
     world.check(Counter(range(140)))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("owner", [REPLAY, REWRITE])
 def test_what_a_replay_or_a_compaction_left_goes_after_a_day_whatever_the_age(world: World, owner: str) -> None:
     with world.session() as session:

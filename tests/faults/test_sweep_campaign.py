@@ -219,6 +219,7 @@ def run(campaign: Campaign, steps: int) -> None:
     check_verified(world)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("seed", "layout"),
     [
@@ -234,6 +235,7 @@ def test_a_short_campaign(
     run(Campaign(make_world(2, create={**SCHEMA, "properties": stated}), produce, seed), steps=25)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "seed", [1, pytest.param(2, marks=pytest.mark.heavy), pytest.param(3, marks=pytest.mark.heavy)]
 )

@@ -48,6 +48,7 @@ def past(late: World) -> LaneWorld:
 ALL = Counter(range(50))
 
 
+@pytest.mark.heavy
 def test_what_an_open_lane_has_staged_stays_and_what_its_killed_task_left_goes(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +113,7 @@ def test_what_a_closed_lane_left_goes_though_its_log_says_that_it_waits(
     check_verified(late)
 
 
+@pytest.mark.heavy
 def test_lanes_that_nobody_remembers_are_told_by_the_names_of_their_files(late: World) -> None:
     with late.session() as session:
         uuid = session.tables.load(late.landing.table).metadata.table_uuid
@@ -130,6 +132,7 @@ def test_lanes_that_nobody_remembers_are_told_by_the_names_of_their_files(late: 
     assert other.exists()
 
 
+@pytest.mark.heavy
 def test_a_lane_that_is_begun_between_the_look_and_the_removal_keeps_its_files(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +157,7 @@ def test_a_lane_that_is_begun_between_the_look_and_the_removal_keeps_its_files(
     check_verified(late)
 
 
+@pytest.mark.heavy
 def test_two_lanes_of_one_mark_keep_all_of_their_files(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,7 +89,7 @@ CONTROL_CASES = [
 ]
 
 
-@pytest.mark.heavy(but=("*-closed",))
+@pytest.mark.heavy(but=("cut,-closed",))
 @pytest.mark.parametrize(("mess", "step"), CONTROL_CASES)
 def test_what_a_control_topic_loses_is_read_again(
     make_world: Make, produce: Produce, admin: AdminClient, mess: ControlMess, step: Step
@@ -124,6 +124,7 @@ def test_a_table_made_anew_is_no_first_run_though_partitions_were_added_to_the_c
         messes.drop(world)
 
 
+@pytest.mark.heavy
 def test_a_dead_letter_table_that_was_dropped_is_filled_again_and_not_taken_for_a_new_one(
     make_world: Make, produce: Produce
 ) -> None:
@@ -142,7 +143,7 @@ def test_a_dead_letter_table_that_was_dropped_is_filled_again_and_not_taken_for_
     check_verified(world)
 
 
-@pytest.mark.heavy(but=("reported-more", "opened-fewer", "closed-same"))
+@pytest.mark.heavy(but=("reported-more",))
 @pytest.mark.parametrize("partitions", [2, 1, 4], ids=["same", "fewer", "more"])
 @pytest.mark.parametrize("step", [Step.OPENED, Step.REPORTED, Step.CLOSED], ids=lambda step: step.name.lower())
 def test_a_source_topic_made_anew_is_an_error_until_a_person_says_so(

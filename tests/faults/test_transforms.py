@@ -103,6 +103,7 @@ def test_records_explode_are_filtered_or_rejected_and_add_up(make_world: Make, p
     assert len(set(places)) == len(places)
 
 
+@pytest.mark.heavy(but=("5-after",))
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", [pytest.param(n, marks=pytest.mark.heavy) if n % 5 else n for n in range(1, 11)])
 def test_whatever_dies_each_row_is_there_once(make_world: Make, produce: Produce, at: int, when: Any) -> None:
@@ -127,6 +128,7 @@ def test_dead_letters_go_through_the_sql_of_now(make_world: Make, produce: Produ
     check(fixed, 0, 120, fixed=True)
 
 
+@pytest.mark.heavy
 def test_a_range_is_replayed_by_the_sql_of_now(make_world: Make, produce: Produce) -> None:
     world = make_world(1, **FIELDS)
     produce(world.landing.topics, orders(0, 120))
@@ -142,6 +144,7 @@ def test_a_range_is_replayed_by_the_sql_of_now(make_world: Make, produce: Produc
     check_verified(everything)
 
 
+@pytest.mark.heavy
 def test_each_table_of_a_route_may_have_its_own_sql(make_world: Make, produce: Produce) -> None:
     route = {
         "field": "status",

@@ -214,6 +214,7 @@ def test_slices_that_wait_are_of_the_log_too(log: Log, world: World) -> None:
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_a_log_that_differs_between_plan_and_read_is_not_read(log: Log, world: World) -> None:
     log.grow(0, 100)
     world.run()

@@ -141,6 +141,7 @@ class TestCopiesOfATask:
 
 
 class TestClocks:
+    @pytest.mark.heavy
     def test_a_start_from_the_year_2100_holds_its_claim_no_longer_than_any_other(
         self, make_world: Make, make_topic: Callable[..., str], produce: Produce
     ) -> None:

@@ -56,6 +56,7 @@ def world(make_world: Make, produce: Produce) -> World:
     return made
 
 
+@pytest.mark.heavy
 def test_each_record_is_counted_once_whichever_way_it_came(world: World) -> None:
     told = found(world)
     assert told[Severity.WRONG] == []
@@ -74,6 +75,7 @@ def test_rows_that_are_there_twice_or_of_no_record_are_wrong(world: World) -> No
     assert beyond == "shop.rows: it has rows of records that its ledger does not have: T[0] [900, 903) (3 offsets)"
 
 
+@pytest.mark.heavy
 def test_a_compaction_that_lost_one_row_and_doubled_another_is_wrong(world: World) -> None:
     table = table_of(world)
     rows = table.scan().to_arrow().sort_by("id")
@@ -84,6 +86,7 @@ def test_a_compaction_that_lost_one_row_and_doubled_another_is_wrong(world: Worl
     assert "of T[0] [0, 20) 19 records have a row, 20 were counted: other writers" in told[Severity.NOTE][0]
 
 
+@pytest.mark.heavy
 def test_rows_that_nobody_says_to_have_taken_out_are_wrong(world: World) -> None:
     """Position deletes whose snapshot does not count them."""
     table = table_of(world)
@@ -93,6 +96,7 @@ def test_rows_that_nobody_says_to_have_taken_out_are_wrong(world: World) -> None
     assert " records have a row, " in text
 
 
+@pytest.mark.heavy
 def test_a_file_that_cannot_be_read_hides_no_other(world: World) -> None:
     table = table_of(world)
     newest = max(table.scan(row_filter="kafka_partition = 1").plan_files(), key=lambda t: t.file.record_count)
@@ -104,6 +108,7 @@ def test_a_file_that_cannot_be_read_hides_no_other(world: World) -> None:
     assert "shop.rows: records are in it more than once: T[0] [0, 2) (2 offsets)" in told
 
 
+@pytest.mark.heavy
 def test_tables_of_a_route_are_counted_together(make_world: Make, produce: Produce) -> None:
     world = make_world(1, metadata_columns=True, **FIELDS)
     produce(world.landing.topics, mixed(0, 40))
@@ -115,6 +120,7 @@ def test_tables_of_a_route_are_counted_together(make_world: Make, produce: Produ
     assert text.startswith("shop.rows and shop.refunds: records are in it more than once")
 
 
+@pytest.mark.heavy
 def test_of_rows_that_do_not_say_it_that_is_told(make_world: Make, produce: Produce) -> None:
     world = make_world(1, metadata_columns=False)
     produce(world.landing.topics, records(0, 10))

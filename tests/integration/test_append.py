@@ -272,6 +272,7 @@ def test_a_slice_written_before_the_partitioning_changed_is_void(lake: Lake) -> 
     assert lake.rows() == 10
 
 
+@pytest.mark.heavy
 def test_many_manifests_of_a_partitioning_whose_column_is_gone_are_merged(tmp_path: Path) -> None:
     """The current schema does not say any more of which type their partition values are."""
     lake = Lake(tmp_path)
@@ -294,6 +295,7 @@ def test_many_manifests_of_a_partitioning_whose_column_is_gone_are_merged(tmp_pa
     assert lake.rows() == TIER + 1
 
 
+@pytest.mark.heavy
 def test_a_manifest_with_equality_deletes_is_never_written_anew(tmp_path: Path) -> None:
     """pyiceberg writes their ids with a type that Spark cannot read."""
     lake = Lake(tmp_path)

@@ -95,6 +95,7 @@ def test_schemas_change_within_a_slice(world: World, fake: FakeRegistry, produce
     assert sorted(fake.asked) == [f"/schemas/ids/{first}", f"/schemas/ids/{second}"]
 
 
+@pytest.mark.heavy
 def test_older_records_are_read_by_the_readers_schema(
     make_world: Callable[..., World], fake: FakeRegistry, produce: Produce
 ) -> None:
@@ -173,6 +174,7 @@ def test_each_bad_record_is_named_with_its_schema(world: World, fake: FakeRegist
     assert "schema id 3: the schema of record Click has no field of the table (it has url)" in reasons[5]
 
 
+@pytest.mark.heavy(but=("answer0",))
 @pytest.mark.parametrize(
     "answer", [(500, "application/json", b'{"error_code": 50001}'), HTML, (404, "text/html", b"gone")]
 )
@@ -196,6 +198,7 @@ def test_a_registry_that_is_wrong_in_mid_window_costs_time_and_no_record(
     assert dead(world) == []
 
 
+@pytest.mark.heavy
 def test_an_id_that_is_forgotten_in_mid_window_is_named(world: World, fake: FakeRegistry, produce: Produce) -> None:
     number = fake.register("orders-value", {**ORDER, "name": "Forgotten"})
     produce(topic_of(world), orders(number, 1, 2), 0)
@@ -228,6 +231,7 @@ def test_files_that_spark_lacks_block_no_range(make_world: Callable[..., World],
     assert "ssl.ca.location is /nowhere/ca.pem: No such file or directory" in results[0].detail
 
 
+@pytest.mark.heavy
 def test_records_that_name_no_schema_are_of_the_stated_one(make_world: Callable[..., World], produce: Produce) -> None:
     world = make_world(partitions=1, format="avro", create=CREATE, schema=ORDER)
     values = [encoded(ORDER, {"id": i, "country": (1, "DE")}) for i in range(3)]

@@ -107,6 +107,7 @@ def test_several_schemas_of_a_window_make_the_columns_that_hold_them_all(
     check_verified(world)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_new_column_does_not_depend_on_which_schema_comes_first(
     world: World, produce: Produce, fake: FakeRegistry, first: int
@@ -125,6 +126,7 @@ def test_a_new_column_does_not_depend_on_which_schema_comes_first(
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_a_schema_that_was_met_before_wants_its_columns_and_stops_nothing_any_more(
     world: World, produce: Produce, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +147,7 @@ def test_a_schema_that_was_met_before_wants_its_columns_and_stops_nothing_any_mo
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_each_type_of_a_union_wants_its_columns(world: World, produce: Produce, fake: FakeRegistry) -> None:
     """A second record beside the one that the column is made of: its fields are not lost in silence."""
     one, two = record("Card", number="int"), record("Cash", number="long", coins=["null", "int"])
@@ -165,6 +168,7 @@ def test_each_type_of_a_union_wants_its_columns(world: World, produce: Produce, 
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_a_wide_schema_is_added_as_a_whole(world: World, produce: Produce, fake: FakeRegistry) -> None:
     """Names of a schema are no data, unlike those of objects, of which a hundred at once are none of a table."""
     wide = record("Order", id="int", **{f"c{n}": "int" for n in range(300)})
@@ -174,6 +178,7 @@ def test_a_wide_schema_is_added_as_a_whole(world: World, produce: Produce, fake:
     assert [row[f"c{n}"] for n in range(300)] == list(range(300))
 
 
+@pytest.mark.heavy
 def test_a_decimal_is_widened_before_the_point_whatever_is_behind_it(
     world: World, produce: Produce, fake: FakeRegistry
 ) -> None:
@@ -191,6 +196,7 @@ def test_a_decimal_is_widened_before_the_point_whatever_is_behind_it(
     assert [row["column"] for row in world.rows("shop.dead")] == ["price"]
 
 
+@pytest.mark.heavy
 def test_whole_numbers_widen_columns_of_numbers_that_cannot_hold_them_all(
     world: World, produce: Produce, fake: FakeRegistry
 ) -> None:
@@ -235,6 +241,7 @@ def test_an_alias_finds_its_column_and_makes_none(world: World, produce: Produce
     assert [row["country"] for row in world.rows()] == ["DE"]
 
 
+@pytest.mark.heavy
 def test_of_two_fields_with_one_alias_the_second_is_a_column_of_its_own(
     world: World, produce: Produce, fake: FakeRegistry
 ) -> None:
@@ -254,6 +261,7 @@ def test_a_required_column_that_a_schema_lacks_stops_the_landing_where_that_is_s
     assert "column id is required int in the table and missing in the records" in reason
 
 
+@pytest.mark.heavy(but=("schema2-*",))
 @pytest.mark.parametrize(
     ("schema", "kind", "why"),
     [
@@ -274,6 +282,7 @@ def test_a_schema_that_gives_no_rows_is_named_and_stops_the_landing_where_that_i
     assert f"incompatible records: shop.rows: schema id {number}: " in str(world.open("stop").plan.reason)
 
 
+@pytest.mark.heavy
 def test_a_required_column_that_the_readers_schema_fills_fits(
     world: World, produce: Produce, fake: FakeRegistry
 ) -> None:
@@ -299,6 +308,7 @@ def envelope(row: dict[str, Any]) -> dict[str, Any]:
     return record("Envelope", before=["null", row], after=["null", row["name"]], op="string")
 
 
+@pytest.mark.heavy
 def test_columns_follow_the_rows_of_envelopes(
     make_world: Callable[..., World], produce: Produce, fake: FakeRegistry
 ) -> None:
@@ -375,6 +385,7 @@ class TestATableByTheRegistry:
         assert any("no column for field nothing of subject orders-value" in line for line in world.lines)
 
 
+@pytest.mark.heavy
 def test_schemas_that_are_none_are_for_the_tasks_to_reject(world: World, produce: Produce, fake: FakeRegistry) -> None:
     send(world, produce, fake, OLD, {"id": 1, "country": "DE"})
     produce(world.landing.topics, [b"\x00" + (999).to_bytes(4) + b"\x02", b"plain", b""], 0)

@@ -52,6 +52,7 @@ def others_say(world: World, rounds: int) -> None:
     assert producer.flush(60) == 0
 
 
+@pytest.mark.heavy
 def test_an_idle_landing_reads_what_came_since_and_not_what_was_said_since_it_last_had_rows(
     make_world: Callable[..., World], produce: Callable[..., object]
 ) -> None:

@@ -140,7 +140,7 @@ def changed(spec: Path, **values: object) -> str:
     return str(spec)
 
 
-@pytest.mark.heavy(but=("plan",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("command", ["land", "plan", "status"])
 def test_brokers_that_are_away_are_one_line_that_names_them(spec: Path, command: str) -> None:
     port = free_port()

@@ -95,6 +95,7 @@ def test_the_wall_clock_tells_what_is_now(bootstrap: str, make_topic: Callable[.
     assert "DEAD (was healthy): the coordinator is silent for" in text[-1]
 
 
+@pytest.mark.heavy
 def test_the_rules_can_be_chosen(bootstrap: str, make_topic: Callable[..., str]) -> None:
     topic, trace = make_topic(1, retention_ms=-1), read_trace("half_silent")
     play(bootstrap, topic, trace.lines)

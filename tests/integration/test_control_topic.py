@@ -214,7 +214,7 @@ def test_a_deleted_head_is_shown_by_where_the_log_begins(
     assert (values(log), log.begin, log.end) == (["c"], 2, 3)
 
 
-@pytest.mark.heavy(but=("middle-record-ours", "middle-record-plain"))
+@pytest.mark.heavy(but=("middle-record-plain",))
 @pytest.mark.parametrize("times", [1, 300], ids=["ours", "plain"])
 @pytest.mark.parametrize("spoilt", [61 + 10, 17, 16], ids=["record", "checksum", "form"])
 @pytest.mark.parametrize("at", [0, 1, 3], ids=["first", "middle", "last"])
@@ -426,6 +426,7 @@ def test_a_send_waits_for_a_broker_that_was_killed(fragile: ControlTopic, own_br
     assert values(fragile.read(0, until=sent[-1])) == ["a", "b", "c"]
 
 
+@pytest.mark.heavy
 def test_a_commit_without_an_answer_is_an_unknown_outcome_that_the_next_writer_settles(
     fragile: ControlTopic, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

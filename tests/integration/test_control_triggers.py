@@ -80,6 +80,7 @@ def waits(connector: Coordinator, group: str | None = None, **options: Any) -> S
     return StalledCommitTrigger(control_topic=connector.topic, control_group_id=group or connector.group, **told)
 
 
+@pytest.mark.heavy
 def test_all_that_wait_on_a_topic_share_one_watch_and_late_ones_know_as_much(
     bootstrap: str, make_topic: Callable[..., str], watches: list[CommitWatch]
 ) -> None:
@@ -106,6 +107,7 @@ def test_all_that_wait_on_a_topic_share_one_watch_and_late_ones_know_as_much(
     assert len(watches) == 2
 
 
+@pytest.mark.heavy
 def test_brokers_that_go_away_release_nobody_and_fail_nobody(
     broker: Broker, make_topic: Callable[..., str], watches: list[CommitWatch]
 ) -> None:
@@ -143,6 +145,7 @@ async def _seen(stream: AsyncIterator[Any], holds: Callable[[Any], bool]) -> Non
     await asyncio.wait_for(look(), PATIENCE)
 
 
+@pytest.mark.heavy
 def test_a_topic_that_is_made_later_is_waited_for(bootstrap: str, make_topic: Callable[..., str]) -> None:
     missing = Coordinator(bootstrap, "never-made-control")
 

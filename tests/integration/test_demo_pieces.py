@@ -60,6 +60,7 @@ def some(flights: pd.DataFrame) -> pd.DataFrame:
 # -- the source data --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_every_event_says_exactly_what_the_data_file_says(flights: pd.DataFrame) -> None:
     """Read by the csv module, without pandas; every seventh flight, because all of them take half a minute."""
     with zipfile.ZipFile(demo_flights.data_file()) as archive:

@@ -58,6 +58,15 @@ def parameter(page: Path) -> Any:
     return pytest.param(page, id=name, marks=[pytest.mark.heavy] if name in HEAVY else [])
 
 
+@pytest.mark.heavy(
+    but=(
+        "docs/start/*",
+        "docs/operate/environments.rst",
+        "docs/operate/maintenance.rst",
+        "docs/guides/storage_and_catalogs.rst",
+        "docs/guides/columns.rst",
+    )
+)
 @pytest.mark.parametrize("page", [parameter(page) for page in PLAYED])
 def test_a_page_is_played_from_top_to_bottom(page: Path, reader: Reader) -> None:
     for line in script(page):
@@ -86,6 +95,7 @@ def keys_of(bootstrap: str, topic: str, partition: int) -> list[int]:
     return keys
 
 
+@pytest.mark.heavy
 def test_records_lie_where_pages_say_though_the_broker_has_refused_some_at_first(
     reader: Reader, bootstrap: str, admin: AdminClient
 ) -> None:

@@ -138,6 +138,7 @@ def test_a_source_topic_that_is_missing_or_forgets_too_soon(world: World, admin:
     assert "does not exist" in bad(spec)["topic nobody-made-this"]
 
 
+@pytest.mark.heavy(but=("settings0-*",))
 @pytest.mark.parametrize(
     ("settings", "seen"),
     [
@@ -193,6 +194,7 @@ def test_a_ledger_that_needs_a_person_names_the_command(world: World, produce: P
     assert "reset assert SPEC --snapshot" in found.remedy
 
 
+@pytest.mark.heavy(but=("True",))
 @pytest.mark.parametrize("remade", [False, True])
 def test_a_table_that_was_dropped_is_no_first_run(world: World, remade: bool) -> None:
     with world.session() as session:
@@ -224,6 +226,7 @@ def test_unread_offsets_that_expire_soon_or_are_gone(world: World, admin: AdminC
     assert "2 unread offsets were removed" in bad(spec_of(world))["headroom"]
 
 
+@pytest.mark.heavy
 def test_rights_that_a_principal_lacks_are_named(world: World, tmp_path: Path) -> None:
     """A broker with Kafka's own authorizer: what has an access list is denied but for what that allows."""
     rules = {
@@ -255,6 +258,7 @@ def test_rights_that_a_principal_lacks_are_named(world: World, tmp_path: Path) -
         assert "cannot be read" in bad(spec, level=Level.WARN)["retention of source"]
 
 
+@pytest.mark.heavy
 def test_the_command_runs_a_task_and_ends_with_1_when_anything_fails(
     tmp_path: Path,
     bootstrap: str,

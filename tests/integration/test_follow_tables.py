@@ -54,6 +54,7 @@ def manifests(lake: Lake) -> int:
     return len(head.manifests(table.io)) if head else 0
 
 
+@pytest.mark.heavy
 def test_manifests_are_merged_and_every_entry_keeps_what_it_was(tmp_path: Path) -> None:
     merged = landed(tmp_path / "merged", 2 * TIER + 3)
     plain = landed(tmp_path / "plain", 2 * TIER + 3, **{"commit.manifest-merge.enabled": "false"})
@@ -94,6 +95,7 @@ def test_young_snapshots_those_of_others_and_referred_ones_stay(tmp_path: Path) 
     assert lake.rows() == 6
 
 
+@pytest.mark.heavy(but=("3",))
 @pytest.mark.parametrize("back", [3, TIER])
 def test_a_rollback_is_seen_over_merged_manifests(tmp_path: Path, back: int) -> None:
     lake = landed(tmp_path, TIER + 6)

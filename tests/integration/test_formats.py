@@ -91,6 +91,7 @@ def protobuf_world(make_world: Make, fake: FakeRegistry, **fields: Any) -> World
     )
 
 
+@pytest.mark.heavy
 def test_schemas_in_headers_of_value_and_key_as_confluents_serializers_write_them(
     make_world: Make, fake: FakeRegistry, produce: Produce
 ) -> None:
@@ -176,6 +177,7 @@ def test_what_confluents_serializer_writes_lands_with_key_and_header(
     assert wrong(world) == []
 
 
+@pytest.mark.heavy
 def test_a_key_that_could_not_be_read_is_a_row_after_a_fix(
     make_world: Make, fake: FakeRegistry, produce: Produce
 ) -> None:
@@ -198,6 +200,7 @@ def test_a_key_that_could_not_be_read_is_a_row_after_a_fix(
     assert found == [(0, None, "t", b"x"), (1, 8, "t", b"8")]
 
 
+@pytest.mark.heavy
 def test_a_registry_that_goes_away_in_mid_window_rejects_nothing_and_its_slices_are_done_again(
     make_world: Make, fake: FakeRegistry, produce: Produce
 ) -> None:

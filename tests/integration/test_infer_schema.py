@@ -118,6 +118,7 @@ def test_what_is_printed_lands_the_records(
     assert yaml.safe_load(run("infer-schema", str(spec)).out)["name"] == "mine"
 
 
+@pytest.mark.heavy
 def test_rows_in_envelopes_for_several_tables_are_inferred_and_land(
     tmp_path: Path, bootstrap: str, make_topic: Callable[..., str], control_topic: str, produce: Produce
 ) -> None:
@@ -160,6 +161,7 @@ SQL = """select id, unnest(items).sku as sku, cents * 0.01 as price, seen::times
 from record where id > 0"""
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("sql", "wrong"), [(SQL, ""), ("select nobody from record", '"nobody" not found')])
 def test_of_sql_the_columns_of_records_and_of_the_table_are_told_apart(
     tmp_path: Path,

@@ -22,6 +22,7 @@ from tests.support.shop import Shop
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
+@pytest.mark.heavy
 def test_each_topic_gets_its_table_a_new_one_its_own_and_two_that_meet_are_named(shop: Shop) -> None:
     for n in range(6):
         shop.topic(f"t{n}", range(n * 10))

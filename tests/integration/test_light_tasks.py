@@ -60,6 +60,7 @@ def world(make_world: Callable[..., World], produce: Callable[..., object]) -> W
     return made
 
 
+@pytest.mark.heavy
 def test_plan_and_commit_of_a_table_in_use_load_neither_arrow_nor_pandas(
     world: World, produce: Callable[..., object]
 ) -> None:
@@ -76,6 +77,7 @@ def test_plan_and_commit_of_a_table_in_use_load_neither_arrow_nor_pandas(
     assert len(world.rows()) == 100
 
 
+@pytest.mark.heavy
 def test_what_no_finished_slice_has_shown_is_checked_before_anything_is_read(world: World) -> None:
     _, planned, _ = loaded(world, "first", close=False)
     assert "pyarrow" in planned

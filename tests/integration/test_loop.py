@@ -126,6 +126,7 @@ def test_a_job_that_dies_costs_what_it_had_in_hand_and_the_next_cycle_reads_that
     world.check(ALL)
 
 
+@pytest.mark.heavy
 def test_a_control_log_that_forgets_each_plan_ends_the_run_by_name_and_never_in_success(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +173,7 @@ def test_earlier_work_that_did_all_leaves_no_job(world: World) -> None:
     assert len(engine.jobs) == 1
 
 
+@pytest.mark.heavy(but=("again-False",))
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize(
     "error", [SparkJobError("LC9999", "no java"), SpecError("LC9999", "no such server")], ids=["again", "for good"]

@@ -84,6 +84,7 @@ def test_messages_of_a_window_make_the_columns_that_hold_them_all(
     check_verified(world)
 
 
+@pytest.mark.heavy(but=("uint64",))
 @pytest.mark.parametrize("kind", ["uint32", "int64", "uint64", "fixed64"])
 def test_an_int_is_widened_for_whatever_outgrows_it(
     world: World, produce: Produce, fake: FakeRegistry, kind: str

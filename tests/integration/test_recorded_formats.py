@@ -11,6 +11,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -88,15 +89,29 @@ class Lake:
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
 class Before:
-    """What is told of the recorded bytes before anything is written."""
+    """What is told of the recorded bytes before anything is written. Each is asked once, when it is wanted."""
 
-    answers: dict[tuple[str, str], Answer]
-    control_log: list[dict[str, Any]]
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._answers: dict[tuple[str, str], Answer] = {}
+
+    def answer(self, landing: str, verb: str) -> Answer:
+        if (landing, verb) not in self._answers:
+            self._answers[landing, verb] = self._lake.run(VERBS[verb], landing, "--json")
+        return self._answers[landing, verb]
 
     def of(self, landing: str, verb: str) -> list[dict[str, Any]]:
-        return self.answers[landing, verb].lines
+        return self.answer(landing, verb).lines
+
+    @cached_property
+    def control_log(self) -> list[dict[str, Any]]:
+        return self._lake.control_log()
+
+    def ask_all(self) -> None:
+        for landing, verb in ASKED:
+            self.answer(landing, verb)
+        assert self.control_log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,12 +134,12 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 @pytest.fixture(scope="module")
 def before(lake: Lake) -> Before:
-    answers = {(name, verb): lake.run(VERBS[verb], name, "--json") for name, verb in ASKED}
-    return Before(answers=answers, control_log=lake.control_log())
+    return Before(lake)
 
 
 @pytest.fixture(scope="module")
 def landed(lake: Lake, before: Before) -> Landed:
+    before.ask_all()
     answers = {name: lake.run("land", name, "--json") for name in LANDINGS}
     return Landed(answers=answers, status=lake.status("orders"), control_log=lake.control_log())
 
@@ -153,13 +168,20 @@ def without(keys: set[str], value: Any) -> Any:
     return {k: without(keys, v) for k, v in value.items() if k not in keys} if isinstance(value, dict) else value
 
 
+@pytest.mark.heavy(
+    but=(
+        "orders-status",
+        "orders-ledger",
+    )
+)
 @pytest.mark.parametrize(("landing", "verb"), ASKED)
 def test_what_was_told_then_is_told_today(landing: str, verb: str, before: Before) -> None:
-    answer = before.answers[landing, verb]
+    answer = before.answer(landing, verb)
     assert answer.code == (STANDS[landing] if verb == "status" else 0), answer.out + answer.err
     assert list(differences(without(ASIDE, told()["landings"][landing][verb]), answer.lines)) == []
 
 
+@pytest.mark.heavy
 def test_the_recording_stops_in_the_middle(before: Before) -> None:
     """Else the tests below would test less than they say."""
     (status,) = before.of("orders", "status")
@@ -181,6 +203,7 @@ def test_every_record_of_the_control_topic_is_told_as_it_was(before: Before) -> 
 # -- and goes on ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_all_but_the_blocked_range_is_landed(before: Before, landed: Landed) -> None:
     codes = {name: answer.code for name, answer in landed.answers.items()}
     assert codes == {"orders": 1, "returns": 0, "visits": 0}, landed.answers
@@ -191,6 +214,7 @@ def test_all_but_the_blocked_range_is_landed(before: Before, landed: Landed) -> 
     assert landed.answers["visits"].value["reason"] == "nothing new"
 
 
+@pytest.mark.heavy
 def test_the_history_begins_with_what_an_earlier_release_landed(lake: Lake, landed: Landed) -> None:
     answer = lake.run("history", "orders", "--json")
     assert answer.code == 0, answer.err
@@ -225,6 +249,7 @@ def reported(lines: list[dict[str, Any]]) -> list[Place]:
     ]
 
 
+@pytest.mark.heavy
 def test_no_slice_that_was_reported_is_read_again(before: Before, landed: Landed) -> None:
     old = {(line["partition"], line["offset"]) for line in before.control_log}
     then = reported(before.control_log)
@@ -233,6 +258,7 @@ def test_no_slice_that_was_reported_is_read_again(before: Before, landed: Landed
     assert len({*then, *now}) == len(then) + len(now)
 
 
+@pytest.mark.heavy
 def test_the_files_of_reported_slices_are_those_in_the_table(before: Before, landed: Landed, lake: Lake) -> None:
     cycles = {cycle["commit_id"] for cycle in before.of("orders", "status")[0]["cycles"]}
     announced = {
@@ -246,6 +272,7 @@ def test_the_files_of_reported_slices_are_those_in_the_table(before: Before, lan
     assert announced <= lake.files("shop.orders")
 
 
+@pytest.mark.heavy
 def test_the_blocked_range_is_landed_once_a_person_says_how(unblocked: Answer, lake: Lake) -> None:
     assert unblocked.code == 0, unblocked.err
     status = lake.status("orders")
@@ -253,6 +280,7 @@ def test_the_blocked_range_is_landed_once_a_person_says_how(unblocked: Answer, l
     assert [table["pending"]["slices"] for table in status["tables"]] == [0, 0]
 
 
+@pytest.mark.heavy
 def test_verify_finds_nothing_but_what_a_person_said(unblocked: Answer, lake: Lake) -> None:
     for landing in LANDINGS:
         answer = lake.run("verify", landing, "--json")
@@ -260,6 +288,7 @@ def test_verify_finds_nothing_but_what_a_person_said(unblocked: Answer, lake: La
         assert [f for f in answer.value["findings"] if f["level"] != "note" or "a user" not in f["text"]] == []
 
 
+@pytest.mark.heavy
 def test_another_run_lands_nothing(unblocked: Answer, lake: Lake) -> None:
     answer = lake.run("land", "orders", "--json")
     assert answer.code == 0, answer.err
@@ -281,6 +310,7 @@ def skipped() -> set[Place]:
     }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("table", "topics"), [("orders", ("orders", "returns")), ("visits", ("visits",))])
 def test_each_record_is_in_its_table_once(table: str, topics: tuple[str, ...], unblocked: Answer, lake: Lake) -> None:
     expected = []
@@ -300,6 +330,7 @@ def test_each_record_is_in_its_table_once(table: str, topics: tuple[str, ...], u
     assert found == expected
 
 
+@pytest.mark.heavy
 def test_each_record_that_is_none_is_a_dead_letter_once(unblocked: Answer, lake: Lake) -> None:
     source = {**lake.source("orders"), **lake.source("returns")}
     expected = sorted((*p, v) for p, v in source.items() if v is not None and is_bad(v) and p not in skipped())

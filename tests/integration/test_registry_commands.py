@@ -112,6 +112,7 @@ def test_columns_of_envelopes_are_those_of_their_rows(
     assert "REJECTED" not in answer.out
 
 
+@pytest.mark.heavy
 def test_a_table_is_made_by_the_newest_version_and_the_plan_names_what_is_known(
     tmp_path: Path, topic: str, bootstrap: str, fake: FakeRegistry, control_topic: str
 ) -> None:
@@ -126,6 +127,7 @@ def test_a_table_is_made_by_the_newest_version_and_the_plan_names_what_is_known(
     assert status["landing"] == "orders"
 
 
+@pytest.mark.heavy
 def test_the_doctor_asks_the_registry(
     tmp_path: Path, topic: str, bootstrap: str, fake: FakeRegistry, control_topic: str
 ) -> None:

@@ -70,7 +70,12 @@ def lake(tmp_path: Path) -> RowsLake:
     return made
 
 
-@pytest.mark.heavy(but=("as-landed-day", "compacted-bucket", "compacted-sorted", "as-landed-v1"))
+@pytest.mark.heavy(
+    but=(
+        "as-landed-day",
+        "compacted-bucket",
+    )
+)
 @pytest.mark.parametrize("options", TABLES.values(), ids=TABLES)
 @pytest.mark.parametrize("compacted", [False, True], ids=["as-landed", "compacted"])
 def test_exactly_the_rows_of_the_range_go(tmp_path: Path, options: dict[str, object], compacted: bool) -> None:
@@ -97,6 +102,7 @@ def test_exactly_the_rows_of_the_range_go(tmp_path: Path, options: dict[str, obj
     assert lake.findings() == []
 
 
+@pytest.mark.heavy(but=("sorted",))
 @pytest.mark.parametrize("options", [TABLES["sorted"], TABLES["bucket"]], ids=["sorted", "bucket"])
 def test_a_copy_is_a_file_of_the_table_as_the_one_before_was(tmp_path: Path, options: dict[str, object]) -> None:
     lake = lake_at(tmp_path, **options)
@@ -317,6 +323,7 @@ def test_a_branch_is_replaced_on_its_own(tmp_path: Path) -> None:
     assert lake.findings() == []
 
 
+@pytest.mark.heavy
 def test_files_of_older_schemas_and_specs_keep_what_they_have(tmp_path: Path) -> None:
     lake = lake_at(tmp_path, spec=DAY)
     lake.join()
@@ -339,6 +346,7 @@ def test_files_of_older_schemas_and_specs_keep_what_they_have(tmp_path: Path) ->
     assert lake.findings() == []
 
 
+@pytest.mark.heavy
 def test_files_of_a_partitioning_whose_column_is_gone_can_be_dropped_and_rewritten(tmp_path: Path) -> None:
     lake = lake_at(tmp_path, spec=PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "note")))
     lake.join()
@@ -365,6 +373,7 @@ def test_statistics_that_were_cut_or_are_missing_are_made_up_for_by_reading(tmp_
     assert lake.found() == lake.expected({"first": [(0, 0, 10), (1, 0, 20)]})
 
 
+@pytest.mark.heavy
 def test_files_of_other_windows_are_not_read_however_wide_their_statistics_are(
     lake: RowsLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -448,6 +457,7 @@ def test_rows_that_others_deleted_are_taken_note_of(lake: RowsLake) -> None:
     assert any("removed 9 rows" in text for text in lake.findings(Severity.NOTE))
 
 
+@pytest.mark.heavy
 def test_offsets_of_a_topic_made_anew_are_told_apart_by_their_readings(lake: RowsLake) -> None:
     anew = "bmV3LXRvcGljLWlkLS0tLQ"
     lake.land((0, 0, 10))
@@ -490,6 +500,7 @@ def test_a_rollback_afterwards_is_a_rollback_as_any(lake: RowsLake) -> None:
     assert lake.findings() == []
 
 
+@pytest.mark.heavy(but=("replace-2*",))
 @pytest.mark.parametrize(
     ("kind", "files", "said"),
     [
@@ -535,6 +546,7 @@ def test_the_statement_of_what_was_replaced_comes_back(lake: RowsLake) -> None:
     assert replaced_of(next(landing_snapshots(lake.load().metadata))) == seen.replaced
 
 
+@pytest.mark.heavy
 def test_a_thousand_files(lake: RowsLake) -> None:
     own = lake.state().section("orders", "live")
     assert own is not None

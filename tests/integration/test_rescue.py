@@ -91,6 +91,7 @@ def test_what_was_announced_and_not_committed_is_committed_once(sink: Sink, tabl
     assert sink.ids() == list(range(1, 10))
 
 
+@pytest.mark.heavy
 def test_two_at_once_commit_each_file_once(
     sink: Sink, catalog_properties: dict[str, str], bootstrap: str, catalog: Catalog
 ) -> None:
@@ -116,6 +117,7 @@ def test_two_at_once_commit_each_file_once(
     assert sum(len(report.committed) for report in reports) == 8
 
 
+@pytest.mark.heavy
 def test_in_portions_the_floor_follows_each(sink: Sink, tables: Tables, bootstrap: str) -> None:
     sink.begin()
     for n in range(5):
@@ -132,6 +134,7 @@ def test_in_portions_the_floor_follows_each(sink: Sink, tables: Tables, bootstra
     assert len(set(floors)) == 3
 
 
+@pytest.mark.heavy
 def test_what_was_compacted_away_and_has_expired_is_not_doubled(sink: Sink, tables: Tables, bootstrap: str) -> None:
     sink.cycle_of([1, 2])
     sink.cycle_of([3])
@@ -146,6 +149,7 @@ def test_what_was_compacted_away_and_has_expired_is_not_doubled(sink: Sink, tabl
     assert sink.ids() == [1, 2, 3]
 
 
+@pytest.mark.heavy
 def test_what_is_announced_after_snapshots_expired_is_rescued(sink: Sink, tables: Tables, bootstrap: str) -> None:
     sink.cycle_of([1, 2])
     sink.compact()
@@ -169,6 +173,7 @@ def test_a_commit_that_was_never_told_of_is_seen_in_the_table(sink: Sink, tables
     assert sink.ids() == [1]
 
 
+@pytest.mark.heavy
 def test_what_a_connector_passed_over_is_rescued_too(sink: Sink, tables: Tables, bootstrap: str) -> None:
     sink.cycle_of([1])
     sink.begin()
@@ -209,6 +214,12 @@ def test_files_that_are_gone_are_told_and_the_others_committed(sink: Sink, table
     assert sink.ids() == [2]
 
 
+@pytest.mark.heavy(
+    but=(
+        "size",
+        "of another table",
+    )
+)
 @pytest.mark.parametrize(
     ("forged", "said"),
     [
@@ -249,6 +260,7 @@ def test_what_is_no_file_of_rows_at_all_is_left_out(sink: Sink, tables: Tables, 
     assert sink.ids() == [2]
 
 
+@pytest.mark.heavy
 def test_one_file_under_several_names_is_committed_once(sink: Sink, tables: Tables, bootstrap: str) -> None:
     sink.begin()
     file, table = sink.write([1, 2]), sink.table
@@ -288,6 +300,7 @@ def test_another_partition_spec_by_now_refuses_the_table(sink: Sink, tables: Tab
     assert sink.ids() == []
 
 
+@pytest.mark.heavy
 def test_offsets_that_went_back_mean_that_rows_are_read_again(sink: Sink, tables: Tables, bootstrap: str) -> None:
     sink.begin()
     sink.announce([1, 2, 3])
@@ -330,6 +343,13 @@ def test_it_is_refused_while_somebody_is_at_work(
     check_stopped(kafka, sink.connector, None, stated_gone=True)
 
 
+@pytest.mark.heavy(
+    but=(
+        "Fault.LOST_ANSWER",
+        "Fault.FALSE_SUCCESS",
+        "Fault.NOT_APPLIED",
+    )
+)
 @pytest.mark.parametrize("fault", [fault for fault in Fault if fault is not Fault.AWAY_AFTER])
 def test_an_outcome_that_is_not_known_doubles_nothing(
     sink: Sink, catalog_properties: dict[str, str], bootstrap: str, fault: Fault

@@ -146,6 +146,7 @@ def test_each_step_does_with_the_rights_of_its_role(broker: Broker, guarded: Gua
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_who_has_no_right_on_any_group_reads_all_the_same(broker: Broker, guarded: Guarded) -> None:
     """In many rounds, so that the coordinator's refusal comes while something is read."""
     sender, kafka = Sender(broker.bootstrap), {"bootstrap.servers": broker.bootstrap}
@@ -159,6 +160,7 @@ def test_who_has_no_right_on_any_group_reads_all_the_same(broker: Broker, guarde
         assert sample(kafka, ["source"], 9)
 
 
+@pytest.mark.heavy
 def test_a_commit_that_looks_at_the_source_needs_its_rights_there(
     broker: Broker, guarded: Guarded, tmp_path: Path
 ) -> None:
@@ -216,6 +218,7 @@ def test_who_may_not_read_a_topic_is_told_so_where_its_log_is_to_be_compared(bro
         diverged(kafka, [place], 600.0)
 
 
+@pytest.mark.heavy
 def test_a_right_that_is_taken_in_mid_run_is_named_and_blocks_nothing(
     broker: Broker, guarded: Guarded, tmp_path: Path
 ) -> None:

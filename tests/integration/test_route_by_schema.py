@@ -59,6 +59,7 @@ def columns(world: World, table: str) -> list[str]:
     return [f.name for f in own_columns(table_of(world, table).schema())]
 
 
+@pytest.mark.heavy
 def test_records_of_avro_by_their_full_names(make: Make, produce: Produce, fake: FakeRegistry) -> None:
     """Of whichever version; what names no table is a dead letter that says what it is."""
     world = make("avro", "shop.v1.Order", "shop.v1.Refund")
@@ -81,6 +82,7 @@ def test_records_of_avro_by_their_full_names(make: Make, produce: Produce, fake:
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_messages_of_protobuf_within_one_schema(make: Make, produce: Produce, fake: FakeRegistry) -> None:
     text = """syntax = "proto3"; package shop.v1;
 message Order { int64 id = 1; string channel = 2; }
@@ -120,6 +122,7 @@ def test_json_by_the_titles_of_its_schemas_and_the_rest_to_a_table(
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_a_registry_that_is_away_is_no_fault_of_the_records(make: Make, produce: Produce, fake: FakeRegistry) -> None:
     world = make("avro", "shop.v1.Order", "shop.v1.Refund", evolve="none")
     number = fake.register("events-Order", ORDER)

@@ -71,6 +71,7 @@ def test_records_that_name_their_schemas(make_world: Make, produce: Produce, fak
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_records_of_one_stated_schema(make_world: Make, produce: Produce) -> None:
     """A table of which no record was seen is left as it is: nothing says that the schema's fields are for it."""
     world = make_world(partitions=1, format="avro", schema=json.dumps(EVENT), **FIELDS)
@@ -84,6 +85,7 @@ def test_records_of_one_stated_schema(make_world: Make, produce: Produce) -> Non
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_json_behind_the_id_of_its_schema(make_world: Make, produce: Produce, fake: FakeRegistry) -> None:
     world = make_world(partitions=1, format="json_schema", **FIELDS)
     world.kafka = with_registry(world.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5})
@@ -95,6 +97,7 @@ def test_json_behind_the_id_of_its_schema(make_world: Make, produce: Produce, fa
     check_verified(world)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("field", ["source.table", "kind"])
 def test_rows_of_change_envelopes(make_world: Make, produce: Produce, field: str) -> None:
     """Routed by the envelope, or by the row in it; what the envelope says is no column of the row."""

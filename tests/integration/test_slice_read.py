@@ -263,6 +263,7 @@ def test_chunks_are_bounded_by_bytes_and_a_huge_record_stands_alone(
     assert 5000 in held
 
 
+@pytest.mark.heavy(but=("0-*",))
 @pytest.mark.parametrize(
     ("other", "told"),
     [(0, r"the record at {topic}\[0\]@2, "), (3, r"one of the records at {topic}\[0\]@2, {topic}\[1\]@")],
@@ -332,6 +333,7 @@ def own_broker(tmp_path: Path) -> Iterator[Broker]:
         yield running
 
 
+@pytest.mark.heavy
 def test_a_broker_that_falls_silent_is_told_after_the_read_timeout(own_broker: Broker) -> None:
     broker, topic, sender = own_broker, "silent", Sender(own_broker.bootstrap)
     create_topic(AdminClient({"bootstrap.servers": broker.bootstrap}), topic)
@@ -353,6 +355,7 @@ def test_a_broker_that_falls_silent_is_told_after_the_read_timeout(own_broker: B
             os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("place", [pytest.param(8, id="longer than the log"), pytest.param(11, id="another length")])
 def test_a_batch_of_another_length_is_damage_long_before_the_read_timeout(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch, place: int
@@ -382,6 +385,7 @@ def test_a_client_that_a_quota_holds_back_is_not_told_of_damage() -> None:
         assert trouble.withheld(reading, asking) is None
 
 
+@pytest.mark.heavy
 def test_what_comes_late_is_read_on(bootstrap: str, make_topic: MakeTopic, produce: Produce) -> None:
     """A look for damage in mid-read costs no record: where the client stands is not touched by it."""
     topic = make_topic()

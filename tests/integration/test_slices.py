@@ -387,6 +387,7 @@ def test_a_source_that_fails_in_mid_slice_leaves_no_file(
     assert lake.files() == []
 
 
+@pytest.mark.heavy
 def test_progress_is_told_now_and_then(lake: Lake, topic: str, produce: Produce) -> None:
     for _ in range(4):
         produce(topic, ['{"id":1}'] * 30_000, 0)

@@ -166,6 +166,7 @@ def test_a_window_is_landed_and_the_session_stays_warm(
     assert len(sent) <= 1
 
 
+@pytest.mark.heavy
 def test_attempts_that_find_a_cold_session_at_once_all_begin(
     make_window: Callable[..., Window], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +251,7 @@ def test_of_two_attempts_at_once_the_newer_one_takes_over(make_window: Callable[
     window.check()
 
 
+@pytest.mark.heavy
 def test_a_stop_ends_the_job_and_loses_only_the_slices_in_hand(make_window: Callable[..., Window], gate: Gate) -> None:
     window = make_window()
     attempt = Attempt(window)
@@ -325,6 +327,7 @@ def test_the_work_of_another_spec_is_ended_and_what_it_had_not_reported_is_done_
     window.check()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", [FailureKind.UNKNOWN, FailureKind.OVER, FailureKind.FAILED])
 def test_where_adoption_is_impossible_what_is_not_reported_is_done_again(
     make_window: Callable[..., Window], gate: Gate, monkeypatch: pytest.MonkeyPatch, kind: FailureKind
@@ -387,6 +390,7 @@ def running_jobs(page: str) -> int:
 CANARY = "canary-51d0a7"
 
 
+@pytest.mark.heavy
 def test_no_setting_of_a_connection_is_seen_anywhere(
     make_window: Callable[..., Window],
     connect_server: ConnectServer,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many examples of a property are tried: a third of them in `make test`, all of them in `make test-all`.
+"""How many examples of a property are tried: an eighth of them in `make test`, all of them in `make test-all`.
 
 They are the same in every run of a profile. `HYPOTHESIS_PROFILE=thorough` tries all, `=default` as many that nobody has
 seen yet.
@@ -16,4 +16,4 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "steady")
 
 def examples(whole: int) -> int:
     """Of so many, how many this run tries."""
-    return whole // 3 if PROFILE == "steady" else whole
+    return -(-whole // 8) if PROFILE == "steady" else whole

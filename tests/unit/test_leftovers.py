@@ -37,6 +37,12 @@ def start(thread):
 """
 
 
+@pytest.mark.heavy(
+    but=(
+        "process",
+        "client",
+    )
+)
 @pytest.mark.parametrize(
     ("left", "named"),
     [

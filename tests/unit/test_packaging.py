@@ -90,6 +90,7 @@ def test_the_libraries_of_executors_have_the_ranges_of_the_package(metadata: ema
         assert each.specifier in [one.specifier for one in stated if one.name == each.name], each
 
 
+@pytest.mark.heavy
 def test_a_plain_install_of_the_wheel_resolves_to_equal_pysparks(archives: tuple[Path, Path], tmp_path: Path) -> None:
     wanted = tmp_path / "wanted.in"
     wanted.write_text(f"{DISTRIBUTION} @ {archives[0].as_uri()}\n")
@@ -100,6 +101,7 @@ def test_a_plain_install_of_the_wheel_resolves_to_equal_pysparks(archives: tuple
     assert chosen["pyspark"] == chosen["pyspark-client"]
 
 
+@pytest.mark.heavy
 def test_the_same_source_gives_the_same_bytes_whoever_builds_it(
     archives: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

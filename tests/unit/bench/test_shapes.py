@@ -26,6 +26,13 @@ def assert_expected(rows: pa.Table, shape: Shape) -> None:
     assert rows.select(wanted.column_names).cast(wanted.schema).equals(wanted)
 
 
+@pytest.mark.heavy(
+    but=(
+        "orders-json",
+        "narrow-protobuf",
+        "wide-avro",
+    )
+)
 @pytest.mark.parametrize("format", ["json", "avro", "protobuf"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_landing_and_script_read_the_expected_rows(name: str, format: str) -> None:

@@ -127,6 +127,7 @@ def test_what_nobody_foresaw_is_1_with_a_traceback_without_secrets(
     assert "canary-4711" not in err
 
 
+@pytest.mark.heavy(but=("connect-*",))
 @pytest.mark.parametrize(
     ("command", "library", "lines"),
     [

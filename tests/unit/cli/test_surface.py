@@ -141,6 +141,7 @@ def test_a_typo_is_answered_with_the_nearest_command(
     assert f"did you mean {meant}?" in capsys.readouterr().err
 
 
+@pytest.mark.heavy
 def test_help_of_a_command_is_fast_and_needs_nothing_of_it() -> None:
     program = (
         "import sys; sys.modules['pyiceberg'] = None; from airflow_provider_lakecommit.cli.main import main; main()"

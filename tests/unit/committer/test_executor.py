@@ -111,6 +111,7 @@ def test_a_stage_may_refuse_and_outer_stages_come_first() -> None:
     run(test())
 
 
+@pytest.mark.heavy(but=("20",))
 @pytest.mark.parametrize("stuck", [1, 20])
 def test_of_a_thousand_tables_those_that_hang_hold_up_no_other(stuck: int) -> None:
     """While they hang, all others commit, twice, and are read; and those that hang do not fill the threads."""

@@ -148,6 +148,7 @@ def test_a_branch_must_exist_and_be_one(lake: Lake) -> None:
         lake.state(tag_name("main"))
 
 
+@pytest.mark.heavy
 def test_the_ledger_is_carried_when_foreign_snapshots_pile_up(lake: Lake) -> None:
     lake.join()
     metadata, state = lake.load().metadata, lake.state()

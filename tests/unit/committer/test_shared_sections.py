@@ -55,6 +55,7 @@ def theirs(lake: Lake) -> LedgerSection | None:
     return lake.state().section(THEIRS, "live")
 
 
+@pytest.mark.heavy(but=("True",))
 @pytest.mark.parametrize("tagged", [True, False])
 def test_a_cut_ledger_brings_the_others_back_under_new_epochs(lake: Lake, tagged: bool) -> None:
     before = theirs(lake)

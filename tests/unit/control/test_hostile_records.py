@@ -18,7 +18,10 @@ pytestmark = pytest.mark.long
 
 FORKS = Forks(("tests.unit.control.read_hostile", "tests.unit.control.fuzz_events"))
 
-DEAR = ("a megabyte of empty assignments", "a map of nulls", "60 MB of lists", "nested", "texts that do not close")
+DEAR = (
+    *("a megabyte of empty assignments", "a map of nulls", "60 MB of lists", "nested", "texts that do not close"),
+    *("15 MB of lists", "60 MB of blanks", "a type that holds itself"),
+)
 
 
 def shared_out(names: Iterable[str]) -> list[Any]:

@@ -72,6 +72,7 @@ def test_a_thousand_partitions_fit_and_are_compressed() -> None:
     assert decode_ledger(text) == (section(1000),)
 
 
+@pytest.mark.heavy
 def test_over_the_limit_names_the_remedy() -> None:
     scattered = [section(40, holes=900 + n, landing=str(n)) for n in range(40)]
     with pytest.raises(WireError, match="LC2341"):

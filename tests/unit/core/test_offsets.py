@@ -120,6 +120,7 @@ class TestCoverage:
         assert str(Coverage()) == "nothing"
 
 
+@pytest.mark.heavy
 def test_sets_of_very_many_ranges_cost_as_much_as_they_are_long() -> None:
     """A report may name as many ranges as fit into a header: what they are compared with may be as long."""
     many = 100_000

@@ -100,6 +100,7 @@ def test_rows_that_were_deleted_again_hold_nothing_up(landing: FakeLanding, newe
     assert len(landing.open("c").slices) == 2
 
 
+@pytest.mark.heavy(but=("paths0",))
 @pytest.mark.parametrize("paths", [("file:///foreign/0.parquet",), ()])
 def test_other_files_hold_nothing_up(landing: FakeLanding, newest: int, paths: tuple[str, ...]) -> None:
     add(landing, *paths)

@@ -112,6 +112,7 @@ def test_windows_under_way_have_slots_of_their_own(engine: ByWindow) -> None:
     ]
 
 
+@pytest.mark.heavy(but=("2-2",))
 @pytest.mark.parametrize(("limit", "at_once"), [(1, 1), (2, 2), (9, 1 + AHEAD)])
 def test_no_more_windows_are_open_than_the_landing_allows(
     make_landing: Callable[..., FakeLanding], limit: int, at_once: int

@@ -131,6 +131,7 @@ class TestAnotherLandingOfTheTable:
         other.cycle("after")
         assert rows(other) == 30 + 40
 
+    @pytest.mark.heavy(but=("init",))
     @pytest.mark.parametrize("word", ["attest", "init"])
     def test_a_ledger_that_was_cut_comes_back_with_what_it_has_pending(
         self, tenants: tuple[FakeLanding, FakeLanding], word: str
@@ -333,6 +334,7 @@ def test_another_cluster_changes_no_ledger(landing: FakeLanding) -> None:
     assert rows(landing) == 40
 
 
+@pytest.mark.heavy(but=("attest",))
 @pytest.mark.parametrize("word", ["attest", "init"])
 def test_a_word_leaves_all_tables_in_one_control_partition(make_landing: Make, word: str) -> None:
     landing = make_landing(dead_letter_table=DEAD, on_spec_change="void")
@@ -361,6 +363,7 @@ class TestALogThatLostItsEnd:
         landing.cycle()
         return landing
 
+    @pytest.mark.heavy(but=("init",))
     @pytest.mark.parametrize("word", ["attest", "init"])
     def test_a_word_on_a_ledger_that_was_cut_does_not_hide_it(self, landing: FakeLanding, word: str) -> None:
         snapshot_id = cut(landing)

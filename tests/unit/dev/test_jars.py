@@ -40,6 +40,7 @@ def test_a_whole_folder_is_used_without_asking_anybody(run_dir: Path) -> None:
     assert jars.classpath("broker") == f"{run_dir}/jars/broker/*"
 
 
+@pytest.mark.heavy(but=("jar cut",))
 @pytest.mark.parametrize(
     "damage",
     [
@@ -93,6 +94,7 @@ def test_a_jar_that_is_the_listed_one_is_used(one_jar: Path) -> None:
     assert (jars.fetch("broker")["broker"] / "one-1.jar").read_bytes() == b"as it was published"
 
 
+@pytest.mark.heavy
 def test_a_jar_that_was_damaged_in_the_cache_is_an_error_that_names_it_and_the_remedy(
     one_jar: Path, run_dir: Path
 ) -> None:
@@ -133,6 +135,7 @@ def test_whatever_is_asked_for_is_listed(name: str) -> None:
     assert missing == []
 
 
+@pytest.mark.heavy(but=("sha256",))
 @pytest.mark.parametrize("kind", ["sha256", "sha1"])
 def test_the_list_is_written_from_what_is_published_beside_a_jar(
     kind: str, one_jar: Path, run_dir: Path, tmp_path: Path

@@ -46,6 +46,7 @@ def test_what_is_no_port_is_told(
     assert capsys.readouterr().err.startswith(f"LAKECOMMIT_AIRFLOW_PORT={text}: give a port")
 
 
+@pytest.mark.heavy
 def test_a_reader_that_has_gone_stops_nothing() -> None:
     script = (
         "import sys; from dev.stack import _say; [_say('x' * 9999) for _ in range(99)]; print('on', file=sys.stderr)"

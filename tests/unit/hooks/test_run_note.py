@@ -122,6 +122,7 @@ def test_a_password_alone_is_a_token_and_a_line_that_stands_is_not_written_again
     assert {who for _, _, who in api.asked} == {"Bearer t0ken"}
 
 
+@pytest.mark.heavy(but=("answers0",))
 @pytest.mark.parametrize("answers", [[500], [200, 502], [200, 200, 503], [429, 500, 503]])
 def test_a_server_that_has_an_error_of_its_own_is_asked_again(
     answers: list[int], configured: Any, monkeypatch: pytest.MonkeyPatch

@@ -168,6 +168,7 @@ def test_whose_spark_submit_runs_and_with_it_whose_python(
     assert len(path) == 2
 
 
+@pytest.mark.heavy
 def test_files_that_a_killed_task_left_are_removed_by_the_next_job(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -214,6 +214,7 @@ class TestResetBlocked:
         with pytest.raises(AirflowSkipException, match="already done"):
             run(BLOCKED, how="skip whole", agreed=shown, decided_by=YES)
 
+    @pytest.mark.heavy(but=("*needs a *",))
     @pytest.mark.parametrize(
         ("asked", "told"),
         [

@@ -58,6 +58,7 @@ def test_who_forks_tasks(command: list[str], executors: str, expected: bool) -> 
     assert forks_tasks(command, executors) is expected
 
 
+@pytest.mark.heavy
 def test_airflow_calls_it_by_itself_and_only_a_scheduler_that_forks_loads_the_libraries() -> None:
     scheduler, triggerer = ["airflow", "scheduler"], ["airflow", "triggerer"]
     cases = [

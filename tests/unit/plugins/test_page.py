@@ -52,6 +52,7 @@ def test_it_is_made_once_however_many_ask_at_once() -> None:
     assert made == [1]
 
 
+@pytest.mark.heavy
 def test_a_process_that_loads_the_plugin_imports_nothing_of_the_page() -> None:
     code = (
         "import sys, airflow_provider_lakecommit.plugins;"

@@ -168,6 +168,7 @@ def otlp() -> Iterator[tuple[int, list[ExportMetricsServiceRequest]]]:
             thread.join()
 
 
+@pytest.mark.heavy
 def test_receivers_of_statsd_and_opentelemetry_get_every_metric_of_tasks_and_commands(statsd: socket.socket) -> None:
     with otlp() as (port, exported):
         settings = {

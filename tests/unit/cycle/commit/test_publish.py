@@ -63,6 +63,7 @@ class TestTableWithoutRows:
         assert [p.table for p in closed.published] == [DATA]
         assert len(quiet.snapshots(DEAD)) == 1
 
+    @pytest.mark.heavy(but=("age",))
     @pytest.mark.parametrize("by", ["cycles", "age"])
     def test_it_is_brought_forward_after_many_cycles_or_a_long_time(
         self, quiet: FakeLanding, by: str, monkeypatch: pytest.MonkeyPatch
@@ -77,6 +78,7 @@ class TestTableWithoutRows:
         assert closed.published == ()
         assert len(quiet.snapshots(DEAD)) == 2
 
+    @pytest.mark.heavy(but=("table",))
     @pytest.mark.parametrize("by", ["control topic", "table"])
     def test_it_is_brought_forward_before_what_it_relies_on_is_removed(self, quiet: FakeLanding, by: str) -> None:
         quiet.cycle("a")

@@ -32,6 +32,7 @@ def test_a_ledger_in_order_keeps_its_epoch(landing: FakeLanding) -> None:
     assert epoch(landing) == before
 
 
+@pytest.mark.heavy(but=("cut",))
 @pytest.mark.parametrize(
     ("lose", "why"),
     [

@@ -288,13 +288,13 @@ def test_it_says_a_line_in_an_interval_and_all_of_a_window_with_trouble(followed
     def die(_: WindowJob) -> list[SliceResult]:
         raise SparkJobError("LC9999", "java is gone")
 
-    for second in range(5, 200):
+    for second in range(5, 200, 5):
         followed.come(float(second), 1)
     quiet = followed.landing.lines
     said: list[int] = []
     for n, _ in enumerate(followed.follow(lifetime=timedelta(seconds=190)).cycles()):
         said.append(len(quiet))
-        if n == 40:
+        if n == 15:
             followed.engine.acts.append(die)
     lines = [line for line in quiet if line.startswith("followed for")]
     assert len(lines) == 4
@@ -319,10 +319,10 @@ def test_a_table_that_is_rolled_back_under_it_is_told(followed: Followed) -> Non
 
 
 def test_the_sum_of_a_run_does_not_grow_with_its_windows(followed: Followed) -> None:
-    for second in range(5, 100):
+    for second in range(5, 50):
         followed.come(float(second), 1)
     total = Total(landing="rows")
-    for outcome in followed.follow(lifetime=timedelta(seconds=90)).cycles():
+    for outcome in followed.follow(lifetime=timedelta(seconds=40)).cycles():
         total.add(outcome)
     ended = total.ended()
     assert (ended.snapshots, len(ended.published)) == (total.cycles, 1)
@@ -368,6 +368,7 @@ def test_an_idle_run_sees_the_later_one_within_some_seconds(followed: Followed) 
     assert 20.0 <= followed.seconds <= 20.0 + 2 * follow_run.ASK_SECONDS
 
 
+@pytest.mark.heavy(but=("other1",))
 @pytest.mark.parametrize(
     "other", [{"turn": 0}, {"turn": 1000, "dag_id": "other"}, {"turn": 1000, "deployment": "other"}]
 )
@@ -392,6 +393,7 @@ def test_a_run_goes_on_where_the_log_does_not_say_who_follows(
     assert followed.seconds >= 60.0
 
 
+@pytest.mark.heavy
 def test_a_run_takes_over_from_all_that_began_before_it(followed: Followed) -> None:
     for second in range(1, 60):
         followed.come(second, 5)
@@ -409,6 +411,7 @@ def turns_told(followed: Followed) -> list[int]:
     return [e.cycle.turn for e in entries if isinstance(e, CycleOpened)]
 
 
+@pytest.mark.heavy
 def test_a_turn_is_told_once_the_run_has_landed(followed: Followed) -> None:
     followed.landing.source.ends[P0] = 5
     for second in range(1, 60):
@@ -509,6 +512,7 @@ def test_a_table_that_takes_no_commits_for_a_while_ends_no_follow_and_is_tried_e
     assert list(state.open_cycles()) == []
 
 
+@pytest.mark.heavy
 def test_what_a_table_lacks_in_the_end_is_the_error_of_the_follow(routed: Followed) -> None:
     refused = routed.landing.catalog.refused
     at(routed, 20.0, lambda: refused.update({DATA: 0}))

@@ -365,6 +365,12 @@ class TestHostile:
         assert [len(each) for each in found.table.column("c").to_pylist()] == [3]
         assert "more items" in found.rejects[0].reason
 
+    @pytest.mark.heavy(
+        but=(
+            "double-*",
+            "string-x-5000*",
+        )
+    )
     @pytest.mark.parametrize(
         ("kind", "item", "many"),
         [("string", "x", 5_000), ("long", -(2**40), 200_000), ("double", 0.5, 200_000), ("boolean", True, 200_000)],

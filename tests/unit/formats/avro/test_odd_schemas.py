@@ -214,6 +214,7 @@ def _item(n: int) -> dict[str, Any]:
     return {"n": (1, f"text {n}") if n % 3 else (0, None), "m": {"a": [0.5] * (n % 4), "b": []}}
 
 
+@pytest.mark.heavy(but=("map-200-2",))
 @pytest.mark.parametrize("step", [0, 2, 100])
 @pytest.mark.parametrize("many", [3, 200])
 @pytest.mark.parametrize("kind", ["array", "map"])

@@ -747,6 +747,12 @@ def test_rows_reasons_and_places_are_those_of_each_record_alone(sql: str, record
     assert sorted(told, key=lambda each: each[0]) == expected
 
 
+@pytest.mark.heavy(
+    but=(
+        "select id, name::int as n*",
+        "select id, columns*",
+    )
+)
 @pytest.mark.parametrize(
     ("sql", "bad", "queries"),
     [
@@ -793,6 +799,7 @@ def test_a_column_that_the_key_fills_may_be_named_as_one_of_the_record() -> None
         check_schema(changed_landing(of, transform='select id, "at" from record', timestamps={}), schema_of(table))
 
 
+@pytest.mark.heavy
 def test_a_record_of_which_sql_makes_more_than_the_memory_is_a_reject_of_its_own() -> None:
     records = values(*({"id": i, "name": "x" * 1000, "n": 2_000_000 if i == 2 else 1} for i in range(5)))
     made = transformed("select id, repeat(name, n) as text from record", records)

@@ -148,6 +148,18 @@ SPECS = {
 }
 
 
+@pytest.mark.heavy(
+    but=(
+        "none",
+        "identity",
+        "identity of a time",
+        "hour",
+        "bucket of a decimal",
+        "truncate",
+        "nested",
+        "several",
+    )
+)
 @pytest.mark.parametrize("partitioning", SPECS.values(), ids=SPECS.keys())
 def test_rows_come_back_and_files_are_in_their_partitions(
     make_table: Callable[..., Table], partitioning: PartitionSpec
@@ -264,6 +276,7 @@ def test_memory_is_bounded_over_all_partitions(make_table: Callable[..., Table])
     assert sum(f.record_count for f in files) == 2000
 
 
+@pytest.mark.heavy
 def test_open_files_are_bounded_by_writing_further_ones(make_table: Callable[..., Table]) -> None:
     table = make_table(spec((1, BucketTransform(8))))
     data = rows(1000)

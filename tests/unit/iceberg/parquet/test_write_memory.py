@@ -72,6 +72,7 @@ def ids_in(files: list[DataFile]) -> list[int]:
     )
 
 
+@pytest.mark.heavy
 def test_two_thousand_partitions_in_few_open_files(tmp_path: Path) -> None:
     to = target(tmp_path, BY_PART)
     writer = FanoutWriter(to, file_io({"warehouse": to.location}), uuid4(), buffer_bytes=MIB, open_files=32)
@@ -83,6 +84,7 @@ def test_two_thousand_partitions_in_few_open_files(tmp_path: Path) -> None:
     assert most < 5 * MIB
 
 
+@pytest.mark.heavy(but=("partitioned",))
 @pytest.mark.parametrize("spec", [UNPARTITIONED_PARTITION_SPEC, BY_PART], ids=["unpartitioned", "partitioned"])
 def test_records_of_a_megabyte(tmp_path: Path, spec: PartitionSpec) -> None:
     to = target(tmp_path, spec)

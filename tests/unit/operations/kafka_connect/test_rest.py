@@ -158,6 +158,7 @@ def test_a_worker_that_is_away_is_told_without_its_password() -> None:
     assert "canary" not in repr(ConnectRest(url="http://x", password="canary", headers={"key": "canary"}))
 
 
+@pytest.mark.heavy
 def test_waiting_looks_until_it_is_so(worker: Worker) -> None:
     worker.answers = [(200, status("RUNNING", "RUNNING")), (200, status("PAUSED", "RUNNING", "FAILED"))]
     worker.answers += [(200, status("PAUSED", "PAUSED", "FAILED"))]

@@ -182,6 +182,7 @@ def test_the_package_is_the_same_whoever_packs_it() -> None:
         assert "airflow_provider_lakecommit/spark/launch/connect_task.py" in archive.namelist()
 
 
+@pytest.mark.heavy
 def test_tasks_that_find_a_cold_session_at_once_all_send_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[str] = []
 
@@ -282,6 +283,7 @@ print(missing, [m for m in sys.modules if m.startswith(daemon.PACKAGE)], daemon.
 """
 
 
+@pytest.mark.heavy
 def test_the_daemon_has_libraries_but_neither_threads_nor_this_package() -> None:
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[] [] 1", done.stderr
