@@ -14,10 +14,10 @@ import pytest
 from tests.support.sources import ROOT, imported, sources
 
 BUDGETS = {
-    "lines": 86_352,
+    "lines": 87_360,
     "doors": 42,
-    "pairs of rooms": 286,
-    "dataclasses": 407,
+    "pairs of rooms": 287,
+    "dataclasses": 416,
     "example DAGs": 10,
 }
 
