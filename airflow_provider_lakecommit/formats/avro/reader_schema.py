@@ -8,6 +8,7 @@ schema, which is part of its spec: later registrations change nothing that is re
 Failure story: an unreadable schema, one without a field of the table, or with a default that its column does not hold,
 is a :class:`~airflow_provider_lakecommit.exceptions.TableError` before anything is read.
 """
+
 from __future__ import annotations
 
 import json
