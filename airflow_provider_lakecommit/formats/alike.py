@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which JSON values of a refused block fail alike: a column that is of the wrong kind, a value that is no JSON.
+"""Find the JSON values of a refused block that fail for the same reason: a column of the wrong kind, or invalid JSON.
 
-Contract: pure. What is named is surely refused alone, too: the parser is asked for fixed types, so a kind of value that
-it refuses in one record's column it refuses in each. A value that Python's reader takes, or cannot tell, is not named:
-whoever asks has another way for it. So a misspelt type, which spoils every record, costs about what a right one does.
+Contract: pure. Each returned value would also be refused alone: the parser reads fixed types, so a kind of value that
+it refuses in one record's column it refuses in each. Values that Python's reader accepts, or cannot classify, are not
+returned: the caller isolates them otherwise. So a wrong type in every record costs about as much as a right one.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from airflow_provider_lakecommit.formats.decoder import Refusal
 __all__ = ["fail_alike", "known_form", "other_kind", "struct_paths"]
 
 _FRAME = 5
-"""Bytes that a schema registry's serializers put before a value: a zero, and the number of the schema."""
+"""Length of a schema registry prefix: a zero, and the number of the schema."""
 _FORMS: Mapping[bytes, str] = {
     b"\x1f\x8b": "it is gzip: leave compression to Kafka (the producer's compression.type)",
     b"\xef\xbb\xbf": "it begins with a byte order mark: write it without one",
     b"\xff\xfe": "it is UTF-16: write it as UTF-8",
     b"\xfe\xff": "it is UTF-16: write it as UTF-8",
 }
-"""What a value is that begins so, and what helps."""
+"""Descriptions of values by their first bytes, with the remedy."""
 
 _CHANGED = re.compile(r" changed from (?P<wanted>\w+) to (?P<found>\w+)")
-"""The parser's words: to it the type of the table is what it saw first."""
+"""The parser's wording: it takes the table's type as the one it saw first."""
 _KIND = re.compile(r" is an? (?P<kind>boolean|number|string|array|object), not ")
 _KINDS: Mapping[type, str] = {
     bool: "boolean",
@@ -41,11 +41,11 @@ _KINDS: Mapping[type, str] = {
     list: "array",
     dict: "object",
 }
-"""What the parser calls the values of Python's reader."""
+"""The parser's names for the kinds of Python's reader."""
 
 
 def other_kind(said: str) -> str:
-    """What the parser says of a value of another kind, for people."""
+    """Return the parser's message on a value of another kind, in plain words."""
     return _CHANGED.sub(lambda kinds: f" is {_a(kinds['found'])}, not {_a(kinds['wanted'])}", said)
 
 
@@ -54,7 +54,7 @@ def _a(kind: str) -> str:
 
 
 def struct_paths(columns: Iterable[Column], above: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
-    """The names that lead to each column, of those that are not within a list or a map."""
+    """Return the names that lead to each column outside of lists and maps."""
     found: dict[str, tuple[str, ...]] = {}
     for column in columns:
         found[column.path] = names = (*above, column.name)
@@ -77,7 +77,7 @@ def fail_alike(
 
 
 def known_form(value: bytes, refusal: Refusal) -> Refusal:
-    """The refusal of a value that is no JSON, with what it is, where its first bytes tell."""
+    """Add to the refusal of invalid JSON what its first bytes show."""
     found = next((told for head, told in _FORMS.items() if value.startswith(head)), None)
     if found is None and value[:1] == b"\x00" and len(value) > _FRAME:
         schema = int.from_bytes(value[1:_FRAME], "big")
@@ -92,7 +92,7 @@ def _judge(refusal: Refusal, paths: Mapping[str, tuple[str, ...]]) -> Callable[[
     changed = _KIND.search(refusal.reason)
     if refusal.kind == "not_json" and changed is None:
         return _no_json
-    # The value itself is where no name leads to.
+    # Without a name, the value itself is meant.
     names = () if refusal.kind == "not_json" else paths.get(refusal.column or "")
     if changed is None or names is None or refusal.kind not in ("not_json", "wrong_value"):
         return None
@@ -113,7 +113,7 @@ def _no_json(value: bytes) -> Refusal | None:
 
 
 def _kind_at(value: bytes, names: Sequence[str]) -> str | None:
-    """The kind of what is there; of a name that is there twice, the last one: such a record is refused anyway."""
+    """Return the kind of the value there; of a repeated name the last one: such a record is refused anyway."""
     try:
         found: Any = json.loads(value.decode())
     except (ValueError, RecursionError):

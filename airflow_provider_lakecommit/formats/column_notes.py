@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of a column while its type is made from a schema, and how much may be in it.
+"""Notes on a column while its type is made from a schema, and the limit of its fields.
 
-Contract: pure. Types of a schema name each other, so that a text of a page may come to more fields than any table has.
-Each field of a struct is counted; beyond :data:`MOST_FIELDS` in one column a :class:`TooManyFieldsError` ends the work,
-and the column is left out with a note that says why.
+Contract: pure. Types of a schema refer to each other, so that a short text may have more fields than any table. Each
+field of a struct is counted; beyond :data:`MOST_FIELDS` in one column a :class:`TooManyFieldsError` stops, and the
+column is left out with a note.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 __all__ = ["MOST_FIELDS", "ColumnNotes", "noted"]
 
 MOST_FIELDS = 5_000
-"""In one column, at all levels."""
+"""Most fields in one column, at all levels."""
 
 
 class _TooManyFieldsError(Exception):
-    """A column would have more of them than any table."""
+    """A column would have more fields than any table."""
 
 
 class ColumnNotes(list[str]):
@@ -27,14 +27,14 @@ class ColumnNotes(list[str]):
     left = MOST_FIELDS
 
     def one_more(self) -> None:
-        """One more field."""
+        """Count one more field."""
         self.left -= 1
         if self.left < 0:
             raise _TooManyFieldsError
 
 
 def noted(name: str, make: Callable[[ColumnNotes], Any]) -> tuple[Any, tuple[str, ...]]:
-    """The type of a column, ``None`` if it has none, and its notes."""
+    """Return the type of a column, ``None`` if it has none, and its notes."""
     notes = ColumnNotes()
     try:
         return make(notes), tuple(notes)

@@ -83,7 +83,7 @@ class Column:
         return bool(pa.types.is_map(self.target.type))
 
     def finish(self, array: pa.Array, parent: pa.Array | None = None) -> pa.Array:
-        """``array`` in the table's type.
+        """Convert ``array`` to the table's type.
 
         :param parent: validity of the enclosing struct: a child that is missing because its parent is missing is no
             missing value
@@ -94,7 +94,7 @@ class Column:
         return self.convert(self, array)
 
     def leaves(self) -> Iterator[tuple[str, pa.Field]]:
-        """Every leaf alone, as a wire field that leads to it: for finding out which column a record fails in."""
+        """Yield each leaf as a wire field with its path, to find the column that a record fails in."""
         if not self.children:
             yield self.path, pa.field(self.name, self.wire)
         for child in self.children:
@@ -103,14 +103,14 @@ class Column:
                 yield path, pa.field(self.name, pa.list_(inner) if pa.types.is_list(self.wire) else inner)
 
     def nodes(self) -> Iterator[Column]:
-        """This column and all below it."""
+        """Yield this column and all below it."""
         yield self
         for child in self.children:
             yield from child.nodes()
 
 
 def columns_of(schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> tuple[Column, ...]:
-    """The columns to read from JSON.
+    """Return the columns to read from JSON.
 
     :param skip: top-level columns that are filled from elsewhere
     :raises TableError: naming every column or rule that cannot be served
@@ -157,7 +157,7 @@ def _column(field_: NestedField, path: str, parsed_at: str, rules: ColumnRules) 
 
 
 def _reading(field_: NestedField, target: pa.Field, path: str, rules: ColumnRules) -> Reading:
-    """How a scalar is read; one that cannot be is said in ``rules.wrong``."""
+    """Return how a scalar is read; an impossible one is added to ``rules.wrong``."""
     kind = field_.field_type
     if isinstance(kind, TEMPORAL):
         return time_reading(kind, rules.times.get(field_.field_id, "iso8601"))
@@ -192,7 +192,7 @@ def _key_problem(kind: IcebergType) -> str | None:
 
 
 def _holes(array: pa.Array, parent: pa.Array | None) -> bool:
-    """Whether a value is missing where its parent is there."""
+    """Return True if a value is missing although its parent is present."""
     missing = array.is_null()
     return bool(pc.any(missing if parent is None else pc.and_(missing, parent)).as_py())
 
@@ -251,7 +251,7 @@ def _map(column: Column, array: pa.Array) -> pa.Array:
 
 
 def _check_keys(column: Column, array: pa.Array, keys: pa.Array) -> None:
-    """No map has a key twice. Compared as values: two texts can be one decimal, or one moment."""
+    """Check that no map repeats a key. Keys are compared as values: two texts can be one decimal, or one moment."""
     plain = keys.storage if isinstance(keys, pa.ExtensionArray) else keys
     codes = plain.dictionary_encode()
     places = pc.list_parent_indices(array).to_numpy() * len(codes.dictionary) + codes.indices.to_numpy()

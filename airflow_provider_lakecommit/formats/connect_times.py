@@ -26,9 +26,9 @@ RULE_OF: Mapping[str, str] = {
 
 
 def unread(meaning: str, stated: str | None) -> str | None:
-    """Why numbers are no times of a column, ``None`` if they are.
+    """Return why numbers are not times of a column, ``None`` if they are.
 
-    :param meaning: what their schema calls them, if it does
+    :param meaning: their name in the schema, if any
     :param stated: the rule of the column, if there is one
     """
     rule = RULE_OF.get(meaning)

@@ -27,7 +27,7 @@ _LINE_END = re.compile(rb"\r?\n\Z")
 
 
 class CsvRows:
-    """How a landing's values are written.
+    """The CSV form of a landing's values.
 
     :param fields: how many each row has
     """
@@ -48,7 +48,7 @@ class CsvRows:
         self._row = re.compile(field + rb"(?:" + by + field + rb")*+(?=\r?\n|\Z)")
 
     def rows_of(self, values: Sequence[bytes]) -> tuple[list[bytes], list[int], dict[int, Refusal]]:
-        """The rows, the place of each one's value, and the values that are refused."""
+        """Return the rows, the position of each one's value, and the refused values."""
         array = pa.array(values, pa.binary())
         odd = _has(array, b"\n", b"\r", *([self.quote.encode()] if self.quote else []))
         counts = pc.add(pc.count_substring(array, self._by), 1).to_numpy()

@@ -22,9 +22,9 @@ _TOLD = 60
 
 
 def decimals_of(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    """The numbers that are written, nulls where nothing is.
+    """Return the numbers of texts, null for null.
 
-    :raises ValueError: a text is no number, or one that the target does not hold
+    :raises ValueError: a text is not a number, or the target does not hold it
     """
     odd = pc.or_(pc.greater(pc.binary_length(texts), _SHORT), pc.match_substring(texts, "e", ignore_case=True))
     places = pc.indices_nonzero(odd.fill_null(False))

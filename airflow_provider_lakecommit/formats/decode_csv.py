@@ -54,7 +54,7 @@ class CsvDecoder(BlockDecoder):
         self._form = CsvRows(options.csv, len(self._names))
         self._many = not options.one_row_each
         self._schema = pa.schema([arrow_field(f) for f in wanted])
-        # A field is told by its place: its name may be any text.
+        # Fields are matched by position: their names may be any text.
         self._head = self._form.delimiter.join(str(n) for n in range(len(self._names))).encode()
         self._parse = pcsv.ParseOptions(
             delimiter=self._form.delimiter,
@@ -108,7 +108,7 @@ class CsvDecoder(BlockDecoder):
         return texts.column(self._names.index(name)).combine_chunks()
 
     def _wrong(self, texts: pa.Table, places: Sequence[int]) -> dict[int, Refusal]:
-        """Values that a look at their fields refuses, each with the first reason."""
+        """Return the values refused for their fields, each with the first reason."""
         found: dict[int, Refusal] = {}
 
         def add(of_rows: pa.Array, refusal: Refusal) -> None:
@@ -129,7 +129,7 @@ class CsvDecoder(BlockDecoder):
 
 
 def _without(rows: list[bytes], places: list[int], bad: dict[int, Refusal]) -> tuple[list[bytes], list[int]]:
-    """The rows of values that are not refused, with their places."""
+    """Return the rows of accepted values, with their positions."""
     if not bad:
         return rows, places
     kept = [n for n, place in enumerate(places) if place not in bad]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON behind the id of its schema in a registry.
+"""JSON after the id of its schema in a registry.
 
 Contract: what is behind the id is read as :mod:`~airflow_provider_lakecommit.formats.decode_json` reads it. That the id
 is one of a JSON Schema is checked; the records are held against the table's columns, not against that schema, which
@@ -40,4 +40,4 @@ class FramedJsonDecoder(FramedDecoder[None]):
         return decoded if len(places) == len(values) else put_back(decoded, places, rejects)
 
     def _made(self, schema: RegisteredSchema) -> None:
-        """Of the schema, its kind is all that counts."""
+        """Ignore the schema: only its kind matters."""

@@ -47,9 +47,9 @@ from airflow_provider_lakecommit.landing import nearest
 __all__ = ["JsonDecoder"]
 
 MOST_NAMES = 50
-"""Unknown names of a record that are looked at for the one that may be meant."""
+"""Most unknown names of a record to compare with a missing column."""
 LIKE = 0.6
-"""How much alike names are of which one is taken to be meant for the other."""
+"""Least similarity of a misspelled name."""
 Pieces = list[tuple[pa.StructArray, Counter[str]]]
 UnknownOf = Callable[[pa.StructArray, Sequence[bytes]], Counter[str]]
 _UNEXPECTED = "unexpected field"
@@ -142,7 +142,7 @@ class JsonDecoder(NothingHeld):
         )
 
     def _lacking(self, rows: pa.StructArray) -> dict[int, Column]:
-        """The rows that lack a required column, each with the first one that it lacks."""
+        """Return the rows that lack a required column, each with the first one."""
         found: dict[int, Column] = {}
         for column, missing in missing_rows(self._columns, rows):
             for i in pc.indices_nonzero(missing).to_pylist():
@@ -150,7 +150,7 @@ class JsonDecoder(NothingHeld):
         return found
 
     def _missing(self, value: bytes, column: Column) -> Refusal:
-        """What is said of a value that lacks a required column; of a name like it that the table lacks, too."""
+        """Return the refusal of a value without a required column, with a similar name that the table lacks."""
         text = f"required column {column.path} is missing or null"
         with suppress(Refusal):
             key = (column.path, *sorted(paths_of(self._columns, value))[:MOST_NAMES])
@@ -204,7 +204,7 @@ class JsonDecoder(NothingHeld):
         return _read(text, self._wire, unexpected, len(values), self._paths)
 
     def _explained(self, value: bytes, refusal: Refusal) -> Refusal:
-        """The refusal of a single value, with the field or column that is to blame."""
+        """Return the refusal of a single value, with the field or column that causes it."""
         if refusal.kind == "unknown_field":
             return self._unknown(value)
         if refusal.kind == "wrong_value" and refusal.column is None:
@@ -212,11 +212,11 @@ class JsonDecoder(NothingHeld):
         return known_form(value, refusal) if refusal.kind == "not_json" else refusal
 
     def _alike(self, values: Sequence[bytes], refusal: Refusal) -> Mapping[int, Refusal]:
-        """Values that are refused for the same reason."""
+        """Return the values refused for the same reason."""
         return too_fine(self._decimals, values) or fail_alike(values, refusal, self._struct_paths)
 
     def _unknown(self, value: bytes) -> Refusal:
-        """Which fields of the value the table lacks."""
+        """Return the refusal with the value's fields that the table lacks."""
         try:
             paths = paths_of(self._columns, value)
         except Refusal as worse:
@@ -224,7 +224,7 @@ class JsonDecoder(NothingHeld):
         return Refusal("unknown_field", paths[0] if paths else None, f"the table lacks the field {', '.join(paths)}")
 
     def _blame(self, value: bytes, refusal: Refusal) -> Refusal:
-        """Which column a value fails in, by trying each alone, the last one found first: records fail alike."""
+        """Return the column that a value fails in, by trying each alone, the last one found first."""
         text = block_text([value])
         for i, (path, wire) in enumerate(self._leaves):
             try:

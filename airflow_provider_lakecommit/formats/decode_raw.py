@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values as they are, and values that are one text: each fills one column.
+"""Unchanged values, and values that are one text: each fills one column.
 
 Contract: of the table's columns exactly one is left to be filled from the value. ``raw`` (:class:`RawDecoder`) puts the
 bytes into a ``binary`` column, into a ``fixed[n]`` if they are exactly n, and into a ``string`` if they are UTF-8.
@@ -27,7 +27,7 @@ __all__ = ["RawDecoder", "TextDecoder"]
 
 
 class RawDecoder(NothingHeld):
-    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of values that are taken as they are.
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of unchanged values.
 
     :raises TableError: not exactly one column is left, or it holds neither bytes nor text
     """
@@ -50,7 +50,7 @@ class RawDecoder(NothingHeld):
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the one column."""
+        """Return the schema of the one column."""
         return self._schema
 
     def decode(self, values: Sequence[bytes]) -> Decoded:

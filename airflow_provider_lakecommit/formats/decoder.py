@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every format of records does: a block of values becomes rows and rejects, whatever the values are.
+"""The interface of all formats: a block of values becomes rows and rejects, whatever the values are.
 
 Contract: :func:`decoder_for` gives the :class:`Decoder` of a format for one table. Of each value, exactly one is true:
 it gave at least one row, it is a reject, or it is named as filtered. A format may read blocks as a whole and only say
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 ONE_BY_ONE = 16
-"""Values of a refused block from which on each is tried alone."""
+"""Size of a refused block at which each value is tried alone."""
 FAIL_ALIKE = 256
 """Values of a refused block from which on those that fail alike are looked for: looking at each costs less there than
 cutting on does for one of them.
@@ -98,16 +98,16 @@ class Decoder(Protocol):
         """Schema of the decoded tables."""
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Rows and rejects of these values, none of which is a tombstone."""
+        """Return rows and rejects of these values, none of which is a tombstone."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
 
 
 def decoder_for(
     schema: Schema, options: FormatOptions, skip: Set[str] = frozenset(), registry: SchemaSource | None = None
 ) -> Decoder:
-    """The decoder of a format, by its entry in :data:`~airflow_provider_lakecommit.core.formats.FORMATS`.
+    """Return the decoder of a format, by its entry in :data:`~airflow_provider_lakecommit.core.formats.FORMATS`.
 
     :param skip: columns that are not read from the values
     :param registry: for formats whose records name their schema; without it, they can be checked and not decoded
@@ -126,13 +126,13 @@ def halved(
     alike: Alike[T] = lambda _values, _refusal: {},
     most_alike: int = FAIL_ALIKE,
 ) -> Decoded:
-    """All values decoded, those that are refused isolated as rejects.
+    """Decode all values, and isolate refused ones as rejects.
 
     :param decode: of a block, which may be empty; raises :class:`Refusal` if it cannot be read as a whole, else rejects
         come in the order of their values
-    :param explained: what is said of a value that is refused alone
-    :param alike: names values that are refused for the same reason, and perhaps not all of them
-    :param most_alike: values of the largest block for which it is asked
+    :param explained: returns the refusal of a single value
+    :param alike: returns values refused for the same reason, perhaps not all of them
+    :param most_alike: largest block for which it is called
     """
     try:
         return decode(values)
@@ -156,14 +156,14 @@ def halved(
 
 
 class NothingHeld:
-    """A decoder that has nothing to give back."""
+    """A decoder without resources to release."""
 
     def close(self) -> None:
-        """It holds nothing."""
+        """Do nothing."""
 
 
 class BlockDecoder(NothingHeld, ABC):
-    """A :class:`Decoder` that isolates what it refuses by halves."""
+    """A :class:`Decoder` that isolates refused values by halves."""
 
     _schema: pa.Schema
 
@@ -178,7 +178,7 @@ class BlockDecoder(NothingHeld, ABC):
 
     @abstractmethod
     def _block(self, values: Sequence[bytes]) -> Decoded:
-        """A block, which may be empty.
+        """Decode a block, which may be empty.
 
         :raises Refusal: it cannot be read as a whole
         """
@@ -218,7 +218,7 @@ def _without_alike(
     explained: Callable[[T, Refusal], Refusal],
     alike: Alike[T],
 ) -> Decoded:
-    """A small block without those that fail alike, reason by reason, the rest of it decoded."""
+    """Decode a small block without values that fail alike, reason by reason."""
     rejects, places = list[Reject](), list(range(len(values)))
     for _ in range(MOST_REASONS):
         rejects += [Reject.of(places[i], refusal) for i, refusal in bad.items()]
@@ -233,7 +233,7 @@ def _without_alike(
 
 
 def put_back(decoded: Decoded, places: Sequence[int], rejects: Sequence[Reject]) -> Decoded:
-    """What some values of a block gave, among all of it.
+    """Return the result of some values of a block, among all of it.
 
     :param places: of these values
     :param rejects: the others
@@ -248,7 +248,7 @@ def put_back(decoded: Decoded, places: Sequence[int], rejects: Sequence[Reject])
 
 
 def _rejects(first: int, piece: Decoded | Reject) -> Iterator[Reject]:
-    """Of a piece, with their places among all values."""
+    """Yield the rejects of a piece, with their positions among all values."""
     if isinstance(piece, Reject):
         yield piece
     else:

@@ -55,7 +55,7 @@ def may_be_too_fine(text: bytes) -> bool:
 
 
 def too_fine(columns: Sequence[Column], values: Sequence[bytes]) -> dict[int, Refusal]:
-    """The values that the parser must not get, by their places.
+    """Return the values that the parser must not get, by position.
 
     :param columns: of :func:`with_decimals`
     """

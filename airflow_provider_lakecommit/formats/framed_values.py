@@ -48,7 +48,7 @@ class FramedPart(Generic[T]):
 
 
 class FramedReader(Generic[T]):
-    """Takes blocks apart.
+    """Splits blocks by schema.
 
     :param kind: of schema that is wanted, as registries call it
     :param make: from a schema; raises :class:`~airflow_provider_lakecommit.formats.decoder.Refusal` if no record of it
@@ -60,7 +60,7 @@ class FramedReader(Generic[T]):
         self._known: dict[SchemaKey, T | Refusal] = {}
 
     def parts(self, values: Sequence[bytes]) -> tuple[list[FramedPart[T]], list[Reject]]:
-        """The parts of a block, and the rejects in the order of their values.
+        """Return the parts of a block, and the rejects in the order of their values.
 
         :raises RegistryError: a schema cannot be learned now
         """
@@ -107,7 +107,7 @@ class FramedDecoder(NothingHeld, ABC, Generic[T]):
     """
 
     kind: ClassVar[str]
-    """Of its schemas, as registries call it."""
+    """The registries' name of its schema type."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class FramedDecoder(NothingHeld, ABC, Generic[T]):
 
     @abstractmethod
     def _made(self, schema: RegisteredSchema) -> T:
-        """What reads the records of a schema.
+        """Return the reader of a schema's records.
 
         :raises Refusal: none of them can be read
         """

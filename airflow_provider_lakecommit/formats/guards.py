@@ -38,7 +38,7 @@ _CACHED = 1 << 17
 
 
 def block_text(values: Sequence[bytes]) -> bytes:
-    """The values as one text for the parser.
+    """Return the values as one text for the parser.
 
     :raises Refusal: some value is not UTF-8, or would hand the parser a document ``null``
     """
@@ -58,7 +58,7 @@ def block_text(values: Sequence[bytes]) -> bytes:
 
 
 def _suspicious(text: bytes, values: int) -> bool:
-    """Whether a ``}`` stands before ``n`` or, other than where values meet, before white space."""
+    """Return True if a ``}`` is before ``n`` or, except between values, before white space."""
     octets, joints = np.frombuffer(text, np.uint8), 0
     for at in range(0, len(octets) - 1, _CACHED):
         part = octets[at : at + _CACHED + 1]

@@ -63,7 +63,7 @@ class InferredColumn:
 
     @property
     def other(self) -> dict[str, Any] | None:
-        """The column with the other type."""
+        """Return the column with the other type."""
         return None if self.instead is None else {**self.to_dict(), "type": self.instead}
 
 
@@ -81,7 +81,7 @@ class _Notes:
 
 
 def infer(found: SampledValues, *, examples: bool = False) -> list[InferredColumn]:
-    """The columns for what was seen, in the order in which they were seen first.
+    """Return the columns of the sample, in order of first appearance.
 
     :param examples: show values in the notes
     """
@@ -89,7 +89,7 @@ def infer(found: SampledValues, *, examples: bool = False) -> list[InferredColum
 
 
 def schema_of(columns: Iterable[InferredColumn]) -> Schema | None:
-    """The schema of the columns that have a type; ``None`` if there is none."""
+    """Return the schema of the columns with a type; ``None`` if there is none."""
     typed = [c.to_dict() for c in columns if c.type is not None]
     return create_from_spec({"schema": typed})[0] if typed else None
 
@@ -112,7 +112,7 @@ def _column(name: str, node: Node, examples: bool) -> InferredColumn:
 
 
 def _unusable(name: str, kind: Any) -> str:
-    """Why a table or the decoder cannot have such a column."""
+    """Return why a table or the decoder cannot have such a column."""
     try:
         schema, _, _ = create_from_spec({"schema": [{"name": name, "type": kind}]})
         JsonDecoder(schema)
@@ -140,7 +140,7 @@ def _type(node: Node, path: str, notes: _Notes) -> Any:
 
 
 def _kind(node: Node, path: str, notes: _Notes) -> str | None:
-    """The kind of the most values; both kinds of numbers count as one."""
+    """Return the most frequent kind of value; both kinds of numbers count as one."""
     counts = {k: n for k, n in node.kinds.items() if k not in ("int", "fraction")}
     if numbers := node.kinds.get("int", 0) + node.kinds.get("fraction", 0):
         counts["number"] = numbers
@@ -223,7 +223,7 @@ def _all_are(texts: Sequence[str], kind: str) -> bool:
     schema, _, _ = create_from_spec({"schema": [{"name": "c", "type": kind}]})
     decoder = JsonDecoder(schema)
     values = [json.dumps({"c": text}).encode() for text in texts]
-    # Most columns are no dates: one value tells.
+    # Most columns are not dates: one value is enough.
     return not decoder.decode(values[:1]).rejects and not decoder.decode(values).rejects
 
 

@@ -53,7 +53,7 @@ _CLOSING = {_OPEN: _CLOSE, _OPEN_LIST: _CLOSE_LIST}
 
 
 class _Lost(Exception):
-    """The text does not go on as JSON does."""
+    """The text is not valid JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ _Node = _Struct | _List | _Map
 
 
 def rewriter_for(columns: Sequence[Column]) -> MapRewriter | None:
-    """The rewriter for a table with these columns, if one of them holds a map."""
+    """Return the rewriter for a table with these columns, if one of them holds a map."""
     node = _struct_of(columns)
     return MapRewriter(node) if node is not None else None
 
@@ -95,7 +95,7 @@ class MapRewriter:
         self._plain = not any(_ESCAPABLE.search(name) for name in root.members)
 
     def rewrite(self, value: bytes) -> bytes:
-        """A record with its maps as lists of pairs.
+        """Return a record with its maps as lists of pairs.
 
         :raises Refusal: the record cannot be a row of the table
         """
@@ -143,7 +143,7 @@ def _end_of(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
 
 
 def _value_end(text: bytes, at: int) -> int:
-    """Where the value at this place ends: all its brackets and quotes are closed."""
+    """Return the end of the value at this position, with all brackets and quotes closed."""
     flat = _FLAT_VALUE.match(text, at)
     if flat is not None:
         return flat.end()
@@ -165,7 +165,7 @@ def _value_end(text: bytes, at: int) -> int:
 
 
 def _rewrite(node: _Node, text: bytes, at: int, out: list[bytes]) -> int:
-    """Append the rewritten value at this place; where it ends."""
+    """Append the rewritten value at this position; return its end."""
     if text.startswith(b"null", at):
         out.append(b"null")
         return at + 4
@@ -264,7 +264,7 @@ def _rewrite_map(node: _Map, text: bytes, at: int, out: list[bytes]) -> int:
 
 
 def _bare(node: _Map, quoted: bytes) -> bytes:
-    """A key without its quotes, to be read as what it spells."""
+    """Return a key without its quotes, to be read by its type."""
     key = quoted[1:-1]
     if _BARE.fullmatch(key) is None:
         path = f"{node.path}.key"
@@ -273,7 +273,7 @@ def _bare(node: _Map, quoted: bytes) -> bytes:
 
 
 def _name(quoted: bytes) -> bytes:
-    """The key that a JSON text spells."""
+    """Return the key of a JSON text."""
     if b"\\" not in quoted:
         return quoted[1:-1]
     try:
@@ -283,7 +283,7 @@ def _name(quoted: bytes) -> bytes:
 
 
 def _not_json(value: bytes) -> Refusal | None:
-    """What is wrong with a text, if it is not JSON."""
+    """Return the refusal of a text that is not JSON."""
     try:
         json.loads(value.decode())
     except UnicodeDecodeError:

@@ -32,7 +32,9 @@ _URL_SAFE = str.maketrans("-_+/", "+/  ")
 
 
 def octet_reading(encoding: str) -> Reading:
-    """How a binary or fixed column is read by one of :data:`~airflow_provider_lakecommit.landing.checks.ENCODINGS`."""
+    """Return the reading of a binary or fixed column by one of
+    :data:`~airflow_provider_lakecommit.landing.checks.ENCODINGS`.
+    """
     decode = _DECODERS[encoding]
 
     def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -42,7 +44,7 @@ def octet_reading(encoding: str) -> Reading:
 
 
 def unscaled_reading() -> Reading:
-    """How a decimal is read that is written as the bytes of its digits."""
+    """Return the reading of a decimal written as the bytes of its digits."""
 
     def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pa.array([None if text is None else _unscaled(text, target) for text in array.to_pylist()], target)

@@ -28,7 +28,7 @@ class Reading:
 
 
 def require(truths: pa.Array, values: pa.Array, what: str) -> None:
-    """That every truth that is there is true.
+    """Check that no truth is false.
 
     :raises ValueError: naming the first of the ``values`` whose is not
     """

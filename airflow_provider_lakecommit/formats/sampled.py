@@ -59,7 +59,7 @@ class Numbers:
         self.beyond_double |= _beyond_double(value)
 
     def take(self, other: Numbers) -> None:
-        """The bounds of both."""
+        """Extend the bounds by another's."""
         self.whole, self.scale = max(self.whole, other.whole), max(self.scale, other.scale)
         self.exact, self.digits = max(self.exact, other.exact), max(self.digits, other.digits)
         self.low = min((n for n in (self.low, other.low) if n is not None), default=None)
@@ -221,7 +221,7 @@ def _no_constant(text: str) -> Any:
 
 
 def _depth(value: Any) -> int:
-    """Without recursion: what is sampled may be anything."""
+    """Return the depth without recursion: sampled values may be nested arbitrarily."""
     deepest, level = 0, [value]
     while level:
         deepest += 1

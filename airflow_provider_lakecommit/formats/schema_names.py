@@ -35,18 +35,18 @@ class SchemaNames(NothingHeld, ABC, Generic[T]):
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of names."""
 
     kind: ClassVar[str]
-    """Of the schemas, as registries call it."""
+    """The registries' name of the schema type."""
 
     def __init__(self, registry: SchemaSource | None) -> None:
         self._reader = FramedReader(registry, self.kind, self._made)
 
     @property
     def schema(self) -> pa.Schema:
-        """One column."""
+        """Return a schema with one column."""
         return _TABLE
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """A name for each value, or a reject."""
+        """Return a name or a reject for each value."""
         parts, rejects = self._reader.parts(values)
         names = np.full(len(values), None, object)
         for part in parts:
@@ -59,7 +59,7 @@ class SchemaNames(NothingHeld, ABC, Generic[T]):
 
     @abstractmethod
     def _made(self, schema: RegisteredSchema) -> T:
-        """What names are read from.
+        """Return the source of names in a schema.
 
         :raises Refusal: the schema is none
         """
@@ -75,7 +75,7 @@ class SchemaNames(NothingHeld, ABC, Generic[T]):
 
 
 class OneSchemaNames(SchemaNames[str | None]):
-    """Of formats whose schemas have one name each."""
+    """Names of formats with one name per schema."""
 
     def _named(
         self, values: Sequence[bytes], part: FramedPart[str | None], rejects: list[Reject]
@@ -84,7 +84,7 @@ class OneSchemaNames(SchemaNames[str | None]):
 
 
 class JsonSchemaNames(OneSchemaNames):
-    """Of JSON Schema."""
+    """Names of JSON Schema."""
 
     kind = JSON
 
@@ -98,7 +98,7 @@ class JsonSchemaNames(OneSchemaNames):
 
 
 def schema_names_for(format: str, registry: SchemaSource | None) -> Decoder:
-    """What reads the names of a format's schemas.
+    """Return the reader of a format's schema names.
 
     :raises KeyError: its records name none
     """

@@ -44,7 +44,7 @@ class TextColumn:
         return self.column.name
 
     def wrong(self, texts: pa.Array) -> tuple[pa.Array, str] | None:
-        """Which texts are surely none of this type, nulls counted out, and what is said of them."""
+        """Return which non-null texts are certainly invalid, and the reason."""
         form = _form(self.column.wire)
         if form is None:
             return None
@@ -52,7 +52,7 @@ class TextColumn:
         return (pc.invert(good), f"column {self.column.path} is not {form[1]}") if not pc.all(good).as_py() else None
 
     def filled(self, texts: pa.Array) -> pa.Array:
-        """The texts in the table's type.
+        """Convert the texts to the table's type.
 
         :raises Refusal: one of them is no value of it
         """
@@ -64,7 +64,7 @@ class TextColumn:
 
 
 def text_columns(schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> tuple[TextColumn, ...]:
-    """The columns of a table that are read from texts.
+    """Return the columns of a table that are read from texts.
 
     :param skip: top-level columns that are filled from elsewhere
     :raises TableError: naming every column that no single text fills, and every rule that does not fit
@@ -92,7 +92,7 @@ def _form(wire: pa.DataType) -> tuple[str, str] | None:
 
 
 def bad_texts(values: Sequence[bytes]) -> list[int]:
-    """Places of the values that are not UTF-8."""
+    """Return the positions of values that are not UTF-8."""
     try:
         pa.array(values, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:

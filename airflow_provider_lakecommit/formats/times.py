@@ -60,7 +60,7 @@ _NOT_OF_DATE = set("HIMSfpXczZ")
 
 
 def rule_problem(kind: IcebergType, rule: str) -> str | None:
-    """Why a column of this type cannot be read by this rule."""
+    """Return why a column of this type cannot be read by this rule."""
     if not isinstance(kind, TEMPORAL):
         return f"is {kind}, but rules need dates, times or timestamps"
     if "%" not in rule:
@@ -76,7 +76,7 @@ def rule_problem(kind: IcebergType, rule: str) -> str | None:
 
 
 def time_reading(kind: IcebergType, rule: str) -> Reading:
-    """How a column of a type of :data:`TEMPORAL` is read by a rule that has no :func:`rule_problem`."""
+    """Return the reading of a column of :data:`TEMPORAL` by a rule without a :func:`rule_problem`."""
     if rule == "iso8601":
         return Reading(pa.string(), _iso_time if isinstance(kind, TimeType) else _iso)
     if rule == "epoch_days":

@@ -68,7 +68,7 @@ def _columns_in(kind: pa.DataType) -> int:
 
 
 def count_inferred(columns: Iterable[Column], array: pa.Array, at: str = "") -> Counter[str]:
-    """Unknown fields of a struct array that was parsed with inference."""
+    """Return the unknown fields of a struct array that was parsed with inference."""
     known = {c.name: c for c in columns}
     counts: Counter[str] = Counter()
     for i in range(array.type.num_fields):
@@ -106,9 +106,9 @@ def count_parsed(columns: Sequence[Column], values: Iterable[bytes]) -> Counter[
 
 
 def paths_of(columns: Sequence[Column], value: bytes, *, nulls: bool = True) -> list[str]:
-    """The unknown fields of one value.
+    """Return the unknown fields of one value.
 
-    :param nulls: whether a field that is ``null`` is named too
+    :param nulls: include fields that are ``null``
     :raises Refusal: the value is not one JSON object, or too deep to know
     """
     try:

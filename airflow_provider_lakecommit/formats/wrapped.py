@@ -29,7 +29,7 @@ def is_wrapper(names: Collection[str]) -> bool:
 
 
 def wrapped_places(values: Sequence[bytes], decoded: Decoded) -> Sequence[int]:
-    """The places of values that gave a row and are wrappers."""
+    """Return the positions of values that gave a row and are wrappers."""
     if not all(decoded.ignored.get(name) for name in _NAMES):
         return ()
     places = range(len(values)) if decoded.records is None else decoded.records
@@ -37,7 +37,7 @@ def wrapped_places(values: Sequence[bytes], decoded: Decoded) -> Sequence[int]:
 
 
 def _names(value: bytes) -> Collection[str]:
-    """Of a record that was parsed; none of one that Python reads less of than the parser that did so."""
+    """Return the names of a parsed record; none if Python reads less of it than the parser."""
     try:
         return dict(json.loads(value, parse_int=str, parse_float=str))
     except (ValueError, RecursionError):

@@ -75,7 +75,7 @@ def check_functions(v: Any) -> str | None:
         return f"{v!r} is not a mapping of names to functions (module.function) [LC1183]"
     for name, place in v.items():
         if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
-            return f"{name!r} is not the name of a function (small letters, digits, _) [LC1184]"
+            return f"{name!r} is not the name of a function (a-z, digits, _) [LC1184]"
         if not isinstance(place, str) or not _IMPORT.fullmatch(place):
             return f"{name}: {place!r} is not a function (module.function) [LC1185]"
     return None

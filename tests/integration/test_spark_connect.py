@@ -260,11 +260,11 @@ def test_a_stop_ends_the_job_and_loses_only_the_slices_in_hand(make_window: Call
     window.await_done(1)
     gate.await_begun(2)
     attempt.engine.stop()
-    assert "told to stop" in str(attempt.ended().error)
+    assert "it was stopped" in str(attempt.ended().error)
     assert gate.begun[3] == 0
     gate.await_gone(1)
     gate.await_gone(2)
-    with pytest.raises(SparkJobError, match="told to stop before it began"):
+    with pytest.raises(SparkJobError, match="it was stopped before it began"):
         attempt.engine.run(window.left_job(), window.secrets)
     gate.let_pass()
     assert Counter(r.status for r in finish(window).results) == {"done": 3}

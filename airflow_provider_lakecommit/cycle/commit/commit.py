@@ -243,7 +243,7 @@ class TableCommits:
         for name in names:
             if name not in self._done and name not in self.failures:
                 self.failures[name] = ClosedError(
-                    "LC6201", f"{name}: the commit was asked to stop; the next attempt continues"
+                    "LC6201", f"{name}: the commit was stopped; the next attempt continues"
                 )
 
     def keep(self, name: str, error: BaseException) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The partition groups of many landings, dealt out to a few tasks by how much there is to read.
+"""Distribute the partition groups of many landings to a few tasks, by the amount to read.
 
-Contract: pure, and the same for the same groups: a retry deals alike. Every group is in one bundle; no bundle is empty.
-A bundle and what it holds go through XCom as plain values, the landing with the group, as a topic that is new is known
-to the plan alone.
+Contract: pure, and the same for the same groups, so that a retry distributes alike. Every group is in one bundle; no
+bundle is empty. A bundle goes through XCom as plain values, the landing with each group, as only the plan knows a new
+topic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.landing import Landing
 __all__ = ["BundledGroup", "dealt", "label_of"]
 
 BASE_RECORDS = 2_000
-"""What beginning a group costs, in records."""
+"""The cost of beginning a group, in records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class BundledGroup:
 
 
 def dealt(groups: Sequence[BundledGroup], tasks: int) -> list[list[BundledGroup]]:
-    """The bundles, at most so many; each group goes to the one that has least by then, the largest first."""
+    """Return at most so many bundles; each group goes to the smallest one by then, the largest group first."""
     wanted = min(tasks, len(groups))
     bundles: list[list[BundledGroup]] = [[] for _ in range(wanted)]
     loads = [(0, number) for number in range(wanted)]
@@ -50,7 +50,7 @@ def dealt(groups: Sequence[BundledGroup], tasks: int) -> list[list[BundledGroup]
 
 
 def label_of(bundle: Sequence[BundledGroup]) -> str:
-    """What people call a bundle."""
+    """Return a bundle's name for display."""
     names = sorted({each.landing.name for each in bundle})
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return f"{sum(each.ticket.records for each in bundle)} records of {names[0]}{more}"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One request for all who ask at the same time.
+"""One request for all concurrent callers.
 
-Contract: :meth:`Combined.ask` is answered by a request that began after the question: those who ask while one is under
-way share the next. At most ``at_once`` requests are under way. Whoever finds room makes the request for all who wait,
-in its own thread, after a moment in which others may join: what a request costs hardly depends on how many share it.
+Contract: :meth:`Combined.ask` returns the answer of a request that began after the call: callers during a request share
+the next one. At most ``at_once`` requests run. A caller that finds room makes the request for all waiting ones, in its
+own thread, after a moment in which others may join: the cost hardly depends on their number.
 
-Failure story: where a request for several fails, all of them are told so, and may ask again alone.
+Failure story: if a request for several fails, all of them get the error, and may ask again alone.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ R = TypeVar("R")
 
 
 class Combined(Generic[A, R]):
-    """Many who ask, one who does.
+    """Combines the questions of many callers.
 
-    :param do: makes one request of several questions; an answer each, in their order, or what is raised in its place
-    :param most: questions of one request
+    :param do: makes one request of several questions; returns an answer or exception for each, in order
+    :param most: most questions of one request
     :param gather: seconds of that moment
     """
 
@@ -46,9 +46,9 @@ class Combined(Generic[A, R]):
         self._waiting: list[tuple[A, Future[R]]] = []
 
     def ask(self, question: A) -> R:
-        """The answer, from whoever made the request.
+        """Return the answer, from whichever caller made the request.
 
-        :raises Exception: what it failed with
+        :raises Exception: the request's error
         """
         answer: Future[R] = Future()
         with self._changed:
@@ -64,7 +64,7 @@ class Combined(Generic[A, R]):
         return answer.result()
 
     def _is_to_lead(self, answer: Future[R]) -> bool:
-        """Wait for the answer, or until it falls to this thread to ask for it."""
+        """Wait for the answer, or until this thread must make the request."""
         with self._changed:
             self._changed.wait_for(lambda: answer.done() or (self._free and self._is_waiting(answer)))
             if answer.done():

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connections that all landings of a set work through, however many they are.
+"""The connections that all landings of a set share.
 
-Contract: one admin client and one look for the topics, one reader of the control topic and a writer for each of its
-partitions, the clients of the catalog. :meth:`SetConnections.session` gives a landing a session on them that is like
-any other: what is done in it is what a landing alone does, by the same code. Nothing is contacted before it is needed.
+Contract: one admin client and one read of the topics, one reader of the control topic and a writer for each of its
+partitions, the clients of the catalog. :meth:`SetConnections.session` returns a landing's session on them, which
+behaves like any other. Nothing is contacted before it is needed.
 
 Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.sets.shared_source` and
-:mod:`~airflow_provider_lakecommit.cycle.sets.shared_control`. A session that is closed leaves the connections to the
-others.
+:mod:`~airflow_provider_lakecommit.cycle.sets.shared_control`. A closed session leaves the connections to the others.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ class SetConnections:
     """A context manager.
 
     :param kafka: librdkafka settings
-    :param tables: the catalog of all landings; who made it closes it
-    :param deployment: whose transactional ids are used
-    :param place: what names the catalog in this process
+    :param tables: the catalog of all landings; its maker closes it
+    :param deployment: the owner of the transactional ids
+    :param place: key of the catalog in this process
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class SetConnections:
         self._control = SharedControl(self._control_topic, declared.name, deployment, len(expansion.landings))
 
     def session(self, landing: Landing, log: Callable[[str], None]) -> LandingSession:
-        """That of one landing, for a thread of its own. One that the set no longer has brings its own topics."""
+        """Return one landing's session, for its own thread. A landing that left the set brings its own topics."""
         topics = landing.topic_names
         shared = {*topics} <= {*self.expansion.topics}
         return LandingSession(
@@ -71,7 +70,7 @@ class SetConnections:
         )
 
     def marks(self, landing: Landing) -> Mapping[SourcePartition, int]:
-        """How far the landing's topics can be read, by the newest look; it stays for the landing to use."""
+        """Return how far the landing's topics can be read, by the newest read, which stays for the landing to use."""
         return self._source.stable(landing.topic_names)
 
     def recent(self) -> Recent:
@@ -94,7 +93,7 @@ class SetConnections:
 
 
 def found_landings(declared: LandingSet, kafka: Mapping[str, Any], timeout: float = 15.0) -> Expansion:
-    """The landings of a set, by the topics that the brokers have now.
+    """Return the landings of a set, by the brokers' current topics.
 
     :raises SourceError: there is no topic for any
     :raises SourceUnavailableError: the brokers do not answer

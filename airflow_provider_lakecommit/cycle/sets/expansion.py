@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A landing set and the topics that there are, as landings.
+"""Expand a landing set and the existing topics into landings.
 
-Contract: pure, and the same for the same topics in any order. Each table gets one landing, of all topics that go to it;
-its name is made of the set's and the table's, so it does not change when another topic joins. Internal topics of Kafka
-and the set's control topic are nobody's. What gets no landing is named, with its topics and the reason: nothing is
-dropped without a word.
+Contract: pure, and the same for the same topics in any order. Each table gets one landing, of all its topics; its name
+is made of the set's and the table's, so it does not change when another topic joins. Kafka's internal topics and the
+set's control topic are ignored. Topics without a landing are named with the reason: nothing is dropped silently.
 
-Failure story: two topics that meet in one table by accident (``a.b`` and ``a-b`` are both ``a_b``; engines that do not
-tell large letters from small ones see one table in two) are the trouble of these topics; all others have their landing.
+Failure story: two topics that share a table by accident (``a.b`` and ``a-b`` are both ``a_b``; case-insensitive engines
+see one table in two) are an error of these topics; all others have their landing.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from airflow_provider_lakecommit.landing import TOPIC, Landing, LandingSet, fiel
 __all__ = ["Expansion", "Trouble", "expand", "landing_for", "matches_nothing", "options_of", "topics_of"]
 
 INTERNAL = "__"
-"""How the names of Kafka's own topics begin."""
+"""Prefixes of Kafka's own topics."""
 NAMED = 5
-"""Topics that a message names."""
+"""Most topics in a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Topics that have no landing; ``table`` is the one that they would go to."""
+    """Topics without a landing; ``table`` is the one that they would go to."""
 
     topics: tuple[str, ...]
     why: str
@@ -42,8 +41,8 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expansion:
-    """The landings of a set by their tables, and which topics have none. ``ignored`` are those that the set ignores by
-    its own word, ``known`` are all topics that there are, where the set has a pattern of them.
+    """The landings of a set by their tables, and the topics without one. ``ignored`` are topics that the set ignores
+    explicitly, ``known`` are all existing topics, if the set has a pattern.
     """
 
     landings: tuple[Landing, ...]
@@ -53,19 +52,19 @@ class Expansion:
 
     @property
     def left_out(self) -> dict[str, object]:
-        """Topics without a landing, as plain values."""
+        """Return the topics without a landing, as plain values."""
         without = [{"topics": list(t.topics), "table": t.table, "why": t.why} for t in self.troubles]
         return {"without_landing": without, "ignored": list(self.ignored)}
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Of all landings."""
+        """Return the topics of all landings."""
         return tuple(dict.fromkeys(t for landing in self.landings for t in landing.topic_names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Way:
-    """Where one topic goes; ``merged``: it may meet others there."""
+    """The table of one topic; ``merged``: it may share it with others."""
 
     topic: str
     table: str
@@ -73,7 +72,7 @@ class _Way:
 
 
 def topics_of(declared: LandingSet, known: Collection[str]) -> tuple[str, ...]:
-    """The topics of a set: those it names, be they there or not, and of the known ones those that match."""
+    """Return the topics of a set: those it names, existing or not, and the matching known ones."""
     pattern = declared.topics_pattern
     found = [t for t in known if pattern is not None and re.fullmatch(pattern, t)]
     wanted = sorted({*declared.topic_names, *found})
@@ -87,7 +86,7 @@ def topics_of(declared: LandingSet, known: Collection[str]) -> tuple[str, ...]:
 
 
 def matches_nothing(declared: LandingSet, known: Collection[str]) -> str:
-    """What is said of a set that has no topic, with those that its pattern may have been meant for."""
+    """Return the message for a set without topics, with topics that its pattern nearly matches."""
     pattern = declared.topics_pattern or ""
     matching = [t for t in known if re.fullmatch(pattern, t)]
     if matching:
@@ -106,9 +105,9 @@ def matches_nothing(declared: LandingSet, known: Collection[str]) -> str:
 
 
 def expand(declared: LandingSet, known: Collection[str]) -> Expansion:
-    """The landings of a set.
+    """Return the landings of a set.
 
-    :param known: all topics that there are
+    :param known: all existing topics
     """
     ways, unmatched = list[_Way](), list[str]()
     for topic in topics_of(declared, known):
@@ -134,8 +133,8 @@ def expand(declared: LandingSet, known: Collection[str]) -> Expansion:
 
 
 def landing_for(declared: LandingSet, *topics: str) -> Landing:
-    """The landing of a set that these topics are of, for a DAG that follows its asset, a guard or an operator. Nothing
-    is contacted: where several topics meet in its table, name all of them.
+    """Return the landing of a set for these topics, for a DAG that follows its asset, a guard or an operator. Nothing
+    is contacted: if several topics share its table, name all of them.
 
     :raises SpecError: the set has none for them, or more than one
     """
@@ -169,7 +168,7 @@ def _table(template: str, topic: str, found: re.Match[str]) -> str:
 
 
 def _by_table(ways: Iterable[_Way]) -> Mapping[str, Sequence[_Way]]:
-    """By how an engine names tables that does not tell large letters from small ones."""
+    """Group by table names as a case-insensitive engine compares them."""
     out: dict[str, list[_Way]] = {}
     for way in ways:
         out.setdefault(way.table.casefold(), []).append(way)
@@ -212,7 +211,7 @@ def _landing(declared: LandingSet, ways: Sequence[_Way]) -> Landing | Trouble:
 
 
 def options_of(declared: LandingSet, table: str) -> dict[str, Any]:
-    """Of the landing of a table, its names aside."""
+    """Return the options of a table's landing, without its names."""
     options = dict(declared.defaults)
     for override in declared.overrides:
         if re.fullmatch(override["table"], table):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Landings that a set had and has no more: its rules, its template or its name changed, or a topic was deleted.
+"""Former landings of a set: its rules, its template or its name changed, or a topic was deleted.
 
-Contract: pure. The control log names them: every landing of a set is called ``<set>.<table>``. What they have reported
-and no table has is published (:mod:`~airflow_provider_lakecommit.cycle.sets.former_look`), and named until it is. A
-former landing whose topics still exist and that has nothing left to publish is not mentioned.
+Contract: pure. The control topic names them: every landing of a set is called ``<set>.<table>``. Their reported slices
+without a table are published (:mod:`~airflow_provider_lakecommit.cycle.sets.former_look`), and named until then. A
+former landing with existing topics and nothing left to publish is not mentioned.
 
-Failure story: a deleted topic leaves no trace in what the brokers list, so the landing is named, and whether all that
-its newest cycle had seen was landed. Topics that the set excludes are not named, as long as nothing of them is pending.
+Failure story: the brokers do not list deleted topics, so the landing is named, and whether all offsets of its newest
+cycle were landed. Excluded topics are not named unless something is pending.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormerLanding:
-    """One of them. ``pending`` is reported and not in its tables, ``lanes`` are open. ``gone``: none of its topics
-    exists any more; ``whole``: all that its newest cycle had seen is in its tables. ``own``: it has the set's name.
-    ``dropped``: its table does not exist any more.
+    """A former landing. ``pending`` is reported and not in its tables, ``lanes`` are open. ``gone``: none of its topics
+    exists any more; ``whole``: its tables have all offsets of its newest cycle. ``own``: it has the set's name.
+    ``dropped``: its table no longer exists.
     """
 
     landing: Landing
@@ -64,12 +64,12 @@ class FormerLanding:
 
     @property
     def publishes(self) -> bool:
-        """Return True if the next run of the set has something of it to publish."""
+        """Return True if the next run of the set has slices of it to publish."""
         return self.own and bool(self.pending) and not self.dropped
 
     @property
     def is_open(self) -> bool:
-        """Return True if it has slices or lanes that no run of the set's landings finishes."""
+        """Return True if it has slices or backfills that no run of the set's landings finishes."""
         return bool(self.pending or self.lanes)
 
     def __str__(self) -> str:
@@ -119,10 +119,10 @@ def format_former(former: FormerLanding) -> str:
 def former_landing(
     declared: LandingSet, name: str, table: str, topics: Collection[str], tables: Collection[str]
 ) -> Landing:
-    """Return a former landing as far as publishing needs it, with the options that its table would get now.
+    """Return a former landing, as far as publishing needs it, with the options that its table would get now.
 
-    :param tables: all that its slices were written for
-    :raises SpecError: the options of now do not go with these tables
+    :param tables: all tables that its slices were written for
+    :raises SpecError: the current options do not fit these tables
     """
     values: dict[str, Any] = {**options_of(declared, table), "name": name, "topics": sorted(topics), "table": table}
     landing = Landing.from_dict(values)
@@ -131,13 +131,13 @@ def former_landing(
         return landing
     values |= {"dead_letter_table": others[0] if len(others) == 1 else None}
     if len(others) > 1:
-        # Which of them takes dead letters makes no difference to who publishes.
+        # Publishing does not depend on which of them takes dead letters.
         values |= {"route": {"field": "table", "tables": {t: t for t in sorted({table, *tables})}}, "transform": None}
     return Landing.from_dict(values)
 
 
 def topics_of_plan(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """Return the topics of the newest plan that could ask the brokers; empty if there is none."""
+    """Return the topics of the newest plan that reached the brokers; empty if there is none."""
     opened = _newest(entries)
     return () if opened is None else tuple(sorted({p.topic for p in opened.plan.ends}))
 
@@ -150,7 +150,7 @@ def tables_of(entries: Sequence[Entry]) -> frozenset[str]:
 
 
 def was_whole(entries: Sequence[Entry]) -> bool:
-    """Return True if all that the newest plan had seen was landed."""
+    """Return True if all offsets of the newest plan were landed."""
     if (opened := _newest(entries)) is None:
         return True
     ends = (e.valid_through for e in entries if isinstance(e, CycleClosed) and e.commit_id == opened.commit_id)
@@ -161,15 +161,15 @@ def was_whole(entries: Sequence[Entry]) -> bool:
 def is_gone(declared: LandingSet, topics: Collection[str], known: Collection[str]) -> bool:
     """Return True if none of these topics exists, and the set excludes none of them.
 
-    :param known: all topics that exist; none: the set has no pattern, and a topic that it names and that is missing is
-        the failure of a landing
+    :param known: all existing topics; empty if the set has no pattern: then a missing named topic is the failure of a
+        landing
     """
     excluded = any(re.fullmatch(each, t) for t in topics for each in declared.exclude)
     return bool(topics and known) and not excluded and not any(t in known for t in topics)
 
 
 def table_of_name(declared: LandingSet, name: str, entries: Sequence[Entry]) -> tuple[str, bool] | None:
-    """Return the table of a landing, and whether the landing has the set's name; ``None`` if it is of no set."""
+    """Return the table of a landing, and whether the landing has the set's name; ``None`` if it belongs to no set."""
     tables = sorted(tables_of(entries))
     own = [t for t in tables if declared.landing_name(t) == name]
     named = own or [t for t in tables if set_of(name, t)]

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Former landings of a set, found in the control log, and what they have still to publish.
+"""Find former landings of a set in the control topic, with their unpublished slices.
 
 Contract: :func:`former_landings` reads the newest control records of all landings and the ledgers of former landings,
-and writes nothing. :func:`start_former` opens a cycle without a window; closing it publishes what is reported, in the
-tables that it was written for. Such a cycle is opened in each run as long as something is pending, so that its records
-keep the landing among the newest. Landings of another set name are only named, and only where they have reported
-topics of this set that the source has removed: that other set may still be landed by somebody.
+and writes nothing. :func:`start_former` opens a cycle without a window; closing it publishes reported slices, in the
+tables that they were written for. Each run opens such a cycle while something is pending, so that its records keep the
+landing among the newest. Landings of another set name are only named, and only if they have reported topics of this set
+that the source has removed: that other set may still be in use.
 
-Failure story: killed anywhere, the next run finds the same slices pending. A former landing whose ledger or log cannot
-be read is the failure of that landing, and stops no other.
+Failure story: killed anywhere, the next run finds the same slices pending. A former landing with an unreadable ledger
+or log is the failure of that landing only.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ from airflow_provider_lakecommit.landing import Landing, LandingSet
 __all__ = ["Formers", "former_landings", "former_named", "start_former"]
 
 UNKNOWN = "unknown"
-"""The topic of a landing whose topics only its ledger tells."""
+"""Placeholder topic of a landing whose topics only its ledger has."""
 WHY = "the set no longer has this landing: its reported slices are published"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formers:
-    """The former landings that there is something to say of, and those that could not be read, with the reason."""
+    """The former landings to mention, and unreadable ones with the reason."""
 
     found: tuple[FormerLanding, ...] = ()
     failed: Mapping[str, BaseException] = field(default_factory=dict)
 
     @property
     def publishing(self) -> tuple[Landing, ...]:
-        """Those that have something to publish."""
+        """Return those with slices to publish."""
         return tuple(each.landing for each in self.found if each.publishes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A landing of the log that the set does not have. ``own``: it has the set's name."""
+    """A landing of the control topic that the set lacks. ``own``: it has the set's name."""
 
     declared: LandingSet
     name: str
@@ -69,14 +69,14 @@ class _Candidate:
     entries: tuple[Entry, ...]
 
     def landing(self, topics: tuple[str, ...] = (), tables: frozenset[str] = frozenset()) -> Landing:
-        """Return it as far as it is known by the log, and by what its ledger adds."""
+        """Return it as far as the log and its ledger know it."""
         topics = tuple({*topics, *topics_of_plan(self.entries)}) or (UNKNOWN,)
         tables = tables | tables_of(self.entries) | {self.table}
         return former_landing(self.declared, self.name, self.table, topics, tables)
 
 
 def former_landings(declared: LandingSet, connections: SetConnections, log: Callable[[str], None]) -> Formers:
-    """Find the landings that the set had and has no more.
+    """Find the former landings of a set.
 
     :raises ControlTopicError: the control topic cannot be read
     """
@@ -103,7 +103,7 @@ def former_named(declared: LandingSet, connections: SetConnections, name: str) -
     """
     known = next((c for c in _candidates(declared, connections) if c.name == name), None)
     if known is None and (table := table_of_name(declared, name, ())) is not None:
-        # Its records may be older than those that are read; its ledger knows it all the same.
+        # Its records may be older than the ones read; its ledger has it anyway.
         known = _Candidate(declared=declared, name=name, table=table[0], own=True, entries=())
     if known is None:
         return None
@@ -113,7 +113,7 @@ def former_named(declared: LandingSet, connections: SetConnections, name: str) -
 
 
 def start_former(session: LandingSession, run: RunIdentity, release: Release = lambda _: False) -> Opened:
-    """Open a cycle of a former landing that plans nothing; whoever closes it publishes what is reported.
+    """Open a cycle of a former landing that plans nothing; closing it publishes reported slices.
 
     :raises LakecommitError: the control topic cannot be read or written
     """
@@ -153,13 +153,13 @@ def _looked_at(session: LandingSession, known: _Candidate, connections: SetConne
 
 
 def _records(session: LandingSession, section: LedgerSection) -> Sequence[ControlRecord]:
-    """Return what the log has from where a ledger needs it."""
+    """Return the part of the log that a ledger needs."""
     with log_of(session, section.control) as control:
         return () if control is None else control.read(section.control.partition, section.control.read_from).records
 
 
 def _pending(session: LandingSession, known: _Candidate) -> Iterator[AcceptedSlice]:
-    """Yield what is reported and not in its table; of another set only what cannot be read again."""
+    """Yield reported slices that are not in its table; of another set only those that cannot be read again."""
     for table in session.landing.tables:
         state = ledger_state(session, table)
         section = None if state is None else known_section(session, state)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking for garbage rarely, while hundreds of landings are read and planned.
+"""Run Python's garbage collector rarely, while hundreds of landings are read and planned.
 
-Contract: within :func:`rarely_collected` Python's collector of cycles looks through young objects after
-:data:`YOUNG` new ones, and through all of them after :data:`OLDER` such looks; then it is as it was. Nearly all that a
-plan makes lives as long as the plan and has no cycles: with Python's own thresholds, a fifth of the processor time of a
-plan of 500 landings went into looking through it again and again, and memory was the same.
+Contract: within :func:`rarely_collected` the collector scans young objects after :data:`YOUNG` new ones, and all of
+them after :data:`OLDER` such scans; afterwards its thresholds are restored. Nearly all objects of a plan live as long
+as the plan and have no cycles: with the default thresholds, a fifth of the processor time of a plan of 500 landings
+went into scans, with the same memory.
 
-The thresholds are the process's. Who is in such a block at the same time, in other threads, has them alike; the last
-one to leave sets them back.
+The thresholds are the process's. Concurrent blocks in other threads share them; the last one to end restores them.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from contextlib import contextmanager
 __all__ = ["OLDER", "YOUNG", "rarely_collected"]
 
 YOUNG = 100_000
-"""Objects that are made, less those that are gone."""
+"""New objects, less deleted ones."""
 OLDER = 50
-"""Looks through the young, and through the middle-aged, before one through what is older."""
+"""Scans of the young and the middle generation before one of the old."""
 
 _lock = threading.Lock()
 _inside = 0
@@ -32,12 +31,12 @@ _froze = False
 
 @contextmanager
 def rarely_collected() -> Iterator[None]:
-    """Have the collector look rarely within the block."""
+    """Make the collector scan rarely within the block."""
     global _inside, _before, _froze
     with _lock:
         if _inside == 0:
             _before = gc.get_threshold()
-            # What was imported stays: it need not be looked through. What somebody else has frozen is theirs to thaw.
+            # Imported objects stay and need no scan. Objects frozen by others stay frozen.
             _froze = gc.get_freeze_count() == 0
             if _froze:
                 gc.freeze()

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Landings of a set that have nothing to do now, told from the control log alone.
+"""Landings of a set with nothing to do now, by the control topic alone.
 
-Contract: pure. A landing is idle when the newest cycle that it opened is closed, all that could be read by then is in
-its tables, and its topics got nothing since: so a run of hundreds of topics opens cycles for those that have something,
-and asks the catalog for their tables. As long as one is idle, a cycle every :data:`IDLE` says up to when its tables are
-whole, and finds what became of the tables meanwhile.
+Contract: pure. A landing is idle if its newest cycle is closed, its tables have everything that was readable by then,
+and its topics got nothing since: so a run of hundreds of topics opens cycles only for those with new records, and asks
+the catalog only for their tables. While one is idle, a cycle every :data:`IDLE` reports up to when its tables are
+complete, and finds changes of the tables.
 
-Failure story: whatever the log does not say plainly is not idle: another plan, a spec that has changed, a cycle that
-failed or is open, slices that wait.
+Failure story: in doubt a landing is not idle: another plan, a changed spec, a failed or open cycle, waiting slices.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from airflow_provider_lakecommit.core import CycleClosed, CycleOpened, Entry, So
 __all__ = ["IDLE", "is_idle"]
 
 IDLE = timedelta(minutes=5)
-"""After which a landing that has nothing new says again up to when its tables are whole."""
+"""Time after which an idle landing reports again up to when its tables are complete."""
 
 
 def is_idle(entries: Sequence[Entry], stable: Mapping[SourcePartition, int], spec_version: str, now: datetime) -> bool:
     """Return True if it has nothing to do.
 
-    :param entries: of the landing's live lane, to the end of the log
-    :param stable: how far its topics can be read; empty: nobody knows
+    :param entries: entries of the landing's live stream, to the end of the log
+    :param stable: how far its topics can be read; empty if unknown
     """
     opened = next((e for e in reversed(entries) if isinstance(e, CycleOpened)), None)
     if opened is None or opened.plan.spec_version != spec_version or opened.plan.refused or opened.plan.left:

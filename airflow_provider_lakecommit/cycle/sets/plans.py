@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plans of all landings of a set: those that are opened by a run, or shown by a preview.
+"""The plans of all landings of a set: opened by a run, or shown by a preview.
 
-Contract: every landing ends in one of three ways, by its name: with its plan, with an error, or with the reason why
-there is nothing to plan, which is no failure: its topics never had a record, so that nobody can say yet what its table
-is to look like; or it is idle, where the caller asks for that.
+Contract: each landing, by name, ends with its plan, with an error, or with the reason why there is nothing to plan,
+which is no failure: its topics never had a record, so that its table's columns are unknown; or it is idle, if the
+caller skips those.
 
 Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.sets.steps`.
 """
@@ -33,8 +33,8 @@ __all__ = ["SetPlans", "has_no_record", "landing_ready", "plans_of", "without_re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPlans:
-    """How the landings of a set were planned, by their names. ``landings`` can make their tables, ``former`` are those
-    that the set no longer has.
+    """The planning results of a set's landings, by name. ``landings`` can make their tables, ``former`` have left the
+    set.
     """
 
     landings: Mapping[str, Landing]
@@ -58,9 +58,9 @@ def plans_of(
 ) -> SetPlans:
     """Plan all of them.
 
-    :param plan: of one landing
-    :param publish: opens the cycle by which a former landing publishes what it has reported; without one, none does
-    :param skip_idle: make no plan for a landing that has nothing to do
+    :param plan: plans one landing
+    :param publish: opens the cycle that publishes a former landing's reported slices; ``None``: do not publish
+    :param skip_idle: make no plan for a landing with nothing to do
     """
 
     def step(session: LandingSession) -> tuple[Landing, Opened] | str:
@@ -91,10 +91,11 @@ def plans_of(
 def landing_ready(
     declared: LandingSet, landing: Landing, kafka: Mapping[str, Any], tables: Tables, connections: SetConnections
 ) -> Landing | None:
-    """The landing as it can make its table; ``None`` if that cannot be said yet, as its topics never had a record.
+    """Return the landing as it can make its table; ``None`` if its columns are unknown, as its topics never had a
+    record.
 
-    :raises TableError: nobody can say what its table is to look like
-    :raises CatalogError: the catalog is away
+    :raises TableError: the columns of its table cannot be determined
+    :raises CatalogError: the catalog is unavailable
     """
     try:
         return with_schema(declared, landing, kafka, tables)
@@ -111,7 +112,7 @@ def has_no_record(landing: Landing, connections: SetConnections) -> bool:
 
 
 def without_records(landing: Landing) -> str:
-    """What is said of such a landing."""
+    """Return the message for such a landing."""
     return f"{', '.join(landing.topic_names)} never had a record: {landing.table} is created with the first one"
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of a set that are not there and whose schema nobody stated: made by what a sample of their topics holds.
+"""Missing tables of a set without a stated schema: created from a sample of their topics.
 
-Contract: only where the set says ``missing_table: create``, and only for a landing without ``create``. What was sampled
-is JSON; every column is optional, as a record that lacks it may come tomorrow. A table that is there is left as it is.
+Contract: only if the set has ``missing_table: create``, and only for a landing without ``create``. The sample is JSON;
+every column is optional, since later records may lack it. An existing table is unchanged.
 
-Failure story: topics without a record, or whose records tell no column, are :class:`TableError` of that landing alone:
-the next run looks again.
+Failure story: topics without a record, or with records without columns, are a :class:`TableError` of that landing
+alone: the next run samples again.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ SECONDS = 10.0
 
 
 def with_schema(declared: LandingSet, landing: Landing, kafka: Mapping[str, Any], tables: Tables) -> Landing:
-    """The landing as it can make its table, if that has to be made.
+    """Return the landing as it can make its table, if the table is missing.
 
-    :raises TableError: nobody can say what it is to look like
-    :raises CatalogError: the catalog is away
+    :raises TableError: its columns cannot be determined
+    :raises CatalogError: the catalog is unavailable
     """
     stated = declared.missing_table != "create" or landing.create is not None
     if stated or tables.find(landing.table) is not None:

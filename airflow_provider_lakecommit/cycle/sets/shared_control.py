@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control topic of many landings: each partition read once for all of them, and their records sent together.
+"""The control topic of many landings: each partition is read once for all of them, and their records are sent together.
 
-Contract: each landing has a port of its own that answers as :class:`~airflow_provider_lakecommit.control.control_topic.
-ControlTopic` would, but gives it only the records that are its landing's or nobody's (what cannot be read); whose a
-record is, is found out once. A look is shared by all who ask at the same time and begins after each of them asked.
-What several have to say at once is one transaction for each partition.
+Contract: each landing has its own port, which answers like
+:class:`~airflow_provider_lakecommit.control.control_topic.ControlTopic`, but yields only the records of its own landing
+and unreadable ones. Ownership is computed once. Concurrent callers share a read, which begins after each of their
+calls. Concurrent sends are one transaction per partition.
 
-Invariants: transactions are those of the set, by few ids (:data:`WRITERS` for each partition) instead of one for each
-landing's cycle. That shuts out a process of the set that is dead, whose open transaction would hold up readers. It does
-not shut out a landing's other planner, and need not: claims, slots and reports are judged by the log's order, so two
-that do not see each other lose work at most. A writer that was shut out goes on under the next id.
+Invariants: the set's transactions use few ids (:data:`WRITERS` per partition) instead of one per landing and cycle.
+This fences a dead process of the set, whose open transaction would hold up readers. It does not fence a landing's other
+planner, and need not: the log's order decides claims, slots and reports, so two that do not see each other only lose
+work. A fenced writer continues under the next id.
 
-Failure story: where a transaction for several fails because of one (a record that is too large), each is sent by
-itself. One whose outcome is unknown is so for all that were in it; the log tells them.
+Failure story: if a transaction for several fails because of one (a too large record), each is sent by itself. An
+unknown outcome is unknown for all in it; the log has the answer.
 """
 
 from __future__ import annotations
@@ -49,27 +49,27 @@ from airflow_provider_lakecommit.exceptions import FencedError, WireError
 __all__ = ["WRITERS", "SharedControl"]
 
 WRITERS = 8
-"""Ids of one partition: as many processes of a set may send at once without shutting out each other."""
+"""Ids per partition: so many processes of a set may send at once without fencing each other."""
 TOGETHER = 200
-"""Landings whose records are sent in one transaction."""
+"""Most landings whose records are sent in one transaction."""
 KNOWN_SECONDS = 10.0
-"""For which what the topic is, is not asked again."""
+"""How long the topic's description is cached."""
 GATHER_SECONDS = 0.03
-"""Before a request, for others to join it."""
+"""How long a request waits for others to join it."""
 LOOK_SECONDS = 0.02
 OWN_SECONDS = 30.0
-"""For which one's own record is waited for."""
+"""How long to wait for one's own record."""
 
 RECENT_OF_EACH = 20
-"""Further records that are read for former landings, for each landing of the set."""
+"""Further records to read for former landings, per landing of the set."""
 
 MOST_RECORDS = 40_000
-"""Of a partition that are kept by whose they are; a look from before them reads the log again."""
+"""Records of a partition to keep by owner; an earlier start reads the log again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """What one landing wants to see of a partition."""
+    """One landing's request to read a partition."""
 
     partition: int
     start: int
@@ -79,9 +79,9 @@ class _Question:
 class SharedControl:
     """One control topic.
 
-    :param topic: whoever made it closes it
-    :param name: of the set, for its ids
-    :param deployment: whose ids they are
+    :param topic: its maker closes it
+    :param name: name of the set, for its ids
+    :param deployment: the owner of the ids
     :param landings: how many landings the set has
     """
 
@@ -96,12 +96,12 @@ class SharedControl:
         self._info: tuple[ControlTopicInfo, float] | None = None
 
     def of(self, landing: str) -> ControlPort:
-        """The port of one landing."""
+        """Return the port of one landing."""
         self.topic.wanted.add(group_id(landing))
         return _LandingControl(self, landing)
 
     def info(self, *, ensure: bool = False) -> ControlTopicInfo:
-        """What the topic was a moment ago."""
+        """Return the topic's recent description."""
         with self._asking:
             if self._info is None or self._info[1] < time.monotonic():
                 found = self.topic.ensure() if ensure else self.topic.describe()
@@ -109,7 +109,7 @@ class SharedControl:
             return self._info[0]
 
     def look(self, partition: int, start: int, landing: str) -> ControlLog:
-        """The log of one landing, from an offset on."""
+        """Return the log of one landing, from an offset on."""
         return self._looks.ask(_Question(partition=partition, start=start, group=group_id(landing)))
 
     def recent(self, prefix: str = "") -> dict[str, tuple[ControlRecord, ...]]:
@@ -128,14 +128,14 @@ class SharedControl:
         return found
 
     def send(self, partition: int, records: Sequence[Record]) -> tuple[int, ...]:
-        """In one transaction, maybe with others'."""
+        """Send in one transaction, possibly with others' records."""
         with self._lock:
             if partition not in self._outboxes:
                 self._outboxes[partition] = _Outbox(partial(self._writer, partition))
         return self._outboxes[partition].send(records)
 
     def close(self) -> None:
-        """Let go of the writers."""
+        """Close the writers."""
         for outbox in self._outboxes.values():
             outbox.close()
 
@@ -150,7 +150,7 @@ class SharedControl:
         found = self.topic.read_together(starts)
         for partition, log in found.items():
             mine = self._logs.setdefault(partition, _PartitionLog())
-            # Who only asks for the borders has read nothing.
+            # A caller that only needs the bounds has read nothing.
             if starts[partition] <= log.end:
                 mine.take(log, starts[partition])
         own = [self._logs[q.partition].of(q.group, q.start) for q in asked]
@@ -158,7 +158,7 @@ class SharedControl:
 
 
 class _PartitionLog:
-    """What was read of one partition, by whose it is. For one thread at a time."""
+    """The records read of one partition, by owner. Not thread-safe."""
 
     def __init__(self) -> None:
         self._groups: dict[str, list[ControlRecord]] = {}
@@ -167,7 +167,7 @@ class _PartitionLog:
         self._first = self._next = self._count = 0
 
     def take(self, log: ControlLog, start: int) -> None:
-        """A look that began at *start*."""
+        """Add a read that began at *start*."""
         begin = max(start, log.begin)
         other = log.topic_id != self._topic or log.end < self._next
         if other or self._count > MOST_RECORDS or not self.holds(begin):
@@ -180,7 +180,7 @@ class _PartitionLog:
         self._next = log.end
 
     def of(self, group: str, start: int) -> tuple[ControlRecord, ...]:
-        """The records of a group, and those that are nobody's."""
+        """Return the records of a group, and those without an owner."""
         own = self._groups.get(group, [])
         found = [*own[bisect_left(own, start, key=offset_of) :], *(r for r in self._nobodys if r.offset >= start)]
         return tuple(sorted(found, key=offset_of) if self._nobodys else found)
@@ -199,9 +199,9 @@ class _PartitionLog:
 
 
 class _Outbox:
-    """What is sent to one partition.
+    """The records to send to one partition.
 
-    :param make: a writer by its number
+    :param make: makes a writer by its number
     """
 
     def __init__(self, make: Callable[[int], ControlWriter]) -> None:
@@ -231,11 +231,11 @@ class _Outbox:
             try:
                 return self._writer.send(records)
             except FencedError:
-                # By another process of the set that sends now, too.
+                # Fenced by another process of the set that is also sending.
                 self.close()
                 self._number += 1
             except BaseException:
-                # What it may have open is aborted with it.
+                # The broker aborts its open transaction with it.
                 self.close()
                 raise
         raise FencedError(
@@ -244,7 +244,7 @@ class _Outbox:
 
 
 class _LandingControl:
-    """The part of one landing."""
+    """The port of one landing."""
 
     def __init__(self, shared: SharedControl, landing: str) -> None:
         self._shared = shared
@@ -279,7 +279,7 @@ class _LandingControl:
             if until is None or log.end > until:
                 return log
             if time.monotonic() > deadline:
-                # It says who is in the way.
+                # The error names the landing in the way.
                 return self._shared.topic.read(partition, start, until=until)
             time.sleep(LOOK_SECONDS)
 
@@ -296,12 +296,12 @@ class _LandingControl:
         return _writing(self._shared, partition)
 
     def close(self) -> None:
-        """The connections are everybody's."""
+        """Keep the shared connections open."""
 
 
 @dataclass(frozen=True, slots=True)
 class _SharedWriter:
-    """What a landing says goes out with what others say."""
+    """Sends a landing's records together with those of others."""
 
     shared: SharedControl
     partition: int

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source topics of many landings, asked for together.
+"""The source topics of many landings, read together.
 
-Contract: each landing has a port of its own, which answers as :class:`~airflow_provider_lakecommit.kafka.source_topic.
-SourceTopics` of its topics would. Behind all of them are one client, one look at all topics, and one request for each
-question that many have at once. A look is used by a landing once: the next time it asks, the answer is newer.
+Contract: each landing has its own port, which answers like
+:class:`~airflow_provider_lakecommit.kafka.source_topic.SourceTopics` of its topics. All ports share one client, one
+read of all topics, and one request for concurrent questions. A landing uses each read once: its next call gets a newer
+one.
 
-Failure story: where the look at all of them fails (one may not be described, one has no leader), each landing looks at
-its own, through the same client: so the topic that is in the way is the trouble of its landing.
+Failure story: if the read of all topics fails (one may not be described, one has no leader), each landing reads its own
+through the same client: so the failing topic affects only its landing.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from airflow_provider_lakecommit.kafka import First, SourceState, SourceTopics
 __all__ = ["SharedSource"]
 
 FRESH_SECONDS = 10.0
-"""For which a look may be used by a landing that has not used it."""
+"""How long a read may be used by a landing that has not used it."""
 RETENTION_SECONDS = 60.0
-"""For which what a topic keeps is taken to be what it was."""
+"""How long a topic's retention is cached."""
 
 Times = list[tuple[SourcePartition, datetime]]
 Firsts = list[tuple[SourcePartition, datetime, First]]
@@ -38,7 +39,7 @@ Positions = list[tuple[SourcePartition, ReadPosition]]
 class SharedSource:
     """All topics of a set.
 
-    :param topics: of all of its landings; whoever made them closes them
+    :param topics: topics of all its landings; their maker closes them
     """
 
     def __init__(self, topics: SourceTopics) -> None:
@@ -53,23 +54,23 @@ class SharedSource:
         self._kept: tuple[dict[str, Retention], float] = {}, 0.0
 
     def of(self, topics: tuple[str, ...]) -> SourcePort:
-        """The port of one landing."""
+        """Return the port of one landing."""
         return _LandingSource(self, topics)
 
     def newer_than(self, number: int) -> tuple[int, _Seen | None]:
-        """A look with a greater number, and what it found; ``None``: it failed."""
+        """Return a read with a greater number, and its result; ``None`` if it failed."""
         with self._looking:
             if self._number <= number or time.monotonic() > self._fresh_until:
                 self._look()
             return self._number, self._seen
 
     def stable(self, topics: tuple[str, ...]) -> dict[SourcePartition, int]:
-        """How far topics can be read, by the newest look; empty where it failed."""
+        """Return how far topics can be read, by the newest read; empty if it failed."""
         _, found = self.newer_than(0)
         return {p: m.stable for t in topics for p, m in found.by_topic.get(t, {}).items()} if found else {}
 
     def retentions(self, seconds: float) -> dict[str, Retention]:
-        """Of all topics that are known."""
+        """Return the retention of all known topics."""
         kept, until = self._kept
         return kept if time.monotonic() < until else self._retentions.ask(seconds)
 
@@ -102,7 +103,7 @@ class SharedSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What a look found, by topic."""
+    """The result of a read, by topic."""
 
     whole: SourceState
     missing: frozenset[str]
@@ -117,7 +118,7 @@ class _Seen:
 
 
 class _LandingSource:
-    """The part of one landing."""
+    """The port of one landing."""
 
     def __init__(self, shared: SharedSource, topics: tuple[str, ...]) -> None:
         self._shared = shared
@@ -157,4 +158,4 @@ class _LandingSource:
         return self._own.first_value(span)
 
     def close(self) -> None:
-        """The client is everybody's."""
+        """Keep the shared client open."""

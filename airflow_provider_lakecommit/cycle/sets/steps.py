@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One step of all landings of a set, side by side: a plan, a preview, a commit.
+"""One step of all landings of a set, concurrently: a plan, a preview, a commit.
 
-Contract: each landing's step is done in its own session, in a thread of its own, and how it ended is known by its name:
-the step's result, or what it raised.
+Contract: each landing's step runs in its own session and thread, and its result or exception is kept by name.
 
-Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.session.concurrent`: a landing that fails or hangs is
-that landing's alone.
+Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.session.concurrent`: a landing that fails or hangs
+affects no other.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from airflow_provider_lakecommit.landing import Landing
 __all__ = ["CLIENTS", "for_all"]
 
 CLIENTS = 6
-"""Of the catalog, for a set; see :class:`~airflow_provider_lakecommit.iceberg.catalog.Tables`."""
+"""Catalog clients of a set; see :class:`~airflow_provider_lakecommit.iceberg.catalog.Tables`."""
 
 T = TypeVar("T")
 
@@ -35,11 +34,11 @@ def for_all(
     *,
     concurrent: ConcurrentLandings | None = None,
 ) -> Mapping[str, T | BaseException]:
-    """Do a step of each landing; how each ended.
+    """Do a step of each landing; return the result or exception of each.
 
-    :param log: gets each line with the landing's name before it
-    :param concurrent: where others work too
-    :raises BaseException: what interrupts the caller
+    :param log: takes each line after the landing's name
+    :param concurrent: runs the landings together with others
+    :raises BaseException: an interruption of the caller
     """
 
     def one(landing: Landing) -> T:

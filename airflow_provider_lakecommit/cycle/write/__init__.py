@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write: the jobs of a window are run."""
+"""Write: run the jobs of a window."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cycle of a run that is open, and what it comes to once it is closed; which open cycles the next START is to end.
+"""A run's open cycle, and its outcome once it is closed; and which open cycles the next START must end.
 
-Contract: values of one run, in memory. A cycle is ended by the START of a later one where nobody works for it any more:
-its process is dead, this run has closed it without a COMPLETE, as commits failed for some table, or a run of this
-process ended with an error before it closed the cycle. Only the last of these is shared by the runs of a process.
+Contract: values of one run, in memory. The START of a later cycle ends cycles without a worker: their process is dead,
+this run closed them without a COMPLETE, as commits failed for some table, or a run of this process ended with an error
+before it closed them. Only the last kind is shared by the runs of a process.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from airflow_provider_lakecommit.exceptions import LakecommitError
 __all__ = ["OpenWindow", "Releases", "abandon", "without_window"]
 
 MOST_ABANDONED = 1000
-"""Cycles that a process remembers as abandoned; the claims of older ones end by their deadline."""
+"""Most abandoned cycles that a process remembers; the claims of older ones end by their deadline."""
 _abandoned: dict[UUID, None] = {}
-"""Of all runs of this process, the oldest first."""
+"""Abandoned cycles of all runs of this process, the oldest first."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OpenWindow:
-    """A cycle of the run that is open. ``error`` is what kept its jobs from beginning; without either it is over."""
+    """An open cycle of the run. ``error`` is what kept its jobs from beginning; without either it is over."""
 
     number: int
     run: RunIdentity
@@ -50,14 +50,14 @@ class OpenWindow:
         )
 
     def ended_before(self) -> CycleOutcome:
-        """It was found to be over."""
+        """Return the outcome of a cycle that was found to be over."""
         lacking, ticket = tuple(map(str, self.opened.lacking)), self.opened.ticket
         closed = Closed(commit_id=ticket.commit_id, finished=True, note=self.opened.note, missing=lacking)
         return self.outcome(Written(), closed)
 
 
 def without_window(number: int, done: tuple[Opened, Closed], seconds: float) -> CycleOutcome:
-    """A cycle that has only committed."""
+    """Return the outcome of a cycle that only committed."""
     opened, closed = done
     return CycleOutcome(number=number, opened=opened, written=Written(), closed=closed, seconds={"close": seconds})
 
@@ -70,10 +70,10 @@ def abandon(commit_ids: Iterable[UUID]) -> None:
 
 
 class Releases:
-    """What the START of a run's next cycle ends.
+    """The cycles that the START of a run's next cycle ends.
 
-    :param is_dead: tells which open cycles are of dead processes
-    :ivar dead: those that the newest look has found, the abandoned ones among them
+    :param is_dead: decides which open cycles are of dead processes
+    :ivar dead: those that the newest read found, including abandoned ones
     """
 
     def __init__(self, is_dead: Callable[[Cycle], bool]) -> None:
@@ -83,22 +83,22 @@ class Releases:
         self.dead: set[UUID] = set()
 
     def leave(self, commit_id: UUID) -> None:
-        """The run closed that cycle, and it is not complete."""
+        """Record a cycle that the run closed without completing it."""
         self._left.add(commit_id)
 
     def is_left(self, cycle: Cycle) -> bool:
         return cycle.commit_id in self._left
 
     def end_with(self, windows: Iterable[OpenWindow]) -> None:
-        """The run ends with an error: abandon its open cycles, and those that it closed without a COMPLETE."""
+        """After an error, abandon the run's open cycles, and those that it closed without a COMPLETE."""
         abandon([*self._left, *(w.opened.ticket.commit_id for w in windows)])
 
     def take_up(self, commit_id: UUID) -> None:
-        """The run works for that cycle: it is not abandoned, or not any more."""
+        """Record that the run works on that cycle: it is not abandoned any more."""
         _abandoned.pop(commit_id, None)
 
     def begin(self) -> None:
-        """A look at the open cycles begins."""
+        """Begin a read of the open cycles."""
         self.dead, self._seen = set(), set()
 
     def __call__(self, cycle: Cycle) -> bool:
@@ -111,5 +111,5 @@ class Releases:
         return cycle.commit_id in self.dead
 
     def done(self) -> None:
-        """A cycle was opened after the look: of those that were left, what it did not ask about was over before."""
+        """Record that a cycle was opened after the read: left cycles that it did not ask about were already over."""
         self._left &= self._seen

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The write steps of a run's windows: their Spark jobs, begun by one call and waited for by another.
+"""The write steps of a run's windows: their Spark jobs, begun by one call and awaited by another.
 
 Contract: :meth:`WindowWriter.begin` hands the jobs of a window to the engine and returns; :meth:`WindowWrite.wait`
-waits for their end and tells what became of each group. Several windows may be under way, each group of each in a
-thread; who waits sees the progress of the window that it waits for. What is reported of a job stands in the control
-log: where an engine cannot say, the log is asked.
+waits for their end and reports each group's result. Several windows may be open, each group in its own thread; the
+caller sees the progress of the window that it waits for. Reports of a job are in the control topic, which is read if an
+engine has no result.
 
-Failure story: a Spark job that dies is no error here; what its slices reported counts. What else ends a job, and an
-interruption of who waits, stops the engine, with all windows that are under way, and is raised. Once it is *stopping*,
-no job begins any more; those that run are asked to end by whoever stops.
+Failure story: a Spark job that dies is no error here; its reported slices count. Any other end of a job, and an
+interruption of the caller, stops the engine with all open windows, and is raised. Once it is *stopping*, no job begins
+any more; the stopping caller asks running jobs to end.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from airflow_provider_lakecommit.spark import Engine, Secrets, SliceResult, Slic
 __all__ = ["WindowWrite", "WindowWriter"]
 
 Ended = tuple[WindowJob | None, JobOutcome]
-"""The last job of a group, if it had one, and what became of it."""
+"""The last job of a group, if it had one, and its result."""
 
 
 class WindowWriter:
-    """Where the windows of a run are written.
+    """Writes the windows of a run.
 
-    :param progress: is told how far the writing is, every so many seconds
+    :param progress: called regularly with the progress of writing
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class WindowWriter:
     def begin(self, opened: Opened, start: Callable[[], None]) -> WindowWrite:
         """Begin the jobs of a window.
 
-        :param start: has the engine ready; called if there is a job
-        :raises LakecommitError: the engine cannot be had, or a job not be made
+        :param start: starts the engine; called if there is a job
+        :raises LakecommitError: the engine cannot be started, or a job not be made
         """
         jobs = {ticket: self._job(ticket, opened) for ticket in opened.groups}
         if any(jobs.values()) and not self.stopping:
@@ -63,11 +63,11 @@ class WindowWriter:
         return WindowWrite(self, jobs)
 
     def run(self, ticket: GroupTicket, job: WindowJob) -> Ended:
-        """All of a group's jobs, in a thread."""
+        """Run all of a group's jobs, in a thread."""
 
         def run(job: WindowJob) -> Sequence[SliceResult]:
             job = job.begun()
-            # Before the question: who stops asks those that are here.
+            # Before the check: a stop ends the registered jobs.
             self.jobs[job.job_id] = job
             try:
                 if self.stopping:
@@ -87,9 +87,9 @@ class WindowWriter:
             raise SparkJobError("LC6234", f"the Spark job of group {job.group} did not begin: {e}") from e
 
     def saved(self, ticket: GroupTicket, *, told: bool) -> GroupResult:
-        """What of a group is reported, by the log.
+        """Return a group's reported work, by the log.
 
-        :param told: say it in the run's log too
+        :param told: log it in the run's log too
         """
         result = group_result(self.session.landing, self.session.control, ticket)
         if told:
@@ -102,7 +102,7 @@ class WindowWriter:
 
 
 class WindowWrite:
-    """The jobs of one window, under way."""
+    """The running jobs of one window."""
 
     def __init__(self, writers: WindowWriter, jobs: dict[GroupTicket, WindowJob | None]) -> None:
         self._writers = writers
@@ -121,13 +121,13 @@ class WindowWrite:
 
     @property
     def seconds(self) -> float:
-        """From the beginning to the end of :meth:`wait`."""
+        """Return the seconds from the beginning to the end of :meth:`wait`."""
         return self._ended - self._began
 
     def wait(self) -> None:
-        """Until all jobs have ended.
+        """Wait until all jobs have ended.
 
-        :raises BaseException: what ended one of them and is no end of a Spark job, or what interrupts the caller
+        :raises BaseException: the error of a job that is not the end of a Spark job, or an interruption of the caller
         """
         writers = self._writers
         try:
@@ -142,11 +142,11 @@ class WindowWrite:
             self._ended = time.monotonic()
 
     def let_end(self) -> None:
-        """Wait for the end, whatever it is."""
+        """Wait for the end, whatever the result."""
         wait(self._running.values())
 
     def written(self) -> Written:
-        """How the window went, after its end.
+        """Return the window's result, after its end.
 
         :raises LakecommitError: the log cannot be read
         """
@@ -154,7 +154,7 @@ class WindowWrite:
         return sum((self._written(t, *ended.get(t, (job, ()))) for t, job in self._jobs.items()), Written())
 
     def _written(self, ticket: GroupTicket, job: WindowJob | None, outcome: JobOutcome) -> Written:
-        """How a group went, by what its engine says, else by the control log."""
+        """Return a group's result, by its engine, else by the control topic."""
         before = Counter({SliceStatus.REPORTED: ticket.slices - (len(job.plan.slices) if job else 0)})
         if job is None:
             return Written(slices=+before)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The write step of a cycle: what of a group is still to be done, doing it, and what of it is safe.
+"""The write step of a cycle: what is left of a group, doing it, and what is safe.
 
-Contract: what is to be done and what is safe is answered from the control log alone; neither catalog nor table is
-asked, so a catalog outage does not stop a running window. The plan is the one that the ticket names by its digest; any
-other under the cycle's id is passed over. A slice that is reported is never part of a job again, so a retry does what
-is left. A cycle that is closed already, or whose run was gone for a later plan, has no job.
+Contract: the control topic alone shows what is left and what is safe; neither catalog nor table is read, so a catalog
+outage does not stop a running window. The plan is the one with the ticket's digest; any other under the cycle's id is
+skipped. A reported slice is never part of a job again, so a retry does the rest. A cycle that is closed, or released by
+a later plan, has no job.
 
-Failure story: a job that ends early is no error here: what its slices reported counts, and the log is asked for that.
+Failure story: a job that ends early is no error here: its reported slices count, by the log.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from airflow_provider_lakecommit.spark import EarlierWorkError, SliceResult, Win
 __all__ = ["JobOutcome", "causes_of", "group_job", "group_result", "run_group", "run_groups"]
 
 MOST_DEATHS = 2
-"""Jobs of one attempt at a group whose processes died, after which further ones are begun."""
+"""Jobs of one attempt at a group whose processes died, after which no further one begins."""
 JobOutcome = Sequence[SliceResult] | SparkJobError
-"""What an engine knows of a job's slices, or why the job ended early."""
+"""The engine's results of a job's slices, or why the job ended early."""
 
 
 def group_job(
@@ -44,12 +44,12 @@ def group_job(
     *,
     state: CycleState | None = None,
 ) -> WindowJob | None:
-    """The job for what a group has not reported yet, or ``None`` when nothing is left or the cycle is over.
+    """Return the job for a group's unreported slices, or ``None`` if nothing is left or the cycle is over.
 
-    :param state: the cycle as a look of just now has it; by default the log is looked at
-    :param load: reads a table from the catalog, where the ticket does not name the plan: then it is held against the
-        tables before anything is written by it
-    :raises ControlTopicError: the cycle's plan is not in the control log any more, or is not the cycle's
+    :param state: the cycle as just read; by default the log is read
+    :param load: reads a table from the catalog, if the ticket does not name the plan, to check the plan against the
+        tables before anything is written
+    :raises ControlTopicError: the control topic no longer has the cycle's plan, or has another one
     """
     state = state or _look(landing, control, ticket.cycle)[0]
     if state.over or state.ended_early:
@@ -83,7 +83,7 @@ def run_group(
     left: Callable[[], WindowJob | None],
     log: Callable[[str], None],
 ) -> tuple[WindowJob | None, JobOutcome]:
-    """Run a group's job, as :func:`run_groups` does. Returns the last job, if there was one, and what became of it."""
+    """Run a group's job, as :func:`run_groups` does. Return the last job, if there was one, and its result."""
 
     def rest() -> list[WindowJob]:
         return [found] if (found := left()) is not None else []
@@ -98,9 +98,9 @@ def run_groups(
     left: Callable[[], Sequence[WindowJob]],
     log: Callable[[str], None],
 ) -> tuple[Sequence[WindowJob], JobOutcome]:
-    """Run the jobs of groups that are one job of the engine. Where it has waited for an earlier attempt's job instead,
-    one for what is ``left`` then takes its place, as long as there is something; so it does where a job's processes
-    died, of which one record may be the cause: the next job finds it. Returns the last jobs, and what became of them.
+    """Run the jobs of groups as one job of the engine. If the engine waited for an earlier attempt's job instead, a job
+    for what is ``left`` takes its place while there is something; so it does if a job's processes died, possibly of one
+    record: the next job finds it. Return the last jobs, and their results.
     """
     deaths = 0
     while jobs:
@@ -120,9 +120,9 @@ def run_groups(
 
 
 def group_result(landing: Landing, control: ControlPort, ticket: GroupTicket) -> GroupResult:
-    """What of a group is reported by now, and what will be read again.
+    """Return a group's reported work, and what will be read again.
 
-    :raises ControlTopicError: the cycle's plan is not in the control log any more
+    :raises ControlTopicError: the control topic no longer has the cycle's plan
     """
     state, landing_state, entries = _look(landing, control, ticket.cycle)
     share = _share(state, ticket.group)
@@ -142,7 +142,7 @@ def group_result(landing: Landing, control: ControlPort, ticket: GroupTicket) ->
 
 
 def causes_of(entries: Iterable[Entry], commit_id: UUID, undone: Sequence[Slice]) -> tuple[str, ...]:
-    """Why these slices of a cycle are not done, each cause once, in the words of its first report."""
+    """Return why these slices of a cycle are not done, each cause once, in the words of its first report."""
     told: dict[str, str] = {}
     for e in entries:
         if not isinstance(e, SliceReported) or e.commit_id != commit_id:
@@ -164,7 +164,7 @@ def _hold_against_tables(landing: Landing, state: CycleState, load: Callable[[st
 
 
 def _of_ticket(entries: Iterable[Entry], ticket: CycleTicket) -> list[Entry]:
-    """Without plans under this cycle's id that are not the one the ticket names, whoever sent them."""
+    """Drop plans under this cycle's id other than the ticket's, whoever sent them."""
     return [
         e
         for e in entries

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of a block of records, read for all records at once.
+"""Read the bytes of a block of records for all records at once.
 
-Contract: every record has a cursor of its own, so that each is judged by itself, however another one is damaged. A read
-gives an array with one value for each cursor; cursors that are not ``active`` stay where they are, and their value
-means nothing. A record that cannot be read on is failed: the first reason counts, and its cursors are never active
-again. Nothing is read beyond the block, and what is read beyond a record fails it.
+Contract: every record has its own cursor, so that each is evaluated by itself, whatever another one's corruption. A
+read returns an array with one value per cursor; inactive cursors do not move, and their value is meaningless. A record
+that cannot be read further fails: the first reason counts, and its cursors stay inactive. Nothing is read beyond the
+block, and reading beyond a record fails it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["MOST_EMPTY", "Bools", "Cursor", "Ints", "OctetBlock", "bitmap", "pie
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 MOST_EMPTY = 1 << 10
-"""Items of no bytes in a record, in all of its arrays: a few bytes could claim as many as no memory holds."""
+"""Most items without bytes in a record, in all of its arrays: a few bytes could claim more than memory holds."""
 _WIDE = 16
-"""Bytes around the records, so that a word at the edge of one can be read."""
+"""Padding around the records, so that a word at the edge of one can be read."""
 _INLINE = 12
-"""Bytes that a view of Arrow holds in itself."""
+"""Bytes that an Arrow view holds inline."""
 _STOP, _SEVEN = np.uint64(0x8080808080808080), np.uint64(0x7F7F7F7F7F7F7F7F)
 _STEPS = tuple(
     (np.uint64(low), np.uint64(high), np.uint64(shift))
@@ -42,10 +42,10 @@ _ONE = np.uint64(1)
 
 @dataclass(slots=True)
 class OctetBlock:
-    """Records side by side. ``failed`` are those that cannot be read, with the reason; ``unknown`` are the records that
-    have a field which the table lacks, by its path; ``empties`` are how many items of no bytes each may still have.
-    With ``in_step``, what is read first of a record is told by that record alone; ``walked`` are those of which others
-    beside it have told (:mod:`~airflow_provider_lakecommit.formats.avro.items`).
+    """Records next to each other. ``failed`` are unreadable ones, with the reason; ``unknown`` are records with a field
+    that the table lacks, by its path; ``empties`` counts the items without bytes that each may still have. With
+    ``in_step``, the first error of a record depends on that record alone; ``walked`` are records whose reading depended
+    on others (:mod:`~airflow_provider_lakecommit.formats.avro.items`).
     """
 
     octets: npt.NDArray[np.uint8]
@@ -61,7 +61,7 @@ class OctetBlock:
 
     @classmethod
     def of(cls, values: Sequence[bytes], skip: int, *, in_step: bool = False) -> OctetBlock:
-        """:param skip: bytes at the beginning of each value that are no part of its record"""
+        """:param skip: bytes at the beginning of each value before its record"""
         edge = bytes(_WIDE)
         octets = np.frombuffer(b"".join((edge, *values, edge)), np.uint8)
         ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values))) + _WIDE
@@ -72,34 +72,34 @@ class OctetBlock:
 
     @property
     def stops(self) -> Ints:
-        """Where a number may end: all places of bytes without the bit that says that it goes on."""
+        """Return where a number may end: the positions of bytes without the continuation bit."""
         if self.ended is None:
             self.ended = np.flatnonzero(self.octets < 0x80)
         return self.ended
 
     def cursor(self) -> Cursor:
-        """At the beginning of each record."""
+        """Return a cursor at the beginning of each record."""
         return Cursor(self, self.starts.copy(), self.ends, np.arange(len(self.starts)))
 
     def fail(self, records: Ints, kind: str, column: str | None, reason: str) -> None:
-        """These records cannot be read."""
+        """Mark these records as unreadable."""
         for record in records.tolist():
             self.failed.setdefault(record, Refusal(kind, column, reason))
         self.dead[records] = True
 
     def words(self, size: int) -> npt.NDArray[np.void]:
-        """At each place, the next *size* bytes."""
+        """Return the next *size* bytes at each position."""
         return np.ndarray((len(self.octets) - size + 1,), f"V{size}", buffer=self.octets, strides=(1,))
 
     def numbers(self, kind: str) -> npt.NDArray[np.generic]:
-        """At each place, the number that begins there."""
+        """Return the number that begins at each position."""
         kept = np.dtype(kind)
         return np.ndarray((len(self.octets) - kept.itemsize + 1,), kept, buffer=self.octets, strides=(1,))
 
 
 @dataclass(slots=True)
 class Cursor:
-    """Where each of some records, or of some items within records, is read on. ``records`` says whose each is."""
+    """Read positions in some records, or in items of records. ``records`` are their record numbers."""
 
     block: OctetBlock
     at: Ints
@@ -110,26 +110,26 @@ class Cursor:
         return len(self.at)
 
     def live(self, active: Bools | None) -> Bools | None:
-        """Those that are active and not failed; ``None`` are all."""
+        """Return the active cursors that have not failed; ``None`` means all."""
         if not self.block.failed:
             return active
         alive = ~self.block.dead[self.records]
         return alive if active is None else alive & active
 
     def fail(self, bad: Bools, kind: str, column: str | None, reason: str) -> None:
-        """The records of these cursors cannot be read."""
+        """Mark the records of these cursors as unreadable."""
         self.block.fail(self.records[bad], kind, column, reason)
 
     def some(self, places: Ints | slice) -> Cursor:
-        """These cursors alone; theirs are moved by :meth:`put`."""
+        """Return these cursors alone; :meth:`put` moves the originals."""
         return Cursor(self.block, self.at[places], self.ends[places], self.records[places])
 
     def put(self, places: Ints, moved: Cursor) -> None:
-        """Go on where others have got to."""
+        """Move to the positions of other cursors."""
         self.at[places] = moved.at
 
     def number(self, active: Bools | None, path: str) -> Ints:
-        """A whole number of up to ten bytes."""
+        """Read a whole number of up to ten bytes."""
         active = self.live(active)
         octets = self.block.octets
         first = octets[self.at] if active is None else np.where(active, octets[self.at], np.uint8(0))
@@ -148,7 +148,7 @@ class Cursor:
         return ((raw >> _ONE) ^ (np.uint64(0) - (raw & _ONE))).view(np.int64)
 
     def spans(self, active: Bools | None, path: str) -> tuple[Ints, Ints]:
-        """Bytes behind their length: where they begin, and how many they are, none where not active."""
+        """Read length-prefixed bytes: return their begins and lengths, zero if not active."""
         lengths = self.number(active, path)
         alive = self.live(active)
         wrong = (lengths < 0) | (lengths > self.ends - self.at)
@@ -164,7 +164,7 @@ class Cursor:
         return starts, lengths
 
     def fixed(self, size: int, active: Bools | None, path: str) -> Ints:
-        """So many bytes: where they begin; somewhere in the block, where not active."""
+        """Read so many bytes: return their begins; any position in the block if not active."""
         alive = self.live(active)
         short = self.ends - self.at < size
         if alive is not None:
@@ -186,7 +186,7 @@ class Cursor:
         self.fail(over, "not_avro", path, f"the record ends in {path}")
 
     def end(self) -> None:
-        """Nothing may be left of the records."""
+        """Check that nothing is left of the records."""
         left = self.ends - self.at
         left[self.block.dead[self.records]] = 0
         for place in np.flatnonzero(left).tolist():
@@ -194,7 +194,7 @@ class Cursor:
             self.block.fail(self.records[[place]], "not_avro", None, reason)
 
     def binary(self, starts: Ints, lengths: Ints, active: Bools | None) -> pa.Array:
-        """Bytes as an array of Arrow."""
+        """Return bytes as an Arrow array."""
         views = np.empty((len(starts), 4), np.int32)
         views[:, 0] = lengths
         views[:, 1:] = self.block.words(_INLINE)[starts].view(np.int32).reshape(-1, 3)
@@ -206,12 +206,12 @@ class Cursor:
 
 
 def bitmap(active: Bools | None) -> pa.Buffer | None:
-    """Which values of an array are there."""
+    """Return the validity bitmap of an array."""
     return None if active is None else pa.py_buffer(np.packbits(active, bitorder="little"))
 
 
 def _long_numbers(block: OctetBlock, at: Ints) -> tuple[npt.NDArray[np.uint64], Ints, Bools]:
-    """Numbers of more than one byte, their lengths, and which of them are too long."""
+    """Return numbers of more than one byte, their lengths, and which are too long."""
     words = block.numbers("<u8")[at].astype(np.uint64)
     stops = ~words & _STOP
     low = stops & (np.uint64(0) - stops)
@@ -233,7 +233,7 @@ def _long_numbers(block: OctetBlock, at: Ints) -> tuple[npt.NDArray[np.uint64], 
 
 
 def pieces(values: Sequence[bytes], most: int) -> Iterator[tuple[int, int]]:
-    """The values in pieces of at most so many bytes, one value at least."""
+    """Yield pieces of the values of at most so many bytes, at least one value each."""
     if sum(map(len, values)) <= most:
         yield 0, len(values)
         return

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values as they were read into the table's type, each judged by itself.
+"""Convert read values to the table's type, each evaluated by itself.
 
-Contract: a :data:`~airflow_provider_lakecommit.formats.reading.Convert` gives an array of the table's type, or raises
-for what it cannot take. :func:`each_converted` finds out which values those are, by halves, and puts null in their
-place, so that the record fails and no other.
+Contract: a :data:`~airflow_provider_lakecommit.formats.reading.Convert` returns an array of the table's type, or
+raises. :func:`each_converted` finds the failing values by halves and sets them to null, so that only their records
+fail.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["MOST_DIGITS", "decimal_of", "each_converted", "exact_number", "text"
 
 Convert = Callable[[pa.Array, pa.DataType], pa.Array]
 MOST_DIGITS = 76
-"""Of a number of 256 bits."""
+"""Digits of a number of 256 bits."""
 
 
 def each_converted(convert: Convert, values: pa.Array, target: pa.DataType) -> tuple[pa.Array, list[tuple[int, str]]]:
-    """The values in the table's type, null where one cannot be, and what is wrong with each of those, by place."""
+    """Return the values in the table's type, null if impossible, and the reasons of those by position."""
     try:
         return convert(values, target), []
     except (ValueError, OverflowError) as e:
@@ -34,7 +34,7 @@ def each_converted(convert: Convert, values: pa.Array, target: pa.DataType) -> t
 
 
 def text(values: pa.Array, _target: pa.DataType) -> pa.Array:
-    """Bytes of UTF-8."""
+    """Convert UTF-8 bytes."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
@@ -42,7 +42,7 @@ def text(values: pa.Array, _target: pa.DataType) -> pa.Array:
 
 
 def whole_numbers(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Integers, or a decimal that holds them."""
+    """Convert to integers, or a decimal that holds them."""
     if pa.types.is_decimal(target):
         wide = values.cast(pa.decimal256(MOST_DIGITS, 0)).cast(pa.decimal256(MOST_DIGITS, target.scale))
         return wide.cast(target)
@@ -50,7 +50,7 @@ def whole_numbers(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def exact_number(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Integers as floating-point numbers that are the same numbers."""
+    """Convert integers to floating-point numbers exactly."""
     numbers = values.cast(target, safe=False)
     back = numbers.cast(pa.float64()).cast(pa.int64(), safe=False)
     if not pc.all(pc.equal(back, values), min_count=0).as_py():
@@ -59,7 +59,7 @@ def exact_number(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def decimal_of(scale: int) -> Convert:
-    """Numbers of a scale as the table's decimal: more digits are no number of it, and none is rounded."""
+    """Return the conversion of numbers of a scale to the table's decimal, without rounding."""
 
     def convert(values: pa.Array, target: pa.DataType) -> pa.Array:
         if scale == target.scale:

@@ -2,12 +2,12 @@
 """Avro values to rows of the table: every value is either one exact row or one reject with its reason.
 
 Contract: a block may hold records of several schemas, each named by a record's first bytes and fetched from the
-registry once; or all records are of the schema that the landing states, and begin with their first byte. All records of
-a schema are read together (:mod:`~airflow_provider_lakecommit.formats.avro.block`), each judged by itself: what is
-damaged, ends too early, or goes on too long costs itself and no other.
+registry once; or all records have the landing's schema and no prefix. All records of a schema are read together
+(:mod:`~airflow_provider_lakecommit.formats.avro.block`), each evaluated by itself: a corrupt, short or long record
+costs only itself.
 
-Rows come in the order of their values. What is unknown to the table is counted by its path, or rejects the record, as
-with JSON. A reject of a framed record names its schema.
+Rows are in the order of their values. Unknown fields are counted by path, or reject the record, as with JSON. A reject
+of a framed record names its schema.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from airflow_provider_lakecommit.formats.registry.schemas import AVRO, Registere
 __all__ = ["AvroDecoder"]
 
 MOST_OCTETS = 1 << 29
-"""Bytes that are read together: places in them are 32-bit numbers."""
+"""Most bytes to read together: positions in them are 32-bit numbers."""
 
 
 class AvroDecoder(FramedDecoder[Struct]):
-    """Decoder of Avro, framed or of one stated schema."""
+    """Decoder of Avro, framed or with one stated schema."""
 
     kind = AVRO
 
@@ -68,7 +68,7 @@ class AvroDecoder(FramedDecoder[Struct]):
             raise Refusal(refusal.kind, refusal.column, f"{told(schema.key)}: {refusal.reason}") from None
 
     def _part(self, values: Sequence[bytes], part: FramedPart[Struct]) -> Decoded:
-        """The rows of one schema, with the places of their values among all."""
+        """Return the rows of one schema, with the positions of their values among all."""
         own = values if len(part.places) == len(values) else [values[place] for place in part.places]
         suffix = "" if self._stated is not None else f" ({told(part.key)})"
         found = []
@@ -101,7 +101,7 @@ class AvroDecoder(FramedDecoder[Struct]):
         )
 
     def _name_first(self, block: OctetBlock, values: Sequence[bytes], part: FramedPart[Struct]) -> None:
-        """What is wrong with each record as if it had been read alone: a block that is read again says the same."""
+        """Return each record's error as if it had been read alone, so that a repeated read returns the same."""
         if places := [place for place in block.failed if block.walked[place]]:
             alone = OctetBlock.of([values[place] for place in places], part.start, in_step=True)
             cursor = alone.cursor()
@@ -111,7 +111,7 @@ class AvroDecoder(FramedDecoder[Struct]):
 
 
 def _joined(found: Sequence[Decoded], empty: pa.Table) -> Decoded:
-    """One after the other."""
+    """Concatenate the results."""
     if len(found) == 1:
         return found[0]
     ignored: Counter[str] = Counter()
@@ -126,7 +126,7 @@ def _joined(found: Sequence[Decoded], empty: pa.Table) -> Decoded:
 
 
 def _together(found: Sequence[Decoded], rejects: Sequence[Reject], many: int, empty: pa.Table) -> Decoded:
-    """Rows and rejects in the order of their values."""
+    """Return rows and rejects in the order of their values."""
     joined = _joined(found, empty)
     records = joined.records or []
     bad = tuple(sorted([*joined.rejects, *rejects], key=lambda reject: reject.index))

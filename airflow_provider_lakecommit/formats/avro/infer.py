@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """From an Avro schema to the columns of a `create` section.
 
-Contract: pure. Each field becomes the narrowest type of Iceberg that holds all of its values exactly; a union with null
-is optional, all else is required. A union of several types becomes a struct with one optional field for each, named
-after it. What no table can hold (a field that is always null, a decimal of more than 38 digits) is left out with a note
-and so are what has nothing else in it and what has more in it than any table has.
+Contract: pure. Each field becomes the narrowest Iceberg type that holds all of its values exactly; a union with null is
+optional, all else is required. A union of several types becomes a struct with one optional field per type, named after
+it. Fields that no table can hold (always null, a decimal of more than 38 digits) are left out with a note, and so are
+structs without other fields or with more fields than any table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["avro_columns", "registered_columns"]
 
 MAX_DIGITS = 38
 _NULL = WriterType(kind="null", name="null")
-"""What a union comes to that has no other type."""
+"""The type of a union without another type."""
 _TYPES = {
     "boolean": "boolean",
     "int": "int",
@@ -48,9 +48,9 @@ _LOGICAL = {
 
 
 def registered_columns(schema: RegisteredSchema) -> list[InferredColumn]:
-    """The columns for a schema of a registry.
+    """Return the columns for a registry schema.
 
-    :raises Refusal: it is no schema of a record
+    :raises Refusal: it is not the schema of a record
     """
     written = writer_type(schema.text, [inner.text for _, inner in schema.imported()])
     if written.kind != "record":
@@ -59,7 +59,7 @@ def registered_columns(schema: RegisteredSchema) -> list[InferredColumn]:
 
 
 def avro_columns(written: WriterType) -> list[InferredColumn]:
-    """The columns for the fields of a record."""
+    """Return the columns for the fields of a record."""
     columns = []
     for field in written.fields:
         kind, notes = noted(field.name, partial(_type, field.type, field.name))

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The items of arrays and maps, of all records in step.
 
-Contract: :func:`each_item` gives cursors at the first items of all that have one, then at the second, and so on, each
-time with the cursors that they belong to; numbers, and what else has its places told by its type, come all at once, in
-pieces of :data:`PIECE`. The caller reads the items. Arrays come in blocks: a count, negative if a length follows, and a
-count of none at the end.
+Contract: :func:`each_item` yields cursors at the first items of all that have one, then at the second, and so on, with
+the cursors that they belong to; numbers and other items with fixed positions come all at once, in pieces of
+:data:`PIECE`. The caller reads the items. Arrays come in blocks: a count, negative if a length follows, and a zero
+count at the end.
 
-A step costs as much for one record as for a thousand. So where few records have many items left, or blocks are many and
+A step costs as much for one record as for a thousand. So if few records have many items left, or blocks are many and
 small, the items of these records are found by a walk over their bytes
-(:mod:`~airflow_provider_lakecommit.formats.avro.walk`), and read at once. Which way is taken depends on the records
-side by side; the values do not, nor which records fail, but of what is wrong with one in several places, another one
-may come first. So a block may be read ``in_step``: then only arrays of :data:`LONG` items and more are walked over.
+(:mod:`~airflow_provider_lakecommit.formats.avro.walk`), and read at once. The choice depends on neighboring records;
+values and failing records do not, but of several errors in a record another one may come first. So a block may be read
+``in_step``: then only arrays of :data:`LONG` items and more are walked over.
 
-Failure story: a count that cannot be within the record fails it before anything is made of it; of items that need no
-bytes, a record is believed :data:`~airflow_provider_lakecommit.formats.avro.block.MOST_EMPTY` in all.
+Failure story: a count that exceeds the record fails it before anything is allocated; of items without bytes, a record
+may have :data:`~airflow_provider_lakecommit.formats.avro.block.MOST_EMPTY` in all.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ __all__ = ["each_item"]
 
 LONG = 4096
 STEP = 100
-"""Items that are walked over in the time of a step."""
+"""Items that can be walked over in the time of a step."""
 PIECE = 1 << 18
-"""Items that are read at once, where their places are told by their type: each takes some 50 bytes meanwhile."""
+"""Items that are read at once if their type fixes their positions: each takes some 50 bytes meanwhile."""
 
 
 def each_item(
     cursor: Cursor, active: Bools | None, least: int, path: str, stride: int | None = None, walk: Walk | None = None
 ) -> Iterator[tuple[Cursor, Ints]]:
-    """Cursors at items, and the places of those that they belong to.
+    """Yield cursors at items, and the positions of the cursors that they belong to.
 
-    :param least: bytes of an item
-    :param stride: as of :attr:`~airflow_provider_lakecommit.formats.avro.writer.WriterType.stride`
-    :param walk: over an item
+    :param least: fewest bytes of an item
+    :param stride: as in :attr:`~airflow_provider_lakecommit.formats.avro.writer.WriterType.stride`
+    :param walk: walks over an item
     """
-    # Items of no bytes are counted block by block.
+    # Items without bytes are counted block by block.
     walk = walk if least else None
     alive = cursor.live(active)
     left = np.arange(len(cursor)) if alive is None else np.flatnonzero(alive)
     while len(left):
         counts = _counts(cursor, left, least, path)
-        # Those with the most items first: all that still have one are then the first ones.
+        # Those with the most items first: all that still have one are then at the front.
         order = np.argsort(-counts, kind="stable")
         left, counts = left[order], counts[order]
         inner = cursor.some(left)
@@ -71,9 +71,9 @@ def each_item(
 
 
 def _walks(counts: Ints, in_step: bool) -> int:
-    """How many of the first cursors are to be walked over, as the steps that are saved cost more.
+    """Return how many of the first cursors to walk over, because the saved steps cost more.
 
-    :param counts: of items, the largest first
+    :param counts: numbers of items, the largest first
     """
     if in_step:
         return int(np.searchsorted(-counts, -LONG, side="right"))
@@ -83,7 +83,7 @@ def _walks(counts: Ints, in_step: bool) -> int:
 
 
 def _walked(inner: Cursor, left: Ints, counts: Ints, walk: Walk) -> tuple[Cursor, Ints]:
-    """The same of the first cursors, of which a walk tells where the items are, those of small blocks behind too."""
+    """Return the same for the first cursors by a walk, including small blocks that follow."""
     octets, starts, found = inner.block.octets.data, list[int](), np.zeros(len(left), np.int64)
     inner.block.walked[inner.records[: len(left)]] = True
     for n, many in enumerate(counts.tolist()):
@@ -95,10 +95,10 @@ def _walked(inner: Cursor, left: Ints, counts: Ints, walk: Walk) -> tuple[Cursor
 
 
 def _all_items(inner: Cursor, left: Ints, counts: Ints, stride: int, path: str) -> Iterator[tuple[Cursor, Ints]]:
-    """Cursors at all items of a block of each, of which the length tells where the next one is; theirs go behind."""
+    """Yield cursors at all items of a block of each, positioned by the length; move the originals past them."""
     begins, behind = inner.at.copy(), np.cumsum(counts)
     stops = inner.block.stops
-    # The bytes behind the records are stops too, so that one which is beyond all is beyond its record.
+    # The bytes after the records are stops too, so that a position beyond all is beyond its record.
     first, last = np.searchsorted(stops, begins), len(stops) - 1
     if stride:
         inner.at += counts * stride
@@ -121,7 +121,7 @@ def _all_items(inner: Cursor, left: Ints, counts: Ints, stride: int, path: str) 
 
 
 def _counts(cursor: Cursor, left: Ints, least: int, path: str) -> Ints:
-    """How many items the next block of each has."""
+    """Return the number of items in the next block of each."""
     heads = cursor.some(left)
     counts = heads.number(None, path)
     sized = counts < 0
@@ -141,6 +141,6 @@ def _counts(cursor: Cursor, left: Ints, least: int, path: str) -> Ints:
     cursor.put(left, heads)
     counts = counts if alive is None else np.where(alive, counts, 0)
     if not least:
-        # No record has two of these cursors: items of no bytes come one by one.
+        # No record has two of these cursors: items without bytes come one by one.
         heads.block.empties[heads.records] -= counts
     return counts

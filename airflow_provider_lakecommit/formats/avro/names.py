@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The named types of schemas: what a name within a schema stands for.
+"""The named types of schemas: resolve names within a schema.
 
-Contract: pure. Names are as Avro's specification has them, and where that leaves something open, as its Java library
-takes them, by which registries judge: a name that the namespace around it does not have is looked for among those
-without a namespace; a namespace of null is none that is stated; a name may stand before its definition.
+Contract: pure. Names follow Avro's specification, and where that is open, its Java library, which registries use: a
+name that its namespace lacks is searched without a namespace; a null namespace counts as not stated; a name may precede
+its definition.
 
-Failure story: what a schema cannot have is a :class:`SchemaError` with the reason; so is a JSON text of a shape that no
-schema has, as whatever Python makes of that.
+Failure story: an impossible schema is a :class:`SchemaError` with the reason; so is a JSON text of an unexpected shape.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ _INNER = {"array": "items", "map": "values"}
 
 
 class SchemaError(ValueError):
-    """A text is no schema."""
+    """A text is not a schema."""
 
 
 def full_name(stated: Mapping[str, Any], space: str) -> str:
-    """The whole name of a type.
+    """Return the full name of a type.
 
     :param space: the namespace around it
     """
@@ -42,12 +41,12 @@ def full_name(stated: Mapping[str, Any], space: str) -> str:
 
 @dataclass(slots=True)
 class Names:
-    """The definitions of named types, by whole name, each with the namespace around it."""
+    """The definitions of named types, by full name, each with the namespace around it."""
 
     defined: dict[str, tuple[Mapping[str, Any], str]] = field(default_factory=dict)
 
     def define(self, stated: Any, space: str = "") -> None:
-        """Take the definitions of a schema. Of several of one name the first one stands for it."""
+        """Register the definitions of a schema. Of several with one name the first one counts."""
         if isinstance(stated, list):
             for each in stated:
                 self.define(each, space)
@@ -68,9 +67,9 @@ class Names:
                 self.define(each.get("type"), full.rpartition(".")[0])
 
     def found(self, name: Any, space: str) -> tuple[Mapping[str, Any], str]:
-        """The definition that a name stands for.
+        """Return the definition of a name.
 
-        :raises SchemaError: none
+        :raises SchemaError: there is none
         """
         near = f"{space}.{name}" if space and "." not in str(name) else name
         for full in (near, name):

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of records, lists, maps and unions.
 
-Contract: as of every :class:`~airflow_provider_lakecommit.formats.avro.scalars.Reader`. A record is read in the order
-in which it was written, whatever the order of the columns: what the table lacks is passed over and noted, what the
-record lacks is null. A required column without a value fails its record, unless what it is part of is missing as a
-whole.
+Contract: as of every :class:`~airflow_provider_lakecommit.formats.avro.scalars.Reader`. A record is read in its written
+order, whatever the order of the columns: fields that the table lacks are skipped and noted, columns that the record
+lacks are null. A required column without a value fails its record, unless its whole parent is missing.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Required:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
-    """A column that the records do not have, or that is always null there."""
+    """A column that the records lack, or that is always null there."""
 
     target: pa.DataType
 
@@ -65,7 +64,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultValue:
-    """A column that the records do not have, and that is the same value in all of them: the one of an array."""
+    """A column that the records lack, with the same value in all of them: the one of an array."""
 
     target: pa.DataType
     value: pa.Array
@@ -76,7 +75,7 @@ class DefaultValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfit:
-    """A value that is none of the column: its record fails, unless it is null."""
+    """A value that its column cannot take: its record fails, unless it is null."""
 
     path: str
     target: pa.DataType
@@ -93,7 +92,7 @@ class Unfit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownField:
-    """A field that the table lacks: passed over, and noted where it has a value; or its record fails."""
+    """A field that the table lacks: skipped, and noted if it has a value; or its record fails."""
 
     path: str
     written: WriterType
@@ -112,8 +111,8 @@ class UnknownField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struct:
-    """A record. ``steps`` are its fields in the order in which they are written: a reader with the place of its column,
-    or what is passed over; ``absent`` are the columns that it lacks, with their places.
+    """A record. ``steps`` are its fields in written order: a reader with the position of its column, or a field to
+    skip; ``absent`` are missing columns, with their positions.
     """
 
     target: pa.DataType
@@ -121,7 +120,7 @@ class Struct:
     absent: tuple[tuple[int, Reader], ...]
 
     def columns(self, cursor: Cursor, active: Bools | None) -> list[pa.Array]:
-        """The columns, one by one."""
+        """Return the columns, one by one."""
         made: dict[int, pa.Array] = {}
         for step in self.steps:
             if isinstance(step, UnknownField):
@@ -158,7 +157,7 @@ class ListItems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapItems:
-    """A map; ``written`` is the type of its values. A key that is there twice fails the record."""
+    """A map; ``written`` is the type of its values. A repeated key fails the record."""
 
     path: str
     target: pa.DataType
@@ -194,7 +193,7 @@ class MapItems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branches:
-    """A union whose types all become the one of the column; ``readers`` are in their order, ``None`` for null."""
+    """A union whose types all become the column's; ``readers`` are in their order, ``None`` for null."""
 
     path: str
     target: pa.DataType
@@ -221,8 +220,8 @@ class Branches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
-    """A union of several types as a struct with one field for each, of which exactly one has a value. One that is
-    ``required`` is missing from all records that have another.
+    """A union of several types as a struct with one field per type, exactly one of which has a value. A ``required``
+    one is missing from all records that have another.
     """
 
     path: str
@@ -251,7 +250,7 @@ class Members:
 
 
 def _require(values: pa.Array, path: str, cursor: Cursor, active: Bools | None) -> None:
-    """Fail the records that have none."""
+    """Fail the records without a value."""
     if not values.null_count:
         return
     missing = values.is_null().to_numpy(zero_copy_only=False)
@@ -273,7 +272,7 @@ def _places(places: Ints, there: Bools | None) -> pa.Array:
 def _in_order(
     cursor: Cursor, owners: Sequence[Ints], found: Sequence[pa.Array], kind: pa.DataType
 ) -> tuple[pa.Array, pa.Array]:
-    """Offsets of each cursor's items, and all items in that order."""
+    """Return the offsets of each cursor's items, and all items in that order."""
     if not found:
         return pa.array(np.zeros(len(cursor) + 1, np.int32)), pa.nulls(0, kind)
     whose = np.concatenate(owners)

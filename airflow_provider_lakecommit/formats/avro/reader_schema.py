@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schema by which an author wants records to be read: older names of fields, and values for fields not yet there.
+"""The reader schema: older names of fields, and values for missing fields.
 
-Contract: pure. Of Avro's reader schema two things are taken, as its specification says under "Schema Resolution": the
-aliases of a field are names that a writer may have given it, and its default is the value where a writer has no such
-field. Types are the table's. The schema is stated by the landing and so part of its spec: what is registered later
-changes nothing that is read again.
+Contract: pure. Two parts of Avro's "Schema Resolution" are used: the aliases of a field are names that a writer may
+have given it, and its default is the value if a writer lacks the field. Types are the table's. The landing states the
+schema, which is part of its spec: later registrations change nothing that is read again.
 
-Failure story: a schema that cannot be read, has no field of the table, or has a default that its column does not hold,
+Failure story: an unreadable schema, one without a field of the table, or with a default that its column does not hold,
 is a :class:`~airflow_provider_lakecommit.exceptions.TableError` before anything is read.
 """
 
@@ -29,23 +28,22 @@ __all__ = ["ReaderSchema", "WrongDefaultError", "encoded"]
 
 
 class WrongDefaultError(ValueError):
-    """A default is no value of its field's type."""
+    """A default is not a value of its field's type."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderSchema:
-    """A record as it is asked for; ``whole`` is None where nothing is asked. What types that name each other come to,
-    each written out, has no end that memory would hold: only what is asked of it is looked at, and each pair of types
-    once.
+    """A record as the reader schema wants it; ``whole`` is None without one. Recursive expansion of named types could
+    exceed memory: only used types are expanded, and each pair of types once.
     """
 
     whole: WriterType | None = None
 
     @classmethod
     def of(cls, text: str) -> ReaderSchema:
-        """What a landing states; nothing is asked by an empty text.
+        """Parse a landing's reader schema; an empty text means none.
 
-        :raises TableError: it is no Avro schema, or holds itself
+        :raises TableError: it is not an Avro schema, or is recursive
         """
         if not text:
             return cls()
@@ -55,19 +53,19 @@ class ReaderSchema:
             raise TableError("LC4002", f"decoding.reader_schema: {refusal.reason}") from None
 
     def field(self, path: str) -> WriterField | None:
-        """The field that is asked for as the column of a path."""
+        """Return the field for the column of a path."""
         at: WriterType | WriterField | None = self.whole
         for name in path.split("."):
             at = None if at is None else _inner(at.type if isinstance(at, WriterField) else at, name)
         return at if isinstance(at, WriterField) else None
 
     def named(self, written: WriterType) -> WriterType:
-        """The type with the names by which its fields are asked for."""
+        """Return the type with the reader schema's names of its fields."""
         return written if self.whole is None else _Renaming().named(written, self.whole)
 
 
 def _inner(asked: WriterType, name: str) -> WriterType | WriterField | None:
-    """What is within a type by that name of a column."""
+    """Return the part of a type with that column name."""
     match asked.kind:
         case "record":
             return next((each for each in asked.fields if each.name == name), None)
@@ -83,7 +81,7 @@ def _inner(asked: WriterType, name: str) -> WriterType | WriterField | None:
 
 @dataclass(frozen=True, slots=True)
 class _Renaming:
-    """``done`` are the types that have their names already, by what was written and what is asked for."""
+    """Renames types. ``done`` are finished types, by written and requested type."""
 
     done: dict[tuple[int, int], WriterType] = field(default_factory=dict)
 
@@ -114,13 +112,13 @@ class _Renaming:
 
 
 def _branch(asked: WriterType, written: WriterType) -> WriterType:
-    """What of the type that is asked for is for one that was written: of its kind, and its name if several are."""
+    """Return the requested type for a written one: of its kind, and its name if several are."""
     parts = [part for part in (asked.parts if asked.kind == "union" else (asked,)) if part.kind == written.kind]
     return next((part for part in parts if part.name == written.name), parts[0] if len(parts) == 1 else written)
 
 
 def _names(written: Sequence[WriterField], asked: Sequence[WriterField]) -> list[str]:
-    """What each field is asked for as: its own name, else that of the first field that has it as an alias."""
+    """Return the requested name of each field: its own, else that of the first field with it as an alias."""
     there, asked_for = {each.name for each in written}, {each.name for each in asked}
     new: dict[str, str] = {}
     for each in asked:
@@ -131,9 +129,9 @@ def _names(written: Sequence[WriterField], asked: Sequence[WriterField]) -> list
 
 
 def encoded(asked: WriterType, default: Any) -> bytes:
-    """A default, as schemas state it in JSON, in Avro's binary encoding.
+    """Encode a default, in its JSON form, in Avro's binary encoding.
 
-    :raises WrongDefaultError: it is no value of the type
+    :raises WrongDefaultError: it is not a value of the type
     """
     if asked.kind == "union":
         return _first(asked, default)
@@ -152,7 +150,7 @@ def _scalar(asked: WriterType, default: Any) -> bytes:
         "fixed": {"type": "fixed", "name": "F", "size": asked.size},
     }
     try:
-        # Octets are stated as the characters of their numbers.
+        # Bytes are given as characters of the same numbers.
         octets = asked.kind in ("bytes", "fixed") and isinstance(default, str)
         value = default.encode("latin-1") if octets else default
         kind = stated.get(asked.kind, asked.kind)
@@ -164,7 +162,7 @@ def _scalar(asked: WriterType, default: Any) -> bytes:
 
 
 def _first(asked: WriterType, default: Any) -> bytes:
-    """In the first type of a union that has the value."""
+    """Encode in the first type of a union that has the value."""
     for n, part in enumerate(asked.parts):
         try:
             return _written("int", n) + encoded(part, default)

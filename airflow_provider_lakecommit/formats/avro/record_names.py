@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The full name of the record that an Avro schema is of, for what is routed by it.
+"""The full name of an Avro schema's record, for routing.
 
-Contract: as Avro has it, the namespace and the name, of which one may be within the other; a schema that is no record,
-or names one that another schema defines, is told by that name alone.
+Contract: as in Avro, namespace and name, one of which may contain the other; a schema that is not a record, or refers
+to another schema's definition, has only that name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["RecordNames", "record_name"]
 
 
 class RecordNames(OneSchemaNames):
-    """Of Avro."""
+    """Record names of Avro."""
 
     kind = AVRO
 
@@ -25,7 +25,7 @@ class RecordNames(OneSchemaNames):
 
 
 def record_name(text: str) -> str | None:
-    """The full name of the type at the top of a schema, if it has one."""
+    """Return the full name of a schema's top type, if it has one."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the types that records were written with to the columns of a table: which reader reads what.
+"""From the written types of records to the columns of a table: which reader reads what.
 
-Contract: pure. Fields find their columns by name, exactly as it is written, or by one of their aliases. What becomes
-what is in :func:`_scalar`: as Avro's own rules allow where nothing can be lost, and what a table has beyond Avro. A
-value that a column cannot hold exactly fails its record. A rule of ``timestamps`` is for numbers and texts without a
-logical type; one that contradicts a logical type is an error by name. Before all that comes what a reader schema says
-of older names and absent values (:mod:`~airflow_provider_lakecommit.formats.avro.reader_schema`).
+Contract: pure. Fields match columns by their exact name, or by one of their aliases. :func:`_scalar` has the
+conversions: Avro's own rules without loss, and the table's additional types. A value that a column cannot hold exactly
+fails its record. A rule of ``timestamps`` is for numbers and texts without a logical type; one that contradicts a
+logical type is an error by name. A reader schema's older names and defaults are applied first
+(:mod:`~airflow_provider_lakecommit.formats.avro.reader_schema`).
 
-Failure story: a field that cannot become its column fails the records in which it is not null, by name, not all of the
-topic. A schema of which the table has no field at all is refused: most likely it is of another topic.
+Failure story: a field that cannot become its column fails the records in which it is not null, not the whole topic. A
+schema without any field of the table is refused: it is probably of another topic.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _RULES: Mapping[str, tuple[str, tuple[type[IcebergType], ...]]] = {
     "time-millis": ("millis_of_day", (TimeType,)),
     "time-micros": ("micros_of_day", (TimeType,)),
 }
-"""By which rule a logical type is read, and which columns it is for."""
+"""The rule of each logical type, and the columns that it is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ _PLAIN: tuple[tuple[tuple[str, ...], tuple[type[IcebergType], ...], _Plan], ...]
     (("double",), (DoubleType,), _Plan()),
     (("enum",), (StringType,), _Plan()),
 )
-"""What becomes what without a logical type; a column that holds less than a type takes the values that it holds."""
+"""Conversions without a logical type; a narrower column takes the values that it holds."""
 
 
 class Resolver:
@@ -146,7 +146,7 @@ class Resolver:
                 yield f"decoding.reader_schema: the default of {path}: {e}"
 
     def _default(self, column: NestedField, asked: WriterField, path: str) -> DefaultValue:
-        """What a column has where records lack it, read as if it had been written by the reader's schema."""
+        """Return a column's value for records that lack it, read like one written with the reader's schema."""
         block = OctetBlock.of([encoded(asked.type, json.loads(asked.default or ""))], 0)
         reader = self._type(asked.type, column, path)
         value = reader.read(block.cursor(), None)
@@ -155,9 +155,9 @@ class Resolver:
         return DefaultValue(target=reader.target, value=value)
 
     def records(self, written: WriterType) -> Struct:
-        """What reads records of a schema into the table.
+        """Return the reader of a schema's records for the table.
 
-        :raises Refusal: they are none of this table
+        :raises Refusal: they do not belong to this table
         """
         if written.kind != "record":
             raise Refusal("wrong_schema", None, f"the schema is {written}, not a record: it has no fields for columns")
@@ -272,7 +272,7 @@ class Resolver:
             rule, kinds = _RULES[written.logical]
             if stated is not None and stated != rule:
                 raise _UnfitError(f"`timestamps` has {stated}, the records have {written.logical}")
-            # Said by name, a time without a zone may be one of UTC.
+            # Stated explicitly, a time without a zone may be one of UTC.
             if not isinstance(kind, kinds) and not (stated == rule and isinstance(kind, _WITHOUT_ZONE + _WITH_ZONE)):
                 remedy = f"; set `timestamps` to {rule}" if isinstance(kind, _WITHOUT_ZONE + _WITH_ZONE) else ""
                 raise _UnfitError(f"{unfit}{remedy}")
@@ -304,7 +304,7 @@ class Resolver:
         readers: list[tuple[int, Reader] | UnknownField | None] = []
         own = {part.name for part in written.parts}
         for part in written.parts:
-            # A short name that is the whole one of another type is that one's alone.
+            # A short name that is the full name of another type belongs to that one.
             name = part.name if part.name in columns or part.shared in own else part.shared
             place, field = columns.get(name, (0, None))
             if part.kind == "null":
@@ -324,14 +324,14 @@ class Resolver:
 
 
 class _UnfitError(Exception):
-    """Why a value is none of a column."""
+    """Why a value does not fit a column."""
 
 
 _STRING = WriterType(kind="string", name="string", least=1)
 
 
 def chosen_columns(written: Iterable[WriterField], columns: Iterable[str]) -> dict[str, str]:
-    """Which field becomes which column: the one of its name, else the first that has its name as an alias."""
+    """Return which field becomes which column: by its name, else the first with it as an alias."""
     names = {f.name for f in written}
     chosen = {name: name for name in columns if name in names}
     for each in written:
@@ -349,7 +349,7 @@ def _timed(kind: IcebergType, rule: str) -> Convert:
 
 
 def _fixed(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Bytes of the length that the type has."""
+    """Convert bytes of the type's length."""
     if isinstance(target, pa.BaseExtensionType):
         return target.wrap_array(values.cast(target.storage_type))
     return values.cast(target)

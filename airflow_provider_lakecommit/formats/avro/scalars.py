@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of single values: how one primitive type of Avro becomes one primitive type of a table.
+"""Readers of single values: from a primitive Avro type to a primitive type of a table.
 
-Contract: a :class:`Reader` gives, for each cursor, a value of the table's type, null where not active. What a value
-cannot be is a failure of its record alone.
+Contract: a :class:`Reader` returns a value of the table's type per cursor, null if not active. An invalid value fails
+only its record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.formats.avro.convert import Convert, each_conve
 __all__ = ["Raw", "Reader", "Scalar", "raw_of"]
 
 Raw = Callable[[Cursor, Bools | None, str], pa.Array]
-"""Reads values as Avro has them."""
+"""Reads values in Avro's types."""
 _DECIMAL_OCTETS = 16
 _LOWEST = np.array([0x80, *bytes(_DECIMAL_OCTETS - 1)], np.uint8)
 _TOO_LONG = "a number with more than 38 digits"
@@ -32,15 +32,15 @@ class Reader(Protocol):
 
     @property
     def target(self) -> pa.DataType:
-        """Type of its arrays."""
+        """Return the type of its arrays."""
 
     def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
-        """One value for each cursor, which is moved behind it."""
+        """Read one value per cursor and move past it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """A primitive type. Without ``convert``, what is read is of the table's type."""
+    """A primitive type. Without ``convert``, the read type is the table's."""
 
     path: str
     target: pa.DataType
@@ -58,7 +58,7 @@ class Scalar:
 
 
 def raw_of(kind: str, *, size: int = 0, symbols: tuple[str, ...] = (), decimal_scale: int | None = None) -> Raw:
-    """How a primitive type is read, by Avro's word for it."""
+    """Return the reader of a primitive type, by Avro's word for it."""
     if decimal_scale is not None:
         return _decimals(size, decimal_scale)
     if kind == "enum":
@@ -127,7 +127,7 @@ def _symbols(symbols: tuple[str, ...]) -> Raw:
 
 
 def _decimals(size: int, scale: int) -> Raw:
-    """Big-endian bytes of a number, in a type that holds all that Arrow can."""
+    """Read big-endian bytes of a number, as a type that holds all of Arrow's range."""
 
     def read(cursor: Cursor, active: Bools | None, path: str) -> pa.Array:
         if size:
@@ -143,7 +143,7 @@ def _decimals(size: int, scale: int) -> Raw:
         _drop_sign_octets(cursor, starts, lengths, path)
         octets = _big_endian(cursor, starts, lengths)
         if (lengths == _DECIMAL_OCTETS).any():
-            # Of 39 digits, and Arrow does not see that: it has no number that is the same without its sign.
+            # It has 39 digits, which Arrow misses: its negation does not exist.
             lowest = (octets == _LOWEST).all(axis=1)
             lowest &= True if alive is None else alive
             cursor.fail(lowest, "wrong_value", path, f"column {path}: {_TOO_LONG}")
@@ -154,7 +154,7 @@ def _decimals(size: int, scale: int) -> Raw:
 
 
 def _big_endian(cursor: Cursor, starts: Ints, lengths: Ints) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
-    """The last bytes of each number, filled up on the left by its sign."""
+    """Return the last bytes of each number, extended on the left by its sign."""
     ends = starts + np.minimum(lengths, _DECIMAL_OCTETS)
     octets = cursor.block.words(_DECIMAL_OCTETS)[ends - _DECIMAL_OCTETS].view(np.uint8).reshape(-1, _DECIMAL_OCTETS)
     signs = np.where(cursor.block.octets[starts] > 0x7F, np.uint8(0xFF), np.uint8(0))
@@ -163,7 +163,7 @@ def _big_endian(cursor: Cursor, starts: Ints, lengths: Ints) -> np.ndarray[tuple
 
 
 def _drop_sign_octets(cursor: Cursor, starts: Ints, lengths: Ints, path: str) -> None:
-    """Of numbers with more bytes than a decimal can have, those that only repeat the sign."""
+    """Drop bytes that only repeat the sign, in numbers longer than a decimal."""
     octets, far = cursor.block.octets, np.flatnonzero(lengths > _DECIMAL_OCTETS)
     for length in np.unique(lengths[far]).tolist():
         places, extra = far[lengths[far] == length], length - _DECIMAL_OCTETS

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passing over what a table lacks.
+"""Skip fields that a table lacks.
 
-Contract: :func:`passed` moves cursors behind a value of any type, and tells for which of them it was there, that is,
-not null.
+Contract: :func:`passed` moves cursors past a value of any type, and returns which values are not null.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ _WIDTHS = {"boolean": 1, "float": 4, "double": 8}
 
 
 def passed(kind: WriterType, cursor: Cursor, active: Bools | None, path: str) -> Bools | None:
-    """Go behind the value; which were there, ``None`` if all were."""
+    """Move past the value; return which are present, ``None`` for all."""
     if kind.kind == "null":
         return np.zeros(len(cursor), np.bool_)
     if kind.least == 0:
-        # It never has a byte, however many fields are in it.
+        # It has no bytes, however many fields are in it.
         return cursor.live(active)
     if kind.kind == "union":
         return _passed_union(kind, cursor, active, path)
@@ -66,7 +65,7 @@ def _passed_union(kind: WriterType, cursor: Cursor, active: Bools | None, path: 
 
 
 def branch_of(kind: WriterType, cursor: Cursor, active: Bools | None, path: str) -> Ints:
-    """Which type of a union each value has; -1 where there is none."""
+    """Return each value's branch of a union; -1 if invalid."""
     found = cursor.number(active, path)
     wrong = (found < 0) | (found >= len(kind.parts))
     if wrong.any():

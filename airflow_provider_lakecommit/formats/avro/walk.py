@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the items of an array or map begin: a walk over its bytes, one item after the other.
+"""Find the items of an array or map by a walk over its bytes, one item after the other.
 
-Contract: an item that cannot be walked over stands for all that are left of its array: whoever reads it finds out what
-is wrong with it. Items of no bytes are counted one by one, so that what has an array of them is not walked over.
+Contract: an item that cannot be walked over stands for the rest of its array: its reader finds the error. Items without
+bytes are counted one by one, so arrays of them are not walked over.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from functools import partial
 __all__ = ["Walk", "entry_walk", "item_starts", "walk_over"]
 
 SMALL = 1024
-"""Items of a block that is walked over together with the one before it."""
+"""Most items of a block that is walked over together with the previous one."""
 Walk = Callable[[memoryview, int, int], int]
-"""From the place of a value to the one behind it, within an end."""
+"""From the position of a value to the next one, within an end."""
 _FIXED = {"boolean": 1, "float": 4, "double": 8, "null": 0}
 
 
 class _WrongError(Exception):
-    """There is no value."""
+    """There is no valid value."""
 
 
 def item_starts(walk: Walk, octets: memoryview, at: int, end: int, many: int, starts: list[int]) -> int:
-    """Add the places of so many items, and those of small blocks behind them.
+    """Add the positions of so many items, and those of small blocks after them.
 
-    :return: the place behind: that of the next count, for whoever judges it
+    :return: the position of the next count, which the caller checks
     """
     due = len(starts)
     try:
@@ -43,7 +43,7 @@ def item_starts(walk: Walk, octets: memoryview, at: int, end: int, many: int, st
 
 
 def _next_block(octets: memoryview, at: int, end: int) -> tuple[int, int]:
-    """How many items a block has and where they begin; none, where it is the end, or not small, or wrong."""
+    """Return a block's number of items and their begin; zero at the end, or if it is not small, or invalid."""
     try:
         many, at = _value(octets, at, end)
         if many < 0:
@@ -55,10 +55,10 @@ def _next_block(octets: memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def walk_over(kind: str, size: int, parts: Sequence[Walk | None]) -> Walk | None:
-    """How to walk over values of a type, by Avro's word for it; ``None`` if it cannot be walked over.
+    """Return how to walk over values of a type, by Avro's word for it; ``None`` if impossible.
 
-    :param size: of a fixed
-    :param parts: of what it is made of: fields, branches, items
+    :param size: size of a fixed
+    :param parts: its fields, branches or items
     """
     walks = tuple(part for part in parts if part is not None)
     if len(walks) < len(parts):
@@ -80,12 +80,12 @@ def walk_over(kind: str, size: int, parts: Sequence[Walk | None]) -> Walk | None
 
 
 def entry_walk(value: Walk) -> Walk:
-    """How to walk over entries of a map."""
+    """Return how to walk over entries of a map."""
     return partial(_all, (_octets, value))
 
 
 def _value(octets: memoryview, at: int, end: int) -> tuple[int, int]:
-    """A number, and the place behind it."""
+    """Return a number, and the position after it."""
     raw = shift = 0
     while at < end:
         octet = octets[at]

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema that records were written with, as a tree.
 
-Contract: pure. :func:`writer_type` takes what a registry or a landing states, and gives a tree in which names are
-replaced by what they name (:mod:`~airflow_provider_lakecommit.formats.avro.names`), each named type once, however often
-it is used. ``least`` is how many bytes a value has at least: a count of items that cannot be in what is left of a
-record is told from one that can. Types of a union have names of their own: where two have the same one, they are called
-by their whole names, with ``_`` for each point. What says nothing of how values are written (defaults, documentation,
-names that Avro would not allow, logical types that are not valid) is no reason to refuse a schema.
+Contract: pure. :func:`writer_type` parses the text of a registry or landing into a tree in which names are resolved
+(:mod:`~airflow_provider_lakecommit.formats.avro.names`), each named type once, however often it is used. ``least`` is a
+value's fewest bytes: it shows if a count of items fits in the rest of a record. Types of a union have distinct names:
+of equal ones, full names are used, with ``_`` for each dot. Parts without effect on the encoding (defaults,
+documentation, names invalid in Avro, invalid logical types) do not refuse a schema.
 
-Failure story: a text that is no Avro schema, a type that holds itself, and types within types beyond :data:`DEEPEST`
-are a :class:`~airflow_provider_lakecommit.formats.decoder.Refusal` that names it: a table has no recursive types, and
-no schema of a registry is trusted to have been checked by it.
+Failure story: an invalid Avro schema, a recursive type, and nesting beyond :data:`DEEPEST` are a
+:class:`~airflow_provider_lakecommit.formats.decoder.Refusal` that names it: tables have no recursive types, and
+registries are not trusted to check schemas.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from airflow_provider_lakecommit.formats.decoder import Refusal
 __all__ = ["DEEPEST", "WriterField", "WriterType", "writer_type"]
 
 DEEPEST = 100
-"""Types within types: readers call each other, and Python's stack has an end."""
+"""Deepest nesting: readers call each other, and Python's stack is limited."""
 _LEAST = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
 _MOST_OCTETS = (1 << 31) - 1
-"""Of a value of fixed size, and from which on it does not matter how many more a value has at least."""
+"""Most bytes of a fixed value, and the largest useful ``least``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +39,10 @@ class WriterType:
     """One type. ``kind`` is Avro's word for it; ``name`` is that of a record, enum or fixed, without its namespace,
     ``full`` with it.
 
-    ``logical`` is its logical type, if it is one that Avro knows and that stands where it may. ``parts`` are the
-    branches of a union, the items of an array, the values of a map. ``shared`` is the short name of a type of a union
-    that it has in common with another one. ``meaning`` is what Kafka Connect calls the values of a number that has no
-    logical type. ``depth`` is how many types are within types. By ``walk`` one gets behind a value.
+    ``logical`` is its logical type, if known to Avro and valid there. ``parts`` are the branches of a union, the items
+    of an array, the values of a map. ``shared`` is a short name that several types of a union have. ``meaning`` is
+    Kafka Connect's name for the values of a number without a logical type. ``depth`` is the nesting below. ``walk``
+    moves past a value.
     """
 
     kind: str
@@ -76,7 +75,7 @@ class WriterType:
 
     @property
     def stride(self) -> int | None:
-        """Bytes of each value, if all have as many; 0 of numbers, which end by themselves; ``None`` of all else."""
+        """Return the bytes of each value, if equal for all; 0 for numbers, which end by themselves; else ``None``."""
         if self.kind in ("int", "long", "enum"):
             return 0
         return self.least if self.kind in ("boolean", "float", "double", "fixed") and self.least else None
@@ -101,10 +100,10 @@ class WriterField:
 
 
 def writer_type(text: str, imported: Sequence[str] = ()) -> WriterType:
-    """The tree of a schema.
+    """Return the tree of a schema.
 
-    :param imported: texts of the schemas that it names, each before what names it
-    :raises Refusal: it is no Avro schema, or cannot be read into a table
+    :param imported: texts of the schemas that it imports, each before its user
+    :raises Refusal: it is not an Avro schema, or cannot be read into a table
     """
     names = Names()
     try:
@@ -119,13 +118,13 @@ def writer_type(text: str, imported: Sequence[str] = ()) -> WriterType:
 
 
 def _loaded(text: str) -> Any:
-    """Some registries give the name of a primitive type without its quotes."""
+    """Parse a schema; some registries return a primitive type without quotes."""
     return text if text in PRIMITIVES else json.loads(text)
 
 
 @dataclass(slots=True)
 class _Tree:
-    """Makes the tree. ``made`` are the named types that it has already, by their whole names."""
+    """Makes the tree. ``made`` are finished named types, by full name."""
 
     names: Names
     made: dict[str, WriterType] = field(default_factory=dict)
@@ -176,7 +175,7 @@ class _Tree:
             made = WriterType(kind="record", name=_short(full), full=full, fields=fields, least=least)
         else:
             made = replace(_scalar(kind, stated), name=_short(full), full=full)
-        # A type may be written out again where it is used again, and is the same one then.
+        # A type may be repeated where it is used again, with the same definition.
         if self.made.setdefault(full, made) != made:
             raise SchemaError(f"type {full} has two different definitions")
         return self.made[full]
@@ -231,7 +230,7 @@ _STANDS_AT = {
 
 
 def _logical(kind: str, size: int, stated: Mapping[str, Any]) -> str | None:
-    """The logical type; one that is not known, or not valid, is passed over, as Avro's specification says."""
+    """Return the logical type; an unknown or invalid one is ignored, as Avro's specification says."""
     logical = stated.get("logicalType")
     if not isinstance(logical, str) or kind not in _STANDS_AT.get(logical, ()):
         return None

@@ -79,7 +79,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Widened:
-    """A type that takes all that the one before takes, and more."""
+    """A wider type for a column."""
 
     path: Path
     before: PrimitiveType
@@ -115,9 +115,9 @@ class Limits:
 
 
 OF_SCHEMAS = Limits(columns=Limits().table)
-"""Of columns whose names a schema has: they are no data, however many they are."""
+"""Limits for columns named by a schema: their names are no data, however many there are."""
 UNLIMITED = Limits(columns=1 << 30, table=1 << 30, depth=1 << 30)
-"""Where nothing is changed yet."""
+"""No changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ class TableSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """What is to be done, and what is not."""
+    """The changes, and what is not changed."""
 
     changes: tuple[Change, ...] = ()
     misfits: tuple[Misfit | Unreadable, ...] = ()
@@ -150,9 +150,9 @@ def evolution(
     skip: Set[str] = frozenset(),
     limits: Limits | None = None,
 ) -> Evolution:
-    """The changes after which the table takes what is wanted, as far as there are any.
+    """Return the changes after which the table takes the inferred columns, as far as possible.
 
-    :param widen: may types be widened?
+    :param widen: True if types may be widened
     :param skip: top-level columns that are filled from elsewhere
     """
     look = _Look(widen=widen, side=side or TableSide(), limits=limits or Limits())
@@ -216,7 +216,7 @@ class _Look:
         self.left_out.append(LeftOut(column=dotted(path), why=why))
 
     def _addable(self, one: NestedField, path: Path, taken: TakenNames) -> IcebergType | None:
-        """The type of a new column without what of it cannot be added; ``None`` if nothing of it can."""
+        """Return the type of a new column without impossible parts; ``None`` if nothing is left."""
         if (why := unusable(one.name, top=len(path) == 1)) is not None:
             self._leave(path, why)
         elif ".".join(path).casefold() in self.side.parts:
@@ -260,7 +260,7 @@ class _Look:
         return None
 
     def within_limits(self, columns: int) -> Evolution:
-        """What was found, without new columns where there are too many of them."""
+        """Return the result, without new columns if there are too many."""
         added = [c for c in self.changes if isinstance(c, Added)]
         many, most = sum(_size(c.kind) for c in added), self.limits
         if many > most.columns or (many and columns + many > most.table):
@@ -272,7 +272,7 @@ class _Look:
 
 
 def _size(kind: IcebergType) -> int:
-    """A column with all that is in it."""
+    """Return the number of columns, including nested ones."""
     if isinstance(kind, StructType):
         return 1 + sum(_size(f.field_type) for f in kind.fields)
     if isinstance(kind, ListType):
@@ -294,7 +294,7 @@ def holds(own: IcebergType, wanted: IcebergType) -> bool:
 
 
 def _widened(own: IcebergType, wanted: IcebergType) -> PrimitiveType | None:
-    """The type that takes both, if Iceberg lets the column become it."""
+    """Return the type that holds both, if Iceberg allows the change."""
     match own, wanted:
         case IntegerType(), LongType():
             return LongType()
@@ -307,5 +307,5 @@ def _widened(own: IcebergType, wanted: IcebergType) -> PrimitiveType | None:
 
 
 def _whole(kind: DecimalType) -> int:
-    """Digits before the point."""
+    """Return the digits before the point."""
     return kind.precision - kind.scale

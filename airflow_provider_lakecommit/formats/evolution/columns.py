@@ -47,7 +47,7 @@ _STATE = "state `create.schema` as a list"
 
 
 def subjects_of(landing: Landing, table: str | None = None) -> tuple[str, ...]:
-    """The subjects of a landing's records.
+    """Return the subjects of a landing's records.
 
     :param table: another one of its tables than the leading one
     """
@@ -68,7 +68,7 @@ def asked_subjects(landing: Landing) -> dict[str, str]:
 
 
 def check_registry(landing: Landing, kafka: Mapping[str, Any]) -> None:
-    """Whether the settings name a registry, where the records name schemas of one. It is asked for nothing, and files
+    """Check that the settings name a registry, if the records need one. It is not contacted, and files
     of certificates may be elsewhere.
 
     :raises SpecError: they name none, or its client does not take them
@@ -79,7 +79,7 @@ def check_registry(landing: Landing, kafka: Mapping[str, Any]) -> None:
 
 
 def newest(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
-    """The newest version of a subject.
+    """Return the newest version of a subject.
 
     :raises SpecError: there is no such subject
     :raises RegistryError: the registry does not answer
@@ -91,7 +91,7 @@ def newest(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
 
 
 def registered_columns(schema: RegisteredSchema, subject: str, message: str = "") -> list[InferredColumn]:
-    """The columns that a schema comes to.
+    """Return the columns of a schema.
 
     :param message: of the schema, where it has several
     :raises SpecError: it comes to none
@@ -114,7 +114,7 @@ def create_of(
 ) -> Mapping[str, Any]:
     """The section ``create`` of a table of a landing, its columns those of the registry's newest version if it says so.
 
-    :param log: told of fields that no column can hold
+    :param log: takes lines about fields that no column can hold
     :raises SpecError: there is no such subject, topics of the landing have columns that differ, or a column cannot have
         its field's name
     :raises RegistryError: the registry does not answer
@@ -149,7 +149,7 @@ def _optional(made: Any) -> Any:
 
 
 def _check_names(landing: Landing, create: Mapping[str, Any]) -> None:
-    """Refuse what no landing would add to a table.
+    """Refuse columns that no landing would add to a table.
 
     :raises SpecError: naming each
     """

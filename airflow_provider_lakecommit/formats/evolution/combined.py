@@ -33,7 +33,7 @@ def combined(
     unfit: Callable[[Schema, T], Iterable[Misfit]],
     told_by: str,
 ) -> Wanted:
-    """What all of them want of a table.
+    """Return the columns that all of them need in a table.
 
     :param before: those of records that have had their fate, of which is not asked what does not fit
     :param wants: the columns that one of them wants, and what of it cannot be one; called with the names of new columns

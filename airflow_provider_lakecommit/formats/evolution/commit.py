@@ -53,14 +53,14 @@ __all__ = ["EvolveRequest", "evolve_table", "evolved_to_text"]
 MOST_TOLD = 4_000
 """Characters of a summary's word on changes: it is for people, and each snapshot weighs on the metadata."""
 MOST_OF_ONE = 500
-"""Characters of one change, and of the reason."""
+"""Most characters of one change, and of the reason."""
 COMMENT = 255
 """Characters of a column's comment: catalogs that keep comments themselves (Glue, a Hive Metastore) take no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvolveRequest:
-    """Whose change it is, and why.
+    """The author and reason of a change.
 
     :param changes: what is to be changed in a table as it is now; nothing ends the call
     :param reason: of the changes, for the table's history and the comments of new columns
@@ -77,7 +77,7 @@ class EvolveRequest:
 
 
 def evolve_table(tables: Tables, request: EvolveRequest, retry_policy: RetryPolicy | None = None) -> tuple[Change, ...]:
-    """Make the changes; returns those that this call made.
+    """Make the changes; return those that this call made.
 
     :raises CommitRefusedError: the catalog does not let it, nothing is changed
     :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
@@ -135,7 +135,7 @@ def _new_schema(metadata: TableMetadata, changes: Sequence[Change], request: Evo
 
 
 def _with_schema(bare: Attempt, metadata: TableMetadata, schema: Schema) -> Attempt:
-    """The same attempt, with the schema set before the snapshot is added."""
+    """Return the attempt with the schema set before the snapshot is added."""
     known = next((s for s in metadata.schemas if s == schema), None)
     # A catalog that finds the schema among the table's own gives it no new id.
     schema_id = schema.schema_id if known is None else known.schema_id

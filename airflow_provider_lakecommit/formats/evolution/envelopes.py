@@ -18,7 +18,7 @@ __all__ = ["row_in", "rows_of"]
 
 
 def row_in(value: dict[str, Any]) -> dict[str, Any] | None:
-    """The row of an envelope in JSON, which may have a schema beside it."""
+    """Return the row of an envelope in JSON, which may come with a schema."""
     payload = value.get(PAYLOAD)
     envelope = payload if isinstance(payload, dict) else value
     op = envelope.get("op")
@@ -28,7 +28,7 @@ def row_in(value: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def rows_of(envelope: WriterType) -> Iterator[WriterType]:
-    """The types of the rows of an envelope in Avro."""
+    """Yield the row types of an envelope in Avro."""
     fields = {f.name: f.type for f in envelope.fields}
     for name in dict.fromkeys(IMAGES.values()):
         if (kind := fields.get(name)) is not None:

@@ -44,7 +44,7 @@ from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, pl
 __all__ = ["JoinedColumns"]
 
 _WHOLE = {IntegerType: 10, LongType: 19}
-"""Types of whole numbers, with their digits."""
+"""Integer types, with their digits."""
 _FRACTIONS = (FloatType, DoubleType)
 _OCTETS = (BinaryType, FixedType)
 
@@ -108,7 +108,7 @@ def _held(one: IcebergType, other: IcebergType) -> IcebergType | None:
 
 
 def _digits(kind: PrimitiveType) -> tuple[int, int]:
-    """Before and behind the point."""
+    """Return the digits before and after the point."""
     return (kind.precision - kind.scale, kind.scale) if isinstance(kind, DecimalType) else (_WHOLE[type(kind)], 0)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of records no change of their table makes fit.
+"""Values that no change of their table makes fit.
 
 Contract: pure; for people. Such records are for the dead letters, or stop their landing before they are planned.
 """
@@ -21,7 +21,7 @@ _REQUIRED = "make it optional by hand if nulls are valid"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """Values that the table does not take, and no change may make it take."""
+    """Values that the table does not take, whatever change is allowed."""
 
     column: str
     in_table: str
@@ -35,7 +35,7 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """A schema of which no record becomes a row, whatever the table."""
+    """A schema whose records never become rows, whatever the table."""
 
     schema: str
     why: str
@@ -46,12 +46,12 @@ class Unreadable:
 
 
 def without_value(column: str, kind: str, how: str) -> Misfit:
-    """Of a required column, for which records have no value."""
+    """Return the misfit of a required column without values."""
     return Misfit(column=column, in_table=f"required {kind}", in_records=how, why=_REQUIRED)
 
 
 def lacking(own: StructType, wanted: StructType, above: Path = ()) -> Iterator[Misfit]:
-    """Required columns that are not wanted at all: whoever writes so has no value for them."""
+    """Yield required columns that the writers' schema lacks: their records have no value for them."""
     there = {f.name: f.field_type for f in wanted.fields}
     for one in own.fields:
         path, kind = (*above, one.name), one.field_type

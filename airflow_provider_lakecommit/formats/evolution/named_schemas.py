@@ -75,7 +75,7 @@ class NamedSchemasSource(ABC, Generic[T]):
         return replace(found, misfits=(*unreadable, *found.misfits))
 
     def _rules(self, schema: Schema) -> FormatOptions:
-        """Of several tables each takes the rules of the columns that it has."""
+        """Return the rules of one table: each takes those of its own columns."""
         return self._options.of_columns({field.name for field in schema.fields})
 
     def _schemas(self, values: Sequence[bytes], unreadable: list[Unreadable]) -> list[T]:
@@ -96,11 +96,11 @@ class NamedSchemasSource(ABC, Generic[T]):
 
     @abstractmethod
     def _stated(self) -> tuple[str, list[T]]:
-        """What the landing states, and how to call it."""
+        """Return the name of the landing's own schema, and the schema."""
 
     @abstractmethod
     def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterable[T]:
-        """What records of a schema are.
+        """Yield the types of a schema's records.
 
         :raises Refusal: it is none of records
         """
@@ -114,4 +114,4 @@ class NamedSchemasSource(ABC, Generic[T]):
 
     @abstractmethod
     def _unfit(self, schema: Schema, written: T) -> Iterable[Misfit]:
-        """What of one of them does not fit."""
+        """Yield the parts of one schema that do not fit."""

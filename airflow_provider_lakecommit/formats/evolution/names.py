@@ -38,7 +38,7 @@ class TakenNames:
         self._in_files[_in_file(name)] = name
 
     def clash(self, name: str) -> str | None:
-        """Why a name cannot stand beside these, or ``None``."""
+        """Return why a name clashes with these, or ``None``."""
         if (like := self._as_read.get(name.casefold())) is not None:
             return f"its name differs from column {like} only in case"
         if (like := self._in_files.get(_in_file(name))) is not None:
@@ -54,9 +54,9 @@ def _in_file(name: str) -> str:
 
 
 def unusable(name: str, *, top: bool = True) -> str | None:
-    """Why a field cannot become a column, or ``None``.
+    """Return why a field cannot become a column, or ``None``.
 
-    :param top: is it to be a column of the table itself, not one within another?
+    :param top: True for a column of the table itself, not a nested one
     """
     if top and name.casefold() in RESERVED:
         return "Iceberg reserves that name for metadata, and Spark could not read the table"

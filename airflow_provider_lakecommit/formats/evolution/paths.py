@@ -18,22 +18,22 @@ Path = tuple[str, ...]
 
 
 def dotted(path: Path) -> str:
-    """A path as one text; what a record made up of it that cannot be printed is escaped."""
+    """Return a path as one text; unprintable characters are escaped."""
     return ".".join(name if name.isprintable() and name else repr(name)[1:-1] or "''" for name in path)
 
 
 def plain(kind: IcebergType) -> str:
-    """A type without the numbers of its fields."""
+    """Return a type without the ids of its fields."""
     return re.sub(r"\b[0-9]+: ", "", str(kind))
 
 
 def shortened(text: str, most: int) -> str:
-    """A text that is cut behind so many characters."""
+    """Return a text cut after so many characters."""
     return text if len(text) <= most else f"{text[: most - 2]} …"
 
 
 def parts_of(kind: IcebergType) -> tuple[NestedField, ...]:
-    """The fields right within a type."""
+    """Return the direct fields of a type."""
     if isinstance(kind, StructType):
         return tuple(kind.fields)
     if isinstance(kind, ListType):
@@ -42,7 +42,7 @@ def parts_of(kind: IcebergType) -> tuple[NestedField, ...]:
 
 
 def paths_in(fields: Iterable[NestedField], above: Path = ()) -> Iterator[tuple[Path, NestedField]]:
-    """Every column, and those within others."""
+    """Yield every column, including nested ones."""
     for one in fields:
         path = (*above, one.name)
         yield path, one

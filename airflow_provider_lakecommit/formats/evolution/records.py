@@ -34,7 +34,7 @@ SECONDS = 15.0
 
 
 def sampled(kafka: Mapping[str, Any], ranges: Coverage, seen: Coverage, value_of: ValueOf) -> RecordSample:
-    """Records of the ranges, and the single records that were met before.
+    """Return a sample of the ranges, and single records of earlier windows.
 
     :raises SourceError: the records may not be read
     :raises SourceUnavailableError: the brokers do not answer
@@ -51,7 +51,7 @@ class RecordsSource:
         self._unwraps, self._kafka, self._options = landing.transform.unwrap is not None, kafka, landing.format_options
 
     def value_of(self, message: Message) -> bytes | None:
-        """What of a record is sampled."""
+        """Return the sampled part of a record."""
         return message.value()
 
     def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
@@ -68,7 +68,7 @@ class RecordsSource:
         )
 
     def json_of(self, value: bytes) -> bytes:
-        """What of a sampled value is its JSON."""
+        """Return the JSON of a sampled value."""
         return value
 
     def _types(self, schema: Schema, taken: Sequence[tuple[str, bytes | None]]) -> SeenTypes:
@@ -92,6 +92,6 @@ class FramedRecordsSource(RecordsSource):
 
 
 def framed_value(message: Message) -> bytes | None:
-    """The value with the id of its schema before it."""
+    """Return the value after the id of its schema."""
     value = message.value()
     return None if value is None else with_header(value, headers_of(message))

@@ -22,7 +22,7 @@ __all__ = ["evolved_schema", "side_of"]
 
 
 def side_of(metadata: TableMetadata) -> TableSide:
-    """What an evolution of a table depends on beside its columns."""
+    """Return what an evolution of a table depends on besides its columns."""
     schema = metadata.schema()
     bound = {f.source_id for spec in metadata.partition_specs for f in spec.fields}
     bound |= {f.source_id for order in metadata.sort_orders for f in order.fields} | set(schema.identifier_field_ids)
@@ -76,7 +76,7 @@ def evolved_schema(schema: Schema, changes: Iterable[Change], *, last_id: int, s
 
 
 def _numbered(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
-    """A new type, its fields numbered and optional."""
+    """Return a new type with numbered, optional fields."""
     if isinstance(kind, StructType):
         own = [next(ids) for _ in kind.fields]
         return StructType(

@@ -22,7 +22,7 @@ MOST_IDS = 20
 
 
 def registry_lines(landing: Landing, kafka: Mapping[str, Any]) -> Iterator[str]:
-    """What is known of the schemas of a landing's records; nothing, where they have none."""
+    """Yield lines about the schemas of a landing's records; none if they have no schemas."""
     if landing.format in WITH_REGISTRY and landing.decoding.schema:
         yield f"format {landing.format}, the landing's schema for all records"
     subjects = asked_subjects(landing)

@@ -70,9 +70,9 @@ class SeenTypes:
 
 
 def seen_types(schema: Schema, found: SampledValues, options: FormatOptions = DEFAULTS) -> SeenTypes:
-    """What the sample wants of a table with this schema.
+    """Return the columns that the sample needs in a table with this schema.
 
-    :param options: by which the records are decoded
+    :param options: decoding options of the records
     """
     look = _Look(options)
     columns = look.fields(schema.as_struct(), found.root, ())
@@ -102,7 +102,7 @@ class _Look:
         return out
 
     def own(self, kind: IcebergType, node: Node, path: Path) -> IcebergType | None:
-        """What a column of the table should be."""
+        """Return the required type of a column of the table."""
         if isinstance(kind, StructType):
             self._check(kind, node, path, {"object"})
             return StructType(*self.fields(kind, node, path))
@@ -119,7 +119,7 @@ class _Look:
         return self._number(kind, node, path)
 
     def new(self, node: Node, path: Path) -> IcebergType | None:
-        """The type of a field that the table lacks; ``None`` if no value tells it."""
+        """Return the type of a field that the table lacks; ``None`` if no value shows it."""
         kinds = set(node.kinds)
         if not kinds:
             return None
@@ -243,7 +243,7 @@ def _taken_by(kind: IcebergType, rule: str) -> set[str]:
 
 
 def _lack(objects: Node, inner: Node | None) -> int:
-    """How many of these objects have no value there."""
+    """Return how many of these objects have no value there."""
     had = 0 if inner is None else inner.seen - inner.nulls
     return objects.kinds.get("object", 0) - had
 

@@ -74,10 +74,10 @@ _SCALARS: tuple[tuple[pa.DataType, PrimitiveType], ...] = (
 
 
 def wanted_of_sql(schema: Schema, given: pa.Schema, *, widen: bool) -> Wanted:
-    """What SQL wants of a table.
+    """Return the columns that SQL needs in a table.
 
-    :param given: the columns that it gives
-    :param widen: may types of the table be widened?
+    :param given: the columns of the SQL
+    :param widen: True if types of the table may be widened
     """
     look = _Look(widen)
     columns = look.struct(schema.as_struct(), list(given), "")
@@ -86,7 +86,7 @@ def wanted_of_sql(schema: Schema, given: pa.Schema, *, widen: bool) -> Wanted:
 
 
 class _Look:
-    """At what is given, one column after the other."""
+    """Compares the SQL's columns, one after the other."""
 
     def __init__(self, widen: bool) -> None:
         self._widen = widen

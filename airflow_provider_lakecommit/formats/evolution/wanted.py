@@ -48,12 +48,12 @@ class RecordSample:
 
     @property
     def values(self) -> int:
-        """How many they are."""
+        """Return the number of values."""
         return len(self.own) + len(self.before)
 
     @property
     def told(self) -> str:
-        """What it is called."""
+        """Return the sample's description."""
         return f"{self.values} records of {_some(self.ranges)}" + (f" and of {_some(self.seen)}" if self.seen else "")
 
 
@@ -77,7 +77,7 @@ class Wanted:
 
 
 class WantedSource(Protocol):
-    """Tells what columns records have."""
+    """Infers the columns of records."""
 
     def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
         """Of the records that it is asked about, what it tells their columns by.
@@ -88,16 +88,16 @@ class WantedSource(Protocol):
         """
 
     def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
-        """The columns of the records.
+        """Infer the columns of the records.
 
         :param schema: of their table, as it is now
         :param sample: of this source, or those of its records that are for the table
-        :raises SourceUnavailableError: who would tell does not answer
+        :raises SourceUnavailableError: the source or registry does not answer
         """
 
 
 def source_for(landing: Landing, kafka: Mapping[str, Any]) -> WantedSource:
-    """The source of a landing's format.
+    """Return the source of a landing's format.
 
     :raises KeyError: the format has none
     """

@@ -25,12 +25,12 @@ _KEY, _VALUE = wire_name(1), wire_name(2)
 
 
 def child(rows: pa.StructArray, name: str) -> pa.Array:
-    """A field of all messages."""
+    """Return a field of all messages."""
     return rows.field(rows.type.get_field_index(name))
 
 
 def there(rows: pa.StructArray, name: str) -> Bits:
-    """Which of the messages have this field, if they are there themselves."""
+    """Return which messages have this field; null for missing messages."""
     array = child(rows, name)
     has = pc.greater(pc.list_value_length(array), 0) if pa.types.is_list(array.type) else array.is_valid()
     found: Bits = pc.and_(has.fill_null(False), rows.is_valid()).to_numpy(zero_copy_only=False)
@@ -41,7 +41,7 @@ def joined(pieces: pa.Array, *, absent: bytes | None) -> pa.Array:
     """Of each message that is not repeated the bytes of all of its pieces: behind each other they are the message that
     Protobuf merges them into.
 
-    :param absent: what stands for a message without a piece
+    :param absent: the value of a message without a piece
     """
     found = pc.greater(pc.list_value_length(pieces), 0).fill_null(False)
     return pc.if_else(found, pc.binary_join(pieces.cast(pa.list_(pa.binary())), b""), pa.scalar(absent, pa.binary()))
@@ -56,7 +56,7 @@ def filled(array: pa.Array) -> pa.Array:
 
 
 def list_reader(read: Read, target: pa.DataType) -> Read:
-    """Reads lists whose elements are read so."""
+    """Return a reader of lists, from that of their elements."""
 
     def of_list(array: pa.Array) -> pa.Array:
         elements = read(array.values)
@@ -66,7 +66,7 @@ def list_reader(read: Read, target: pa.DataType) -> Read:
 
 
 def map_reader(key: Read, value: Read, target: pa.DataType) -> Read:
-    """Reads lists of entries as maps."""
+    """Return a reader of lists of entries as maps."""
 
     def of_map(array: pa.Array) -> pa.Array:
         entries = array.values

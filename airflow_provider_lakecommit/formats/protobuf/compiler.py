@@ -35,7 +35,7 @@ __all__ = ["MOST_TEXT", "DescriptorError", "Imported", "compiled", "file_in", "i
 
 Imported = tuple[tuple[str, str], ...]
 MOST_TEXT = 300
-"""Characters of what the compiler says that are told."""
+"""Most characters of the compiler's output to report."""
 _ROOT = "lakecommit_root.proto"
 _GIVEN = "given.descriptors"
 _MADE = "made.descriptors"
@@ -44,7 +44,7 @@ _OF_NAMES = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errn
 """Errors of a file system by which a name is no name of a file beside the others."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 _VERDICT = re.compile(r"\S:\d+:\d+: (?!warning)|^lakecommit_root\.proto: ", re.MULTILINE)
-"""In a line that says what is wrong with a text."""
+"""Matches a line with an error in a text."""
 
 
 class DescriptorError(Exception):
@@ -52,7 +52,7 @@ class DescriptorError(Exception):
 
 
 def in_base64(text: str) -> bytes | None:
-    """What a text holds in base64, if it may be that."""
+    """Return the decoded text if it may be base64."""
     if not _BASE64.fullmatch(text):
         return None
     try:
@@ -64,7 +64,7 @@ def in_base64(text: str) -> bytes | None:
 def file_in(text: str, name: str = "") -> descriptor_pb2.FileDescriptorProto | None:
     """The file that a text is in serialized form, as some clients register it and some registries give it back.
 
-    :param name: by which it is imported, if it is
+    :param name: name by which it is imported, if any
     """
     try:
         file = descriptor_pb2.FileDescriptorProto.FromString(in_base64(text) or b"")
@@ -77,7 +77,7 @@ def file_in(text: str, name: str = "") -> descriptor_pb2.FileDescriptorProto | N
 
 
 def compiled(text: str, imported: Imported) -> list[descriptor_pb2.FileDescriptorProto]:
-    """The files of a text, the text's own last.
+    """Return the files of a text, the text's own last.
 
     :param imported: name and text of each file that it imports, which may be :func:`file_in` a text, too
     :raises DescriptorError: it does not compile
@@ -116,7 +116,7 @@ def _put(folder: str, name: str, text: str) -> None:
 
 
 def _given(folder: str, texts: Iterable[str], files: list[descriptor_pb2.FileDescriptorProto]) -> list[str]:
-    """Descriptors for what is there in that form, and for what is imported and nobody serves."""
+    """Return descriptors of serialized files, and of imports that no registry serves."""
     if any(CONFLUENT in text for text in (*texts, *(name for file in files for name in file.dependency))):
         files = [*map(descriptor_pb2.FileDescriptorProto.FromString, confluent_files()), *files]
     if not files:
@@ -148,7 +148,7 @@ def _run(folder: str, options: Sequence[str]) -> list[descriptor_pb2.FileDescrip
 
 
 def _error(code: int, said: str) -> DescriptorError | CompilerError:
-    """Whose fault it is that a text was not compiled: its own only if the compiler says so."""
+    """Return the error of a failed compilation: the text's own only if the compiler reports one."""
     verdict = [line for line in said.splitlines() if _VERDICT.search(line)]
     if code != 1 or not verdict:
         last = " ".join(said.split())[-MOST_TEXT:]
@@ -160,7 +160,7 @@ def _error(code: int, said: str) -> DescriptorError | CompilerError:
 
 
 def _known_places() -> list[str]:
-    """Where `google/protobuf` and `google/type` are."""
+    """Return the folders of `google/protobuf` and `google/type`."""
     found = find_spec("grpc_tools")
     if found is None or not found.submodule_search_locations:
         raise TableError(

@@ -58,7 +58,7 @@ Path = tuple[int, ...]
 
 
 class ProtobufDecoder(FramedDecoder[FileDescriptor]):
-    """Decoder of Protobuf, framed or of one stated message."""
+    """Decoder of Protobuf, framed or with one stated message."""
 
     kind = PROTOBUF
 
@@ -136,7 +136,7 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
 
 
 class _Parser:
-    """Values of one message."""
+    """Parses values of one message."""
 
     def __init__(
         self, message: Descriptor, columns: MessageColumns, handler: Any, target: pa.Schema, *, strict: bool, whose: str
@@ -166,20 +166,20 @@ class _Parser:
         return put_back(self._decoded(rows), places, rejects) if bad else self._decoded(rows)
 
     def _parsed(self, values: Sequence[bytes]) -> pa.StructArray | None:
-        """The rows by the columnar parser; ``None`` if it takes not all of them."""
+        """Return the rows of the columnar parser; ``None`` if it refuses some."""
         try:
             batch = self._handler.list_to_record_batch(list(values))
         except ValueError:
             return None
         except BaseException as e:
-            # A panic of Rust is no Exception of Python.
+            # A Rust panic is no Python Exception.
             if type(e).__name__ != "PanicException":
                 raise
             return None
         return batch.to_struct_array() if len(batch.columns) else None
 
     def _rewritten(self, values: Sequence[bytes]) -> tuple[list[bytes], dict[int, Refusal]]:
-        """The values as Protobuf itself writes what it has read of them, and those that it refuses."""
+        """Return the values as Protobuf's own parser rewrites them, and those that it refuses."""
         written, bad = list[bytes](), dict[int, Refusal]()
         for i, value in enumerate(values):
             try:
@@ -234,7 +234,7 @@ def _unknown_numbers(message: Any) -> str:
 def _joined(
     pieces: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[Reject], target: pa.Schema, values: int
 ) -> Decoded:
-    """The rows of all messages, in the order of their values."""
+    """Return the rows of all messages, in the order of their values."""
     if len(pieces) == 1 and len(pieces[0][0]) == values and not rejects:
         return pieces[0][1]
     moved = [put_back(decoded, places, ()) for places, decoded in pieces]

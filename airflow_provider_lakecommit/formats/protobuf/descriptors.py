@@ -39,7 +39,7 @@ MOST_KEPT = 256
 
 @lru_cache(MOST_KEPT)
 def file_of(text: str, imported: Imported = ()) -> FileDescriptor:
-    """The descriptor of a schema.
+    """Return the descriptor of a schema.
 
     :param imported: name and text of each file that it imports, those first that others import
     :raises DescriptorError: it is none, or what it imports is missing
@@ -55,7 +55,7 @@ def file_of(text: str, imported: Imported = ()) -> FileDescriptor:
 
 
 def registered_file(schema: RegisteredSchema) -> FileDescriptor:
-    """The descriptor of a registry's schema, with what it imports.
+    """Return the descriptor of a registry's schema, with its imports.
 
     :raises Refusal: it is none
     """
@@ -66,7 +66,7 @@ def registered_file(schema: RegisteredSchema) -> FileDescriptor:
 
 
 def message_named(file: FileDescriptor, name: str) -> Descriptor:
-    """The message of a file with that full name, or the first one if none is named.
+    """Return the message of a file with that full name, or the first one if none is named.
 
     :raises DescriptorError: there is none
     """
@@ -79,7 +79,7 @@ def message_named(file: FileDescriptor, name: str) -> Descriptor:
 
 
 def message_at(file: FileDescriptor, path: Sequence[int], named: str = "") -> Descriptor:
-    """The message that a record names by its place in the file, from the outermost to the innermost.
+    """Return the message that a record names by its path in the file, from the outermost to the innermost.
 
     Entries of maps stand among the messages within one, and not all clients count them. No record is an entry: where
     counting leads to one, it is a path of those who do not.
@@ -125,7 +125,7 @@ def _serialized(text: str, imported: Imported) -> list[descriptor_pb2.FileDescri
 
 
 def _known(files: Sequence[descriptor_pb2.FileDescriptorProto]) -> list[descriptor_pb2.FileDescriptorProto]:
-    """What the files import of `google/protobuf`, unless they bring it."""
+    """Return the imported files of `google/protobuf` that are not among the files."""
     wanted = {name for f in files for name in f.dependency} - {f.name for f in files}
     return _known_files(tuple(sorted(wanted))) if wanted else []
 

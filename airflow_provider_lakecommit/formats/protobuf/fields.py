@@ -108,13 +108,13 @@ class MessageColumns:
     def of(
         cls, message: Descriptor, columns: Sequence[NestedField], rules: ColumnRules
     ) -> tuple[MessageColumns, WireFile, list[str]]:
-        """The columns of a table, what was declared for them, and what is wrong with them."""
+        """Return the columns of a table, their declarations, and what is wrong with them."""
         declaring = _Declaring(WireFile(), rules)
         made = cls(message, columns, declaring)
         return made, declaring.file, declaring.wrong
 
     def arrays(self, rows: pa.StructArray) -> list[pa.Array]:
-        """The columns of these rows.
+        """Return the columns of these rows.
 
         :raises Refusal: a value that a column cannot take
         """
@@ -128,9 +128,9 @@ class MessageColumns:
         return any(_ambiguous(value, child(rows, value.wire)) for value in self.values if value.wire is not None)
 
     def unknown(self, rows: pa.StructArray, *, of_records: bool = True) -> Iterator[UnknownField]:
-        """The fields that the table lacks and that some of these rows have.
+        """Yield the fields that the table lacks and some of these rows have.
 
-        :param of_records: is each row one record?
+        :param of_records: True if each row is one record
         """
         for f in self._unknown:
             has = there(rows, wire_name(f.number))
@@ -255,7 +255,7 @@ def _reader(convert: Convert, target: pa.DataType, path: str) -> Read:
 
 
 def _unread(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Of a column that is wrong: nothing is ever read by it."""
+    """Placeholder for a wrong column, which is never read."""
     raise ValueError(f"{array.type} is not a {target}")
 
 
@@ -281,7 +281,7 @@ def _nulls(value: _Value, rows: pa.StructArray) -> pa.Array:
 
 
 def _within(value: _Value, array: pa.Array) -> pa.StructArray:
-    """The messages of a column, through its list or map."""
+    """Return the messages of a column, through its list or map."""
     if pa.types.is_list(array.type):
         array = array.values
     return child(array, wire_name(2)) if value.entries else array
@@ -307,7 +307,7 @@ def _declared_unknown(f: FieldDescriptor, message: DescriptorProto, d: _Declarin
 
 
 def required_missing(columns: MessageColumns, arrays: Sequence[pa.Array]) -> dict[int, Refusal]:
-    """The rows that lack a required column, each with the first that it lacks."""
+    """Return the rows that lack a required column, each with the first one."""
     found: dict[int, Refusal] = {}
     for value, array in zip(columns.values, arrays, strict=True):
         if value.column.required and array.null_count:

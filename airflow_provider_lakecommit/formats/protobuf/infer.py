@@ -53,7 +53,7 @@ _SAID = {
 
 
 def registered_columns(schema: RegisteredSchema, message: str = "") -> list[InferredColumn]:
-    """The columns for a schema of a registry.
+    """Return the columns for a registry schema.
 
     :param message: full name; by default the first of the schema
     :raises Refusal: it has no such message
@@ -66,7 +66,7 @@ def registered_columns(schema: RegisteredSchema, message: str = "") -> list[Infe
 
 
 def message_columns(message: Descriptor) -> list[InferredColumn]:
-    """The columns for the fields of a message."""
+    """Return the columns for the fields of a message."""
     columns = []
     for field in message.fields:
         kind, notes = noted(field.name, partial(_type, field, field.name, (message,)))

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 __all__ = ["CONFLUENT", "confluent_files"]
 
 CONFLUENT = "confluent/"
-"""How the names of these files begin."""
+"""Prefix of these files' names."""
 _PACKAGE = "confluent_kafka.schema_registry.confluent"
 _FILES = ("meta_pb2", "type.decimal_pb2", "type.variant_pb2", "types.decimal_pb2")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages that everybody knows, as the types of a table that mean the same.
+"""Well-known messages, as the types of a table with the same meaning.
 
 Contract: each is declared to the parser in a form that holds it exactly (:class:`KnownMessage`), and converted without
 rounding: a ``google.protobuf.Timestamp`` with a fraction of a microsecond does not fit a column of microseconds, one
@@ -81,7 +81,7 @@ def known_message(message: Descriptor, kind: IcebergType) -> KnownMessage | None
 
 
 def _parts(array: pa.Array, count: int) -> Sequence[pa.Array]:
-    """The fields of the messages; of those that are not there null."""
+    """Return the fields of the messages; null for missing ones."""
     found = [array.field(array.type.get_field_index(wire_name(n))) for n in range(1, count + 1)]
     if not array.null_count:
         return found
@@ -103,7 +103,7 @@ def _timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _duration(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """As seconds. Both parts have one sign, or are 0."""
+    """Convert to seconds. Both parts have one sign, or are 0."""
     seconds, nanos = _parts(array, 2)
     _require_within(seconds, -_DURATION_SECONDS, _DURATION_SECONDS, "not the seconds of a duration")
     _require_within(nanos, 1 - _NANOS, _NANOS - 1, "not the nanoseconds of a duration")
@@ -165,7 +165,7 @@ def _json(kind: type[Any], octets: bytes) -> str:
 
 
 def _require_within(array: pa.Array, least: int, most: int, what: str) -> None:
-    """That all numbers are from the least to the most one.
+    """Check that all numbers are within the limits.
 
     :raises ValueError: naming the first that is not
     """

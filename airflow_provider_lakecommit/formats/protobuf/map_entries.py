@@ -22,7 +22,7 @@ _MARK = 536_870_911
 
 
 def compilable(text: str) -> str:
-    """The text as a compiler takes it."""
+    """Return the text in a form that the compiler accepts."""
     return _WRITTEN_OUT.sub(f"reserved {_MARK};", text)
 
 

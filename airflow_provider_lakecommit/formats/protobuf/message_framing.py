@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which message of its schema a framed record is: the path of indexes between the schema's id and the payload.
+"""The message of a framed record: the path of indexes between the schema's id and the payload.
 
 Contract: behind the id stand the number of indexes and the indexes, from the outermost message to the innermost, as
 zigzag varints; a single byte 0 stands for the first message, ``[0]``. (Confluent's own clients up to 2020 wrote the
@@ -14,11 +14,11 @@ __all__ = ["FIRST", "message_path", "paths_of"]
 
 FIRST = (0,)
 DEEPEST = 32
-"""Indexes of a path: messages are nested nowhere near as deep."""
+"""Most indexes of a path: messages are never nested as deep."""
 Message = tuple[tuple[int, ...], int]
 """The path of a message, and where its payload begins."""
 _LONGEST = 5
-"""Bytes of a varint here: an index has 32 bits."""
+"""Most bytes of a varint: an index has 32 bits."""
 _LOOKED_FOR = 4
 """Messages of a block of which all records are looked for together."""
 
@@ -53,7 +53,7 @@ def paths_of(values: Sequence[bytes], start: int) -> tuple[Mapping[Message, Sequ
 
 
 def message_path(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
-    """The path of a value's message, and where its payload begins.
+    """Return the path of a value's message, and where its payload begins.
 
     :raises ValueError: there is none
     """
@@ -70,7 +70,7 @@ def message_path(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
 
 
 def _varint(value: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint and where it ends."""
+    """Return a zigzag varint and its end."""
     number = 0
     for n, octet in enumerate(value[at : at + _LONGEST]):
         number |= (octet & 0x7F) << 7 * n

@@ -22,7 +22,7 @@ __all__ = ["MessageNames"]
 
 
 class MessageNames(SchemaNames[FileDescriptor]):
-    """Of Protobuf."""
+    """Message names of Protobuf."""
 
     kind = PROTOBUF
 

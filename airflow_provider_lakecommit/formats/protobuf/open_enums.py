@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A message of which every parser reads the same.
+"""A message that every parser reads alike.
 
 Contract: pure. :func:`read_alike` gives the message that Protobuf's own parser is asked to read in place of one with
 closed enums (all of proto2): of such an enum it puts a number without a name aside, out of its order. In the other
@@ -39,7 +39,7 @@ def read_alike(message: Descriptor, *, strict: bool = False) -> Descriptor:
 
 
 def _within(message: Descriptor) -> Iterator[Descriptor]:
-    """All messages within one, each once."""
+    """Yield all nested messages, each once."""
     found: dict[str, Descriptor] = {}
     left = [message]
     while left:
@@ -51,7 +51,7 @@ def _within(message: Descriptor) -> Iterator[Descriptor]:
 
 
 def _files(file: FileDescriptor, seen: set[str]) -> Iterator[FileDescriptor]:
-    """A file behind those that it imports."""
+    """Yield a file after its imports."""
     if file.name not in seen:
         seen.add(file.name)
         for each in file.dependencies:

@@ -50,7 +50,7 @@ _NAMES = {number: name[5:].lower() for name, number in vars(F).items() if re.mat
 
 
 def type_name(field: FieldDescriptor) -> str:
-    """The type of a field, as a schema has it."""
+    """Return the type of a field, as in its schema."""
     if field.message_type is not None:
         return str(field.message_type.full_name)
     return str(field.enum_type.full_name) if field.enum_type is not None else _NAMES[field.type]
@@ -62,9 +62,9 @@ def is_integer(field: FieldDescriptor) -> bool:
 
 
 def scalar_convert(field: FieldDescriptor, kind: IcebergType, rule: str | None) -> Convert | str:
-    """How a field's values become those of a column; a text says why they cannot.
+    """Return the conversion of a field's values to a column's, or a text why it is impossible.
 
-    :param rule: by which times are read, if one is declared
+    :param rule: the declared rule for times, if any
     """
     if field.type in _INTEGERS:
         return _of_integer(kind, rule)

@@ -24,7 +24,7 @@ _PLAIN_NUMBER = {FieldDescriptor.TYPE_ENUM: FieldDescriptorProto.TYPE_INT32}
 
 
 def wire_name(number: int) -> str:
-    """What the field of that number is called."""
+    """Return the name of the field with that number."""
     return f"f{number}"
 
 
@@ -35,7 +35,7 @@ class WireFile:
         self._file = FileDescriptorProto(name="wire.proto", package=_PACKAGE, syntax="proto3")
 
     def message(self) -> DescriptorProto:
-        """A new one, without fields."""
+        """Return a new message without fields."""
         return self._file.message_type.add(name=f"M{len(self._file.message_type)}")
 
     def add(
@@ -65,7 +65,7 @@ class WireFile:
             message.oneof_decl.add(name=f"_{wire_name(number)}")
 
     def handler(self, message: DescriptorProto) -> Any:
-        """The parser of a message."""
+        """Return the parser of a message."""
         from ptars import HandlerPool, PtarsConfig
 
         pool = DescriptorPool()

@@ -26,7 +26,7 @@ _PACKED = ("", "identity", "gzip")
 
 
 def limit_answers(client: SchemaRegistryClient) -> SchemaRegistryClient:
-    """Return the client, of which every answer is bounded."""
+    """Return the client with bounded answers."""
     session: Any = client._rest_client.session
     session.headers["Accept-Encoding"] = "gzip"
     hooks = session.event_hooks

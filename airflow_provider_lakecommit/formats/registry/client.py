@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A schema registry, as decoders and plans ask it.
+"""A schema registry, for decoders and plans.
 
 Contract: what a registry says of a key is kept for as long as the process lives, for at most :data:`MOST_KEPT` schemas.
 It should never change, and is asked for again after :data:`ASKED_AGAIN` seconds: a registry that was restored from a
@@ -73,11 +73,11 @@ class SchemaRegistry:
 
     @property
     def place(self) -> str:
-        """Where it is, for a message."""
+        """Return its address for messages."""
         return self._connection.shown
 
     def schema(self, key: SchemaKey) -> RegisteredSchema:
-        """The schema of that key, with all that it imports.
+        """Return the schema of that key, with all its imports.
 
         :raises UnknownSchemaError: the registry has no such schema, or not all that it imports
         :raises RegistryError: it does not answer, or not as a registry does, or not as before
@@ -92,7 +92,7 @@ class SchemaRegistry:
         return self._again(key, kept.schema)
 
     def newest(self, subject: str) -> RegisteredSchema:
-        """The newest version of a subject, as of now.
+        """Return the newest version of a subject.
 
         :raises UnknownSchemaError: there is no such subject
         :raises RegistryError: see :meth:`schema`
@@ -107,7 +107,7 @@ class SchemaRegistry:
         return self._complete(_number(found.schema_id), found.schema, ())
 
     def ids(self, subject: str, most: int) -> tuple[int, tuple[int, ...]]:
-        """How many versions a subject has, and the schema ids of at most so many, the newest, in their order.
+        """Return the number of a subject's versions, and the schema ids of at most so many newest ones, in order.
 
         :raises UnknownSchemaError: there is no such subject
         :raises RegistryError: see :meth:`schema`
@@ -121,7 +121,7 @@ class SchemaRegistry:
         return len(versions), tuple(_number(each.schema_id) for each in found)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._connection.close()
 
     def _keep(self, key: SchemaKey, found: RegisteredSchema) -> RegisteredSchema:
@@ -177,7 +177,7 @@ class SchemaRegistry:
         raise unserved
 
     def _complete(self, key: SchemaKey, schema: Schema, above: tuple[str, ...]) -> RegisteredSchema:
-        """With what it imports."""
+        """Return the schema with its imports."""
         kind = schema.schema_type or "AVRO"
         if not isinstance(schema.schema_str, str) or not isinstance(kind, str):
             raise self._odd(told(key), "it has no text, or its type is unknown")
@@ -219,7 +219,7 @@ def registry_of(kafka: Mapping[str, Any]) -> SchemaRegistry | None:
     settings = registry_settings(kafka)
     if not settings:
         return None
-    # A process that was forked must not share connections with its parent.
+    # A forked process must not share connections with its parent.
     key = os.getpid(), repr(sorted(settings.items(), key=lambda item: item[0]))
     with _making:
         if key not in _registries:
@@ -228,7 +228,7 @@ def registry_of(kafka: Mapping[str, Any]) -> SchemaRegistry | None:
 
 
 def needed(registry: SchemaRegistry | None, landing: str, format: str) -> SchemaRegistry:
-    """The registry of a landing whose format has one.
+    """Return the registry of a landing whose format needs one.
 
     :raises SpecError: its settings name none
     """
@@ -242,7 +242,7 @@ def needed(registry: SchemaRegistry | None, landing: str, format: str) -> Schema
 
 
 def _meaning(schema: RegisteredSchema) -> list[tuple[str, str, str]]:
-    """What two schemas have in common that read the same records, however they are laid out."""
+    """Return a form that is equal for schemas that read the same records, whatever their layout."""
     parts = (("", schema), *schema.imported())
     return [(name, one.kind, _laid_out(one.text)) for name, one in parts]
 

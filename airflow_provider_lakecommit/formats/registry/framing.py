@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which schema a record's value names in its first bytes.
+"""The schema that a record's value names in its first bytes.
 
 Contract: the value of a framed record is a byte 0 and four bytes of a schema id, most significant first, then its
 payload; or, in the newer framing, a byte 1 and the sixteen bytes of a schema's UUID. Where that newer framing is in the
@@ -49,7 +49,7 @@ class FramedValues:
 
 
 def framed(values: Sequence[bytes]) -> FramedValues:
-    """The schemas that the values of a block name."""
+    """Return the schemas that the values of a block name."""
     places: dict[bytes, list[int]] = {}
     groups: dict[tuple[SchemaKey, int], list[int]] = {}
     unframed: dict[int, str] = {}
@@ -86,7 +86,7 @@ def _group(head: bytes, places: Sequence[int]) -> Framed:
 
 
 def _wrong(head: bytes) -> str | None:
-    """What is wrong with the first bytes of a value."""
+    """Return what is wrong with the first bytes of a value."""
     if not head:
         return "the value is empty: it names no schema"
     if head[:1] not in (_ID, _GUID):

@@ -27,7 +27,7 @@ Learned = RegisteredSchema | UnknownSchemaError
 
 
 def learned(source: SchemaSource, keys: Iterable[SchemaKey]) -> dict[SchemaKey, Learned]:
-    """The schemas of these keys.
+    """Return the schemas of these keys.
 
     :raises RegistryError: one cannot be learned now
     """

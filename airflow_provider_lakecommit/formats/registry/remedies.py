@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person can do about a registry that gives no answer of one, by what its client says of it.
+"""Remedies for a registry without a valid answer, by the client's error.
 
-Contract: pure. What is said names the setting or the part of the address that is most often wrong then.
+Contract: pure. A remedy names the setting or part of the address that is most often wrong.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _REMEDIES = (
 
 
 def remedy_of(error: str) -> str:
-    """By the type and the text of an error."""
+    """Return the remedy by the type and text of an error."""
     return next((remedy for sign, remedy in _REMEDIES if sign in error), _NO_ANSWER)
 
 
 def remedy_of_status(status: int) -> str:
-    """By the status of an answer that is none of a registry's own."""
+    """Return the remedy by the HTTP status of an invalid answer."""
     if status in (401, 403):
         return "check the credentials"
     if 300 <= status < 400:

@@ -27,12 +27,12 @@ __all__ = [
 ]
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
-"""Kinds of schemas, as registries call them."""
+"""The registries' names of schema types."""
 SchemaKey = int | UUID
 
 
 def told(key: SchemaKey) -> str:
-    """A schema's key in a message."""
+    """Return a schema's key for messages."""
     return f"schema id {key}" if isinstance(key, int) else f"schema {key}"
 
 
@@ -68,10 +68,10 @@ def _imported(schema: RegisteredSchema, seen: set[str]) -> Iterator[tuple[str, R
 
 
 class SchemaSource(Protocol):
-    """Where decoders get schemas from."""
+    """The source of schemas for decoders."""
 
     def schema(self, key: SchemaKey) -> RegisteredSchema:
-        """The schema of that key.
+        """Return the schema of that key.
 
         :raises UnknownSchemaError: there is none
         :raises RegistryError: whether there is one cannot be learned now

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking again for a schema that a registry may not have yet.
+"""Retries for a schema that a registry may not have yet.
 
 Contract: a registry that follows another one, or caches answers, denies for some seconds a schema that a producer has
 just registered. :class:`UnknownWait` asks again for so long, once for each key.
@@ -22,7 +22,7 @@ MOST_WAITS, WITHIN = 6, 600.0
 meanwhile is waited for at the same time.
 """
 _SHORTEST, _LONGEST = 0.25, 1.0
-"""Seconds between two questions."""
+"""Seconds between two requests."""
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class UnknownWait:
         self._lock = threading.Lock()
 
     def asked(self, key: SchemaKey, ask: Callable[[], T]) -> T:
-        """The answer.
+        """Return the answer.
 
         :raises UnknownSchemaError: there was none within that time; else whatever *ask* raises
         """
@@ -69,7 +69,7 @@ class UnknownWait:
         raise unknown
 
     def _until(self, key: SchemaKey) -> float:
-        """When a wait for that ends; 0 if there is none."""
+        """Return when the wait for a key ends; 0 if there is none."""
         now = time.monotonic()
         with self._lock:
             if self._seconds <= 0 or key in self._waited:

@@ -45,7 +45,7 @@ class Block:
         )
 
     def landed(self, values: int) -> Sequence[int]:
-        """The places of values that gave a row, in order.
+        """Return the positions of values that gave a row, in order.
 
         :param values: how many there are
         """
@@ -61,10 +61,10 @@ class BlockDecoder(Protocol):
     """Decodes blocks of values for the tables of a landing. Keeps no rows."""
 
     def decode(self, values: Sequence[bytes]) -> Block:
-        """What becomes of these values, none of which is a tombstone."""
+        """Decode these values, none of which is a tombstone."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
 
 
 class OneTable:
@@ -74,7 +74,7 @@ class OneTable:
         self._table, self._decoder = table, decoder
 
     def decode(self, values: Sequence[bytes]) -> Block:
-        """As the format decodes them."""
+        """Decode with the format's decoder."""
         decoded = self._decoder.decode(values)
         rows = replace(decoded, rejects=(), filtered=(), ignored=Counter())
         return Block(
@@ -82,5 +82,5 @@ class OneTable:
         )
 
     def close(self) -> None:
-        """Give back what the decoder holds."""
+        """Release the decoder's resources."""
         self._decoder.close()

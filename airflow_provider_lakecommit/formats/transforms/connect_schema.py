@@ -44,11 +44,11 @@ _TIMES = (DateType, TimeType, TimestampType, TimestamptzType)
 _OCTETS = (BinaryType, FixedType)
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _IN_BYTES = "base64"
-"""How the converter writes bytes."""
+"""The converter's encoding of bytes."""
 
 
 class EnvelopeSchemas:
-    """Looks at the schemas of values.
+    """Checks the schemas of values.
 
     :param columns: those of the row
     """
@@ -60,7 +60,7 @@ class EnvelopeSchemas:
         self._known: dict[bytes, Refusal | None] = {}
 
     def wrong(self, values: Sequence[bytes]) -> Iterator[Reject]:
-        """The values whose schema contradicts the landing, in order."""
+        """Yield the values whose schema contradicts the landing, in order."""
         if not self._looks:
             return
         for place, value in enumerate(values):
@@ -80,7 +80,7 @@ class EnvelopeSchemas:
                     yield Refusal(WRONG_SCHEMA, path, f"column {path} {said}")
 
     def _contradiction(self, path: str, kind: IcebergType, stated: Mapping[str, Any]) -> str | None:
-        """What the schema of a value has against what the landing says of its column."""
+        """Return the contradiction between a value's schema and the landing's options for its column."""
         meaning, encoding = str(stated.get("name")), self._options.encodings.get(path)
         if isinstance(kind, DecimalType) and meaning == _DECIMAL and encoding is not None:
             scale = _scale(stated)
@@ -109,7 +109,7 @@ def _can_differ(kind: IcebergType) -> bool:
 
 
 def _images(schema: bytes) -> Iterator[Mapping[str, Any]]:
-    """The schemas of ``after`` and ``before``."""
+    """Yield the schemas of ``after`` and ``before``."""
     try:
         found = json.loads(schema)
     except (ValueError, RecursionError):

@@ -39,7 +39,7 @@ _ALONE: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "512MiB",
 }
 _UNTOLD = '"NULL"'
-"""The name of the type that nothing tells."""
+"""The name of an unknown type."""
 _NESTED = ("list", "map", "struct")
 
 
@@ -58,9 +58,9 @@ def given_by(sql: str, record: pa.Schema, functions: Mapping[str, str]) -> pa.Sc
 
 
 def engine(functions: Mapping[str, str], stopped: list[BaseException]) -> duckdb.DuckDBPyConnection:
-    """One that has nothing but these functions.
+    """Return an engine with only these functions.
 
-    :param stopped: gets what came from outside while one of them was at work
+    :param stopped: takes outside exceptions during one of them
     :raises TableError: one of them cannot be imported
     """
     connection = duckdb.connect(":memory:", config=_ALONE)
@@ -119,7 +119,7 @@ def _told(connection: duckdb.DuckDBPyConnection, field: pa.Field, text: str) -> 
 
 
 def _untyped(given: pa.DataType, kind: DuckDBPyType) -> pa.DataType:
-    """A type without those within it that nothing tells."""
+    """Return a type without its unknown nested types."""
     within: list[Any] = [child for _, child in kind.children] if kind.id in _NESTED else []
     match kind.id, within:
         case "null", _:

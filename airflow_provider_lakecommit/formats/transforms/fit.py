@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.formats.times import plausible
 __all__ = ["fitted", "misfit", "refused_values"]
 
 _MOST_DIGITS = 76
-"""Of Arrow's widest decimal."""
+"""Digits of Arrow's widest decimal."""
 _BYTE = pa.bool8()
 """As what the engine gives a boolean, where it is to keep types."""
 _WIDE = frozenset({"hugeint", "uhugeint"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of a landing's own that its SQL may call.
+"""A landing's own functions for its SQL.
 
 Contract: each is imported from where the landing says, and SQL gets it with the types that it is annotated with. Of a
 null it is not asked: the answer is null, as of most functions of SQL; ``None`` as its answer is null too. An answer of
@@ -30,21 +30,21 @@ from airflow_provider_lakecommit.exceptions import TableError
 __all__ = ["add_function"]
 
 _ANSWERS: Mapping[Any, type] = {int: Integral, float: Real, str: str, bool: bool, bytes: bytes}
-"""By an annotation what an answer has to be."""
+"""The required types of results, by annotation."""
 _TYPES = "bool, int, float, str, bytes, and lists and dicts of them,"
 
 
 def add_function(connection: duckdb.DuckDBPyConnection, name: str, place: str, stopped: list[BaseException]) -> None:
-    """Have SQL know a function.
+    """Register a function for SQL.
 
-    :param place: as ``module.function``
-    :param stopped: gets what came from outside while the function was at work
+    :param place: its ``module.function``
+    :param stopped: takes outside exceptions during the function
     :raises TableError: it cannot be imported, its types are not annotated, or SQL has one of that name
     """
     module, _, function = place.rpartition(".")
     try:
         found = getattr(import_module(module), function)
-    except Exception as e:  # what a module of the user raises when it is imported
+    except Exception as e:  # any error of the user's module
         raise TableError("LC4031", f"functions: {name} cannot be imported from {place}: {e}") from e
     if not inspect.isroutine(found):
         raise TableError("LC4032", f"functions: {name} ({place}) is not a function but a {type(found).__name__}")
@@ -62,7 +62,7 @@ def add_function(connection: duckdb.DuckDBPyConnection, name: str, place: str, s
 
 
 def _answering(function: Callable[..., Any], stopped: list[BaseException]) -> Callable[..., Any]:
-    """The function with its answers looked at, and not asked of nulls, nor after it was stopped."""
+    """Return the function with checked results; it is not called with nulls, nor after it was stopped."""
     stated = get_type_hints(function).get("return")
 
     @wraps(function)
@@ -100,6 +100,6 @@ def _is(answer: Any, stated: Any) -> bool:
 
 
 def _shown(answer: Any) -> str:
-    """Its type; of what has parts, all of it as far as a line has room."""
+    """Return its type, and for nested or whole-number values the value, cut to a line."""
     kind = type(answer).__name__
     return f"{kind} {repr(answer)[:100]}" if isinstance(answer, list | tuple | Mapping | int) else kind

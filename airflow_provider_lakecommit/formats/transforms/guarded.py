@@ -19,14 +19,14 @@ __all__ = ["GUARD", "PLACE", "RAISES", "constant", "guard", "guard_divisors"]
 PLACE = "lakecommit_place"
 """Column of ``record`` with the place of a record in its block."""
 GUARD = "lakecommit_divisor"
-"""Macro around a divisor."""
+"""The macro around a divisor."""
 RAISES = "error"
 """A function by which SQL refuses a record; it is volatile for DuckDB, and always does the same."""
 _DIVIDING = frozenset({"/", "//", "%", "mod", "divide", "fdiv", "fmod"})
 
 
 def guard_divisors(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make what the queries of :func:`guard` need."""
+    """Create the macros for the queries of :func:`guard`."""
     connection.execute(f"create macro {GUARD}(d) as case when d = 0 then error('division by zero') else d end")
 
 
@@ -89,7 +89,7 @@ def _keep_type(node: dict[str, Any]) -> None:
 
 
 def constant(kind: str, value: Any) -> dict[str, Any]:
-    """The node of a value."""
+    """Return the node of a value."""
     stated = {"type": {"id": kind, "type_info": None}, "is_null": False, "value": value}
     return {"class": "CONSTANT", "type": "VALUE_CONSTANT", "alias": "", "value": stated}
 

@@ -17,13 +17,13 @@ __all__ = ["overflown"]
 
 _SAYS_ONE = r"(?i)^\s*[+-]?(nan|inf|infinity)\s*$"
 Rows = np.ndarray[tuple[int], np.dtype[np.bool_]]
-"""By row, whether it is so."""
+"""True or False per row."""
 
 
 def overflown(column: pa.ChunkedArray, places: np.ndarray, records: pa.Table) -> list[int]:
-    """The records that SQL alone made such a number of, in order.
+    """Return the records with such a number only from the SQL, in order.
 
-    :param column: one that the SQL gave
+    :param column: a column of the SQL
     :param places: the record of each row
     """
     if not _has_floats(column.type):
@@ -44,9 +44,9 @@ def _has_floats(kind: pa.DataType) -> bool:
 
 
 def _odd_rows(column: pa.ChunkedArray, *, texts: bool = False) -> Rows:
-    """Where a number is, or stands within, that is not finite.
+    """Return the rows with a non-finite number, also nested.
 
-    :param texts: does a text that says one count?
+    :param texts: count texts of such numbers, too
     """
     found = [_odd(chunk, texts) for chunk in column.chunks]
     return np.concatenate(found) if found else np.zeros(0, bool)
@@ -78,7 +78,7 @@ def _either(array: pa.Array, parts: list[Rows]) -> Rows:
 
 
 def _by_list(array: pa.Array, within: Rows) -> Rows:
-    """Lists with one of these values, which are those of all lists, in one piece."""
+    """Return the lists with one of these values, which are those of all lists, in one piece."""
     before = np.concatenate([[0], np.cumsum(within)])
     offsets = np.asarray(array.offsets)
     found: Rows = np.asarray(array.is_valid(), bool) & (before[offsets[1:]] > before[offsets[:-1]])

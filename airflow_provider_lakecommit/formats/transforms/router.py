@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each record to the table that a field of its value, or the name of its schema, names.
+"""Route each record to the table that a field of its value, or the name of its schema, names.
 
 Contract: the field of all values of a block is read at once, by the landing's own format, as if it were the only column
 of a table; then each table's decoder is given its values. A value that cannot be read at all is a reject by the
@@ -32,11 +32,11 @@ from airflow_provider_lakecommit.formats.transforms.block import Block
 __all__ = ["MISSING_TABLE", "Router", "field_schema"]
 
 MISSING_TABLE = "missing_table"
-"""The kind of rejects whose table is not there."""
+"""The kind of rejects with a missing table."""
 WRONG_KIND = "wrong_value"
 """The kind of rejects of a format that has read a value, and found something else in the field than text."""
 MOST_SHOWN = 60
-"""Characters of a text that is shown."""
+"""Most characters of a text to show."""
 
 
 class Router:
@@ -55,7 +55,7 @@ class Router:
         self._column = route.field or None
 
     def decode(self, values: Sequence[bytes]) -> Block:
-        """What becomes of these values."""
+        """Decode these values."""
         wanted, rejects = self._dealt(values)
         tables: dict[str, Decoded] = {}
         filtered, ignored = list[int](), Counter[str]()
@@ -77,17 +77,17 @@ class Router:
         )
 
     def tables_of(self, values: Sequence[bytes]) -> dict[str, list[int]]:
-        """By table the places of the values that are for it, whether or not it is there."""
+        """Return each table's value positions, whether or not the table exists."""
         return {table: mine.tolist() for table, mine in self._dealt(values)[0].items()}
 
     def close(self) -> None:
-        """Give back what the decoders hold."""
+        """Release the decoders' resources."""
         with ExitStack() as stack:
             for decoder in (self._field, *self._decoders.values()):
                 stack.callback(decoder.close)
 
     def _dealt(self, values: Sequence[bytes]) -> tuple[dict[str, np.ndarray], list[Reject]]:
-        """By table the places of its values; and those that are for none."""
+        """Return each table's value positions, and the rejects of values without a table."""
         found = self._field.decode(values)
         # The values that have rows in `found`, and by table the places of those among them.
         places = np.asarray(range(len(values)) if found.records is None else found.records, np.int64)
@@ -105,7 +105,7 @@ class Router:
         return wanted, rejects
 
     def _wanted(self, found: Decoded, places: np.ndarray) -> tuple[dict[str, np.ndarray], dict[int, str]]:
-        """By table the places of its values; and why others are for none, by place."""
+        """Return each table's value positions, and by position why others have no table."""
         route, columns = self._route, [_at(found.table, path) for path in self._paths]
         texts = (pc.coalesce(*columns) if len(columns) > 1 else columns[0]).combine_chunks().dictionary_encode()
         codes = np.asarray(pc.fill_null(texts.indices, -1))
@@ -132,7 +132,7 @@ class Router:
 
 
 def _decoded(decoder: Decoder, values: Sequence[bytes], places: np.ndarray) -> Decoded:
-    """Some of the values, with their places among all."""
+    """Decode some of the values, with their positions among all."""
     if len(places) == len(values):
         decoded = decoder.decode(values)
         every = range(len(values)) if decoded.records is None else decoded.records

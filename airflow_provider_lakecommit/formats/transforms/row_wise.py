@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQL that is of one record each: what a transform may say, and the query that is run for it.
+"""SQL over one record: the allowed statements of a transform, and the query that is run for it.
 
 Contract: :func:`row_wise` takes ``select … from record where …`` apart by DuckDB's own parser, and lets pass only what
 makes of each record, by itself, no row, a row or several: expressions of known functions that give the same answer
@@ -59,15 +59,15 @@ _WITHOUT_PARENTHESES = frozenset(
     {"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"}
     | {"current_user", "session_user", "user", "current_role", "current_catalog", "current_schema", "current_database"}
 )
-"""What is a function though it looks like a column."""
+"""Functions that look like columns."""
 _OF_NOW = frozenset({"current_localtime", "current_localtimestamp"})
 """Functions of this moment that DuckDB's list says to give the same answer always; ``age`` is one of one argument."""
 _OF_THE_ENGINE = frozenset({"current_setting", "getvariable", "vector_type", "version"})
-"""Functions whose answer is the engine's, not the record's."""
+"""Functions whose result depends on the engine, not the record."""
 _OF_A_LIST = frozenset({"aggregate", "array_aggr", "array_aggregate", "list_aggr", "list_aggregate"})
 """Functions that take the name of an aggregate for their list."""
 _DRAWS = "reservoir_quantile"
-"""An aggregate that draws some of many values by chance."""
+"""An aggregate that draws random values."""
 EXPLODES = "unnest"
 MOST_LEVELS = 150
 """How deep expressions may be within each other. Python's own limit, less what any caller may have used of it."""
@@ -86,9 +86,9 @@ class RowWise:
 def row_wise(
     connection: duckdb.DuckDBPyConnection, sql: str, columns: Collection[str], functions: Collection[str] = ()
 ) -> RowWise:
-    """The queries that are run for a transform.
+    """Return the queries of a transform.
 
-    :param columns: of ``record``
+    :param columns: the columns of ``record``
     :param functions: further ones that the connection has
     :raises TableError: naming the part that may not be there
     """
@@ -111,13 +111,13 @@ def row_wise(
 
 
 def _text(connection: duckdb.DuckDBPyConnection, told: Mapping[str, Any], node: Mapping[str, Any]) -> str:
-    """A statement with another node."""
+    """Return a statement with another node."""
     tree = {**told, "statements": [{**told["statements"][0], "node": node}]}
     return str(connection.execute("select json_deserialize_sql(?::json)", [json.dumps(tree)]).fetchall()[0][0])
 
 
 def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
-    """One statement as a tree.
+    """Return one statement as a tree.
 
     :raises TableError: it is none, or more, or deeper than :data:`MOST_LEVELS`
     """
@@ -154,7 +154,7 @@ def _nodes(tree: Any) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 def _wrong_parts(node: Mapping[str, Any]) -> Iterator[str]:
-    """What of a statement, beside its expressions, may not be there."""
+    """Yield the forbidden parts of a statement, besides its expressions."""
     if node["type"] != "SELECT_NODE":
         yield f"it is not a plain select ({str(node.get('setop_type', node['type'])).lower().replace('_', ' ')})"
         return
@@ -179,7 +179,7 @@ def _wrong_parts(node: Mapping[str, Any]) -> Iterator[str]:
 
 
 class _Walk:
-    """Looks at expressions, with what the connection knows of functions."""
+    """Checks expressions, with the connection's functions."""
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ class _Walk:
         return None if kind in _PLAIN else f"a {kind.lower().replace('_', ' ')}"
 
     def _wrong_name(self, names: list[str]) -> str | None:
-        """What is wrong with what is read like a column."""
+        """Return what is wrong with a name that is read like a column."""
         if PLACE in names:
             return f"{PLACE}, the record's internal position"
         (first, *more) = names
@@ -254,7 +254,7 @@ class _Walk:
         return self._wrong_by_list(name)
 
     def _wrong_by_list(self, name: str) -> str | None:
-        """What DuckDB's own list of functions says."""
+        """Return what is wrong by DuckDB's own list of functions."""
         known = self._known.get(name, [])
         # In an expression a name that is also that of a table function is not of this one.
         scalar = [each for each in known if each[0] in ("scalar", "macro")]
@@ -270,7 +270,7 @@ class _Walk:
         return None
 
     def _check_macro(self, name: str, definition: str | None) -> None:
-        """What a macro is made of, once for each."""
+        """Check a macro's definition, once for each."""
         if name in self._macros or definition is None:
             return
         self._macros[name] = definition
@@ -307,7 +307,7 @@ def _wrong_constant(value: Mapping[str, Any]) -> str | None:
 
 
 def _wrong_aggregate(arguments: list[dict[str, Any]]) -> str | None:
-    """What is wrong with the aggregate of a list, by its name."""
+    """Return what is wrong with the aggregate of a list, by its name."""
     if len(arguments) < 2 or arguments[1]["class"] != "CONSTANT":
         return "an aggregate without a literal name"
     named = arguments[1]["value"].get("value")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which records of a block SQL fails, told by one query for all of them.
+"""Find the records of a block in which SQL fails, by one query for all of them.
 
 Contract: :func:`suspects` makes of the guarded tree of a transform a query for the places of the records in which the
 SQL probably fails: what it selects of a record is made within ``try(…)``, where the SQL's own condition holds. It may
@@ -27,7 +27,7 @@ _FAILS, _DIVISOR, _FAILED = "lakecommit_fails", "lakecommit_tried_divisor", "lak
 
 
 def add_suspecting(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make what the queries of :func:`suspects` need."""
+    """Create the macros for the queries of :func:`suspects`."""
     # A cast of a column: one of a constant would be made, and fail, before there is a record.
     connection.execute(f"create macro {_FAILS}(p) as case when cast(concat('!', p) as int) is null then null end")
     connection.execute(f"create macro {_DIVISOR}(d, p) as case when d = 0 then {_FAILS}(p) else d end")
@@ -35,7 +35,7 @@ def add_suspecting(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def suspects(node: Node) -> None:
-    """Make the node of a transform, guarded and without the place, one that gives the places of suspects."""
+    """Turn a transform's guarded node without the position into one that returns the positions of suspects."""
     _try([node["select_list"], node["where_clause"]])
     row = _call("row", _name(PLACE), *(part for each in node["select_list"] for part in _fallible(each)))
     wanted = node["where_clause"] or constant("BOOLEAN", True)
@@ -44,7 +44,7 @@ def suspects(node: Node) -> None:
 
 
 def _try(tree: Any) -> None:
-    """Put what may stand within ``try`` for what may not."""
+    """Replace what ``try`` does not allow."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -60,7 +60,7 @@ def _try(tree: Any) -> None:
 
 
 def _fallible(expression: Node) -> Iterator[Node]:
-    """An expression of the select list; of ``*`` what replaces columns, for these alone cannot fail."""
+    """Yield an expression of the select list; of ``*`` only replacements, since plain columns cannot fail."""
     if expression["class"] == "STAR" and not expression["columns"]:
         yield from (replaced["value"] for replaced in expression["replace_list"])
     else:

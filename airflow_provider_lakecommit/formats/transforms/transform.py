@@ -80,7 +80,7 @@ class TransformDecoder:
         return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Rows and rejects of these values."""
+        """Return rows and rejects of these values."""
         found = self._records.decode(values)
         rows = found.table
 
@@ -109,12 +109,12 @@ class TransformDecoder:
         )
 
     def close(self) -> None:
-        """Give back the engine."""
+        """Close the engine."""
         self._connection.close()
         self._records.close()
 
     def _resolved(self) -> Mapping[str, int]:
-        """Which of the columns that the SQL gives is which of the table's.
+        """Return which column of the SQL is which of the table.
 
         :raises TableError: naming each that is none, or cannot be
         """
@@ -142,7 +142,7 @@ class TransformDecoder:
         return given
 
     def _failing(self, rows: pa.Table) -> dict[int, Refusal]:
-        """Records in which the SQL fails, by their places among some of a block in which it did."""
+        """Return the records in which the SQL fails, by position."""
         try:
             suspects = self._asked(self._suspects, rows).column(0).to_pylist()
         except Refusal:
@@ -215,7 +215,7 @@ class TransformDecoder:
         ]
 
     def _unfit(self, made: pa.Table, places: np.ndarray) -> dict[int, Reject]:
-        """The records with a value that its column cannot take, each with the first such column."""
+        """Return the records with a value that its column cannot take, each with the first such column."""
         found: dict[int, Reject] = {}
         for field in (f for f in self._target if f.name in self._columns):
             column = _whole(made.column(self._columns[field.name]))
@@ -224,7 +224,7 @@ class TransformDecoder:
         return found
 
     def _overflown(self, made: pa.Table, places: np.ndarray, rows: pa.Table) -> dict[int, Reject]:
-        """The records that SQL alone made an infinite number of, each with the first such column."""
+        """Return the records with an infinite number only from the SQL, each with the first such column."""
         found: dict[int, Reject] = {}
         for name, at in self._columns.items():
             for i in overflown(made.column(at), places, rows):
@@ -233,7 +233,7 @@ class TransformDecoder:
         return found
 
     def _lacking(self, made: pa.Table, places: np.ndarray) -> dict[int, Reject]:
-        """The records with a row that lacks a required column, each with the first one that it lacks."""
+        """Return the records with a row that lacks a required column, each with the first one."""
         found: dict[int, Reject] = {}
         for field in self._target:
             if not field.nullable:
@@ -245,14 +245,14 @@ class TransformDecoder:
 
 
 def _of(rows: pa.Table, places: Sequence[int]) -> pa.Table:
-    """Some of the rows, at places side by side or not."""
+    """Return the rows at these positions."""
     if places and places[-1] - places[0] == len(places) - 1:
         return rows.slice(places[0], len(places))
     return rows.take(pa.array(places, pa.int64()))
 
 
 def _without(refused: Mapping[int, Reject], made: pa.Table, places: np.ndarray) -> tuple[pa.Table, np.ndarray]:
-    """The rows of other records, and their places."""
+    """Return the rows of other records, and their positions."""
     if not refused:
         return made, places
     kept = ~np.isin(places, list(refused))
@@ -260,5 +260,5 @@ def _without(refused: Mapping[int, Reject], made: pa.Table, places: np.ndarray) 
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """In one piece that begins at its begin."""
+    """Return the column as one array without an offset."""
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -38,11 +38,11 @@ __all__ = ["NO_CHANGE", "TRUNCATED", "UnwrapDecoder"]
 NO_CHANGE = "no_change"
 """The kind of rejects that are no change of a row."""
 TRUNCATED = "truncated"
-"""The kind of rejects that say that all rows of a table are gone."""
+"""The kind of rejects for a truncated table."""
 Make = Callable[[Schema, FormatOptions], Decoder]
 _BEFORE, _AFTER = "before", "after"
 _TELLING = ("op", "ddl", "status")
-"""Fields by which is told what a value is."""
+"""Fields that identify the kind of a value."""
 
 
 class UnwrapDecoder:
@@ -79,7 +79,7 @@ class UnwrapDecoder:
         return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """A row of each change."""
+        """Decode each change to one row."""
         wrong = list(self._schemas.wrong(values)) if self._wraps else []
         if not wrong:
             return self._decoded(values)
@@ -120,7 +120,7 @@ class UnwrapDecoder:
         )
 
     def close(self) -> None:
-        """Give back what the format's decoders hold."""
+        """Release the resources of the format's decoders."""
         for decoder in (self._decoder, self._of_after):
             if decoder is not None:
                 decoder.close()
@@ -128,7 +128,7 @@ class UnwrapDecoder:
     # -- what is read -------------------------------------------------------------------------------------------------
 
     def _reading(self, images: Collection[str]) -> Decoder:
-        """The format's decoder of envelopes with these images."""
+        """Return the format's decoder of envelopes with these images."""
         fields = [*self._envelope(self._there, images)]
         if self._wraps:
             fields.append(_optional(PAYLOAD, StructType(*fields)))
@@ -141,7 +141,7 @@ class UnwrapDecoder:
         return self._make(assign_fresh_schema_ids(Schema(*fields)), told)
 
     def _envelope(self, there: Mapping[str, NestedField], images: Collection[str]) -> Iterator[NestedField]:
-        """The fields of an envelope."""
+        """Yield the fields of an envelope."""
         row = StructType(*(_optional(f.name, f.field_type) for f in self._row))
         for image in images:
             yield _optional(image, row)
@@ -172,7 +172,7 @@ class UnwrapDecoder:
             yield _optional(name, branch)
 
     def _moved(self, rules: Mapping[str, str], images: Collection[str]) -> Iterator[tuple[str, str]]:
-        """Rules of the row's columns at each place where these are read, and those of the envelope's."""
+        """Yield the rules of the row's columns for each image, and those of the envelope's."""
         for path, rule in rules.items():
             name, dot, rest = path.partition(".")
             at = [self._taken[name]] if name in self._taken else [f"{image}.{name}" for image in images]
@@ -182,7 +182,7 @@ class UnwrapDecoder:
                     yield f"{PAYLOAD}.{place}{dot}{rest}", rule
 
     def _units(self, there: Mapping[str, NestedField]) -> dict[str, str]:
-        """How times of envelopes are written, by columns."""
+        """Return the rules for times of envelopes, by column."""
         found = {name: _UNITS.get(path.rpartition(".")[2]) for name, path in self._taken.items()}
         times = (TimestampType, TimestamptzType)
         return {n: unit for n, unit in found.items() if unit and isinstance(there[n].field_type, times)}
@@ -227,7 +227,7 @@ class UnwrapDecoder:
         return Decoded(table=made.take(pa.array(kept, pa.int64())), records=kept, rejects=told)
 
     def _ignored(self, found: Counter[str]) -> Counter[str]:
-        """The fields of rows, by their names in these: each record has them once."""
+        """Return the fields of rows, by their names in these: each record has them once."""
         out: Counter[str] = Counter()
         for path, count in found.items():
             image, name = self._image_and_name(path)
@@ -236,7 +236,7 @@ class UnwrapDecoder:
         return out
 
     def _column_of(self, path: str | None) -> str | None:
-        """The table's column, of a value that was refused within an image."""
+        """Return the table's column of a value refused inside an image."""
         image, name = self._image_and_name(path or "")
         return name if image in (_BEFORE, _AFTER) and name else path
 
@@ -249,7 +249,7 @@ _UNITS = {"ts_ms": "epoch_millis", "ts_us": "epoch_micros", "ts_ns": "epoch_nano
 
 
 def _no_row(op: str | None, told: Mapping[str, str | None]) -> Reject:
-    """Why a value gives no row."""
+    """Return why a value gives no row."""
     if op == "t":
         return Reject(index=0, kind=TRUNCATED, column=None, reason="op t: the source's table was truncated")
     if op in IMAGES:
@@ -270,7 +270,7 @@ def _no_row(op: str | None, told: Mapping[str, str | None]) -> Reject:
 
 
 def _check_rules(options: FormatOptions, there: Collection[str]) -> None:
-    """Before they are moved to where the columns are read.
+    """Check the rules before they are moved to the images.
 
     :raises TableError: rules for columns that the table lacks
     """
@@ -294,13 +294,13 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _chosen(mask: pa.Array, these: pa.Array, others: pa.Array) -> pa.Array:
-    """Of two arrays, by place; of any type."""
+    """Choose from two arrays of any type, by position."""
     places = np.arange(len(mask))
     return pa.concat_arrays([these, others]).take(pa.array(np.where(np.asarray(mask), places, len(mask) + places)))
 
 
 def _within(array: pa.Array, name: str) -> pa.Array:
-    """A field of structs, null where these are."""
+    """Return a field of structs, null where these are."""
     return pc.struct_field(array, [array.type.get_field_index(name)])
 
 

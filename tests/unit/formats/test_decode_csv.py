@@ -206,8 +206,7 @@ def test_what_is_wrong_is_said() -> None:
             4,
             "not_csv",
             None,
-            "a quoted field has no end or text behind it, or a field without quotes has a quote or a carriage return "
-            "in it",
+            "a quoted field has no end or is followed by text, or an unquoted field has a quote or a carriage return",
         ),
         (5, "not_csv", None, "the value has more than one row"),
     ]

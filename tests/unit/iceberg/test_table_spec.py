@@ -176,7 +176,7 @@ LONG = {"name": "a", "type": "long"}
         ({"schema": [{"name": "a", "type": "map<string>"}]}, "',' expected, found '>'"),
         ({"schema": [{"name": "a", "type": "variant"}]}, "'variant' is not a type: JSON cannot be landed in it"),
         ({"schema": [{"name": "a", "type": "list<geometry(EPSG:1)>"}]}, "JSON has no agreed form of it"),
-        ({"schema": [{"name": "a", "type": "unknown"}]}, "nothing can be landed in it"),
+        ({"schema": [{"name": "a", "type": "unknown"}]}, "it holds no values"),
         ({"schema": [{"name": "a", "type": "list<" * 10_000}]}, "is not a type: it is nested too deep"),
         (
             {"schema": [{"name": "a", "type": "list<timestamp_ns>"}], "properties": {"format-version": 2}},

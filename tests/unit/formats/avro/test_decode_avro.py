@@ -391,7 +391,7 @@ class TestHostile:
         [
             (
                 {"type": "record", "name": "N", "fields": [{"name": "c", "type": ["null", "N"]}]},
-                "N, which holds itself",
+                "the recursive type N, which tables cannot hold",
             ),
             ({"type": "array", "items": "int"}, "not a record"),
             ({"type": "record", "name": "R", "fields": [{"name": "c", "type": "no.such"}]}, "is not an Avro schema"),

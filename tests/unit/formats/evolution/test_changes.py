@@ -145,7 +145,7 @@ def new(name: str, kind: IcebergType = LongType(), **options: Any) -> Evolution:
     [
         (new("ID"), "ID is not added: its name differs from column id only in case"),
         (new("s", StructType(optional("deep", LongType()))), "s.deep is not added: its name differs from"),
-        (new("a.b"), "has a point"),
+        (new("a.b"), "has a dot"),
         (new(""), "its name is empty"),
         (new(" a"), "begins or ends with a blank"),
         (new("a\x00b"), r"a\x00b is not added: its name has characters that cannot be printed"),
@@ -159,7 +159,10 @@ def new(name: str, kind: IcebergType = LongType(), **options: Any) -> Evolution:
             "1 new columns exceed the limit of 0 in one window: if the names are not data",
         ),
         (new("x", limits=Limits(table=3)), "1 new columns exceed the limit of 3 in the table"),
-        (new("x", ListType(2, StructType(optional("y", LongType())), False), limits=Limits(depth=2)), "deeper than 2"),
+        (
+            new("x", ListType(2, StructType(optional("y", LongType())), False), limits=Limits(depth=2)),
+            "nested more than 2 deep",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

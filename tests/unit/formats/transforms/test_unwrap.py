@@ -93,7 +93,7 @@ def test_each_change_is_a_row_with_what_the_envelope_says(wrapped: bool) -> None
     [
         (change("t", None, None), "truncated", "the source's table was truncated"),
         (change("m", None, None, message={"prefix": "a"}), "no_change", "a message in the source's"),
-        ({"ts_ms": 1767323045006}, "no_change", "a heartbeat has none"),
+        ({"ts_ms": 1767323045006}, "no_change", "it has no `op`, like heartbeats"),
         ({"status": "BEGIN", "id": "571", "ts_ms": 1}, "no_change", "the begin or end of a transaction"),
         ({"source": SOURCE, "databaseName": "shop", "ddl": "create table t (a int)"}, "no_change", "a schema change"),
         ({"id": 1, "name": "a"}, "no_change", "rows that are already unwrapped"),
@@ -452,7 +452,10 @@ def test_sql_may_stand_behind_an_envelope() -> None:
         ({"unwrap": "maxwell"}, "'maxwell' is not one of debezium"),
         ({"unwrap": {"columns": {}}}, "envelope None is not one of debezium"),
         ({"unwrap": {"envelope": "debezium", "column": {}}}, "did you mean 'columns'"),
-        ({"unwrap": {"envelope": "debezium", "columns": {"a": "after.id"}}}, "'after.id' is not deleted, nor a path"),
+        (
+            {"unwrap": {"envelope": "debezium", "columns": {"a": "after.id"}}},
+            "'after.id' is neither deleted nor a path",
+        ),
         ({"unwrap": "debezium", "format": "raw"}, "unwrap: needs one of the formats json, json_schema, avro"),
         ({"unwrap": "debezium", "unknown_fields": "dead_letter"}, "only `columns.unknown_fields: ignore` is possible"),
     ],

@@ -178,7 +178,7 @@ def test_a_name_in_place_of_a_landing_is_told_as_that(name: str) -> None:
         (BLOCKED, {"how": "raise"}, "needs a budget"),
         (BLOCKED, {"how": "raise", "budget": "lots"}, "'lots' is not N"),
         (BLOCKED, {"how": "skip", "partitions": "orders"}, "'orders' is not TOPIC:PARTITION"),
-        (BLOCKED, {"how": "skip", "ranges": ["orders:0=5"]}, "ranges: 'orders:0=5': use"),
+        (BLOCKED, {"how": "skip", "ranges": ["orders:0=5"]}, "ranges: 'orders:0=5': use TOPIC:PARTITION=FROM-TO"),
         (OFFSETS, {"start": "begin"}, "start: 'begin': use earliest"),
         (OFFSETS, {"start": "latest", "others": "maybe"}, "others='maybe': use ask, present or missing"),
         (ASSERT, {"at": "orders:0"}, "at='orders:0': use"),
