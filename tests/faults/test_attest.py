@@ -375,7 +375,7 @@ def test_the_command_shows_first_and_writes_only_with_yes(
     assert state(world).condition is Condition.CUT
     told = json.loads(command(None, yes=True, as_json=True))
     assert (told["written"], told["attested"]) == (True, {ROWS: {f"{topic}[0]": 20}})
-    with pytest.raises(SpecError, match=r"--table shop\.none: the landing has shop\.rows"):
+    with pytest.raises(SpecError, match=r"--table shop\.none is unknown; the landing has shop\.rows"):
         command(None, yes=False, snapshot=None, from_log=True, table=["shop.none"])
     goes_on(world, produce, Counter([*range(20), -1, -2]))
 

@@ -291,7 +291,7 @@ def test_a_damaged_batch_is_blocked_alone_and_can_be_stepped_over(
         world.check(good)
     assert blocked(world) == [(0, 10, 20)]
     assert "damage" in told.blocked[0]
-    assert f"{topic}[0], offsets 10 to 19" in told.blocked[0]
+    assert f"{topic}[0]: offsets 10 to 19" in told.blocked[0]
     assert "restore" in told.blocked[0]
     assert "--skip" in told.blocked[0]
     skip(world)

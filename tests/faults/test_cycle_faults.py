@@ -108,7 +108,7 @@ def test_offsets_that_retention_removed_are_an_error_until_a_person_decides(
     with pytest.raises(SourceError, match=r"removed.*\[50, 80\).*reset offsets"):
         world.open("a")
     with world.session() as session:
-        with pytest.raises(SourceError, match=r"\[0\] ends at 100, and not at 101 or later: nothing is changed"):
+        with pytest.raises(SourceError, match=r"\[0\] ends at 100, not at 101 or later: nothing is changed"):
             ledger_init(session, {(topic, 0): 101})
         ledger_init(session, "earliest")
     world.settle()

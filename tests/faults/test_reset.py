@@ -82,7 +82,7 @@ def test_latest_now_and_the_hole_in_a_lane_of_its_own(behind: World, produce: Pr
     lane(behind, "hole").finish()
     behind.check(Counter([*range(35), *range(100, 130)]))
     check_verified(behind)
-    assert "left to lane hole" in notes(behind)
+    assert "left to backfill hole" in notes(behind)
     with pytest.raises(LedgerError, match=r"hole.*LC7218"):
         lane(behind, "hole").run()
 

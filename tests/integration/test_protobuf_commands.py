@@ -59,7 +59,7 @@ def test_a_spec_is_inferred_from_the_message_that_the_landing_names(
     assert done.code == 0, done.err
     told = yaml.safe_load(done.out)
     assert (told["create"]["schema"], told["format"], told["decoding"]["message"]) == (SCHEMA, "protobuf", "shop.Order")
-    assert "before: left out: shop.Order is within itself" in done.out
+    assert "before: left out: shop.Order is recursive" in done.out
     assert "1 records are REJECTED by this schema: the value names no schema" in done.out
 
     explained = run("plan", str(spec), "--explain").out

@@ -286,7 +286,7 @@ def test_a_record_larger_than_the_client_takes_is_named_with_the_setting(
 
     with (
         SliceReader({"bootstrap.servers": bootstrap, **small}, spans) as reader,
-        pytest.raises(SourceError, match=told.format(topic=topic) + r".*set receive\.message\.max\.bytes"),
+        pytest.raises(SourceError, match=told.format(topic=topic) + r".*raise receive\.message\.max\.bytes"),
     ):
         list(reader.read())
 
