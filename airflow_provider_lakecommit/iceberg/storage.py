@@ -18,6 +18,7 @@ refuses them, and the next attempt has others.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -47,6 +48,21 @@ _KEYS = ("s3.access-key-id", "client.access-key-id")
 _EXPIRES = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at", "adls.sas-token-expires-at-ms")
 """What Iceberg's Java clients read, in milliseconds since the epoch; Azure's go on with the name of an account."""
 _FOLDER = "write.data.path"
+
+_REMEDIES = {
+    re.compile(pattern, re.IGNORECASE): remedy
+    for pattern, remedy in {
+        r"Expired_?Token": "ExpiredToken: renew the keys of the connection, or let the catalog issue them for longer",
+        r"Slow_?Down|Service_?Unavailable|HTTP status 503": "SlowDown: the store limits the rate of requests; try again later, or write with "
+        "fewer tasks at once",
+        r"No_?Such_?Bucket": "NoSuchBucket: create the bucket, or correct the table's location or `s3.endpoint`",
+        # The answer to a HEAD request has no reason.
+        r"Access_?Denied during \w+ operation: No response body|HTTP status 403.*No response body": "HTTP 403: the keys "
+        "have expired (ExpiredToken) or may not read this path (AccessDenied); renew them, or grant the rights",
+        r"Access_?Denied": "AccessDenied: allow these keys to list, read, write and delete below the table's location",
+    }.items()
+}
+"""By what Arrow's texts have of S3's error codes; the first counts."""
 
 Credential = tuple[str, Mapping[str, str]]
 """A prefix of locations, and the properties for them."""
@@ -131,12 +147,14 @@ def storage_of(table: Table, own: Mapping[str, str]) -> TableStorage:
 
 
 def trouble_of(io: FileIO, error: BaseException, *, place: bool = True) -> str:
-    """What went wrong at the storage of a table, without the secrets by which it is reached.
+    """What went wrong at the storage of a table, without the secrets by which it is reached; for the common errors of
+    S3 also what to do.
 
     :param place: also the file that an error of the system names
     """
-    text = (None if place else getattr(error, "strerror", None)) or error
-    return redacted(f"{type(error).__name__}: {text}", io.properties)
+    text = str((None if place else getattr(error, "strerror", None)) or error)
+    remedy = next((r for pattern, r in _REMEDIES.items() if "AWS Error" in text and pattern.search(text)), "")
+    return redacted("; ".join(filter(None, (f"{type(error).__name__}: {text}", remedy))), io.properties)
 
 
 def data_folder(table: Table) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.io import FileIO
 
 from airflow_provider_lakecommit.exceptions import SparkJobError
-from airflow_provider_lakecommit.iceberg import GuardedFileIO
+from airflow_provider_lakecommit.iceberg import GuardedFileIO, trouble_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,7 @@ def try_storage(io: FileIO, place: str) -> str:
         if io.new_input(place).exists():
             return f"deleting {place}: it is still there"
     except Exception as e:  # whatever a storage may say
-        return f"{step} {place}: {type(e).__name__}: {e}"
+        return f"{step} {place}: {trouble_of(io, e)}"
     return ""
 
 
