@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
 from pyiceberg.io import S3_RETRY_STRATEGY_IMPL
-from pyiceberg.io.pyarrow import PyArrowFileIO, _import_retry_strategy
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO, _import_retry_strategy
 
 __all__ = ["ATTEMPTS", "ArrowFileIO"]
 
@@ -21,8 +21,23 @@ ATTEMPTS = 10
 """With pauses of up to 20 s, for about a minute."""
 
 
+class _Output(PyArrowFile):
+    """A file that is checked for before it is created, by one request: pyiceberg also lists the folder of its name."""
+
+    def exists(self) -> bool:
+        try:
+            self._filesystem.open_input_file(self._path).close()
+        except FileNotFoundError:
+            return False
+        return True
+
+
 class ArrowFileIO(PyArrowFileIO):
     """The storage of a table, by Arrow."""
+
+    def new_output(self, location: str) -> PyArrowFile:
+        made = super().new_output(location)
+        return _Output(made.location, made._path, made._filesystem, made._buffer_size)
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         made = super()._initialize_s3_fs(netloc)

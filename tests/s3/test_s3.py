@@ -104,7 +104,7 @@ def test_a_small_file_is_one_put(lake: RowsLake, proxy: FaultyProxy, capsys: pyt
     lake.land(*WINDOWS[0])
     with proxy.counting() as asked:
         (file,) = lake.written((0, 60, 70))
-    of_file = [a for a in asked if file.file_path.removeprefix("s3:/") == a.key]
+    of_file = [a for a in asked if file.file_path.rsplit("/", 1)[-1] in a.path]
     assert [a.method for a in of_file] == ["HEAD", "PUT"]
     one = lake.slice(*WINDOWS[1], epoch=epoch(lake))
     with proxy.counting() as asked:
@@ -248,12 +248,12 @@ def test_manifests_that_cannot_be_put_commit_nothing(lake: RowsLake, proxy: Faul
 # -- attempts ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_request_has_ten_attempts(storage: dict[str, str], proxy: FaultyProxy) -> None:
+def test_a_request_has_more_attempts_than_the_three_of_arrow(storage: dict[str, str], proxy: FaultyProxy) -> None:
     io = GuardedFileIO(storage)
-    with proxy.failing(first=9), proxy.counting() as asked:
+    with proxy.failing(first=4), proxy.counting() as asked:
         with io.new_output(f"{storage['warehouse']}/one").create(overwrite=True) as out:
             out.write(b"x")
-    assert [a.status for a in asked] == [503] * 9 + [200]
+    assert [a.status for a in asked] == [503] * 4 + [200]
 
 
 def test_a_retry_strategy_of_the_connection_stays_in_force(storage: dict[str, str], proxy: FaultyProxy) -> None:
