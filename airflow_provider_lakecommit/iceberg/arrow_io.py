@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """pyiceberg's Arrow storage, with options for S3 that pyiceberg does not pass to Arrow.
 
-Contract: a small file is one PUT instead of a multipart upload, and a request has ten attempts instead of three, with
-growing random pauses (the standard strategy of AWS). An ``s3.retry-strategy-impl`` of the connection replaces the
-attempts. Other storages are pyiceberg's.
+Contract: a small file is one PUT instead of a multipart upload, after one HEAD that checks that it does not exist. A
+request has ten attempts instead of three, with growing random pauses (the standard strategy of AWS). An
+``s3.retry-strategy-impl`` of the connection replaces the attempts. Other storages are pyiceberg's.
 
 Failure story: Arrow creates the object when the file is closed, so a missing bucket or a refused key is an
-:class:`OSError` of the close and not of the open.
+:class:`OSError` of the close and not of the open. The standard strategy has 100 retries for the life of a file system,
+since Arrow never returns any to it; each loaded table and each slice has a file system of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO, _import_retry_strat
 __all__ = ["ATTEMPTS", "ArrowFileIO"]
 
 ATTEMPTS = 10
-"""With pauses of up to 20 s, for about a minute."""
+"""With pauses of up to 20 s, for more than a minute."""
 
 
 class _Output(PyArrowFile):

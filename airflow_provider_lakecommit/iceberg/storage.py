@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.iceberg.allowed_settings import SIGNING, storage_settings
@@ -49,20 +50,17 @@ _EXPIRES = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at", "ad
 """What Iceberg's Java clients read, in milliseconds since the epoch; Azure's go on with the name of an account."""
 _FOLDER = "write.data.path"
 
+_RIGHTS = "allow these keys to list, read, write and delete below the table's location"
 _REMEDIES = {
-    re.compile(pattern, re.IGNORECASE): remedy
-    for pattern, remedy in {
-        r"Expired_?Token": "ExpiredToken: renew the keys of the connection, or let the catalog issue them for longer",
-        r"Slow_?Down|Service_?Unavailable|HTTP status 503": "SlowDown: the store limits the rate of requests; try again later, or write with "
-        "fewer tasks at once",
-        r"No_?Such_?Bucket": "NoSuchBucket: create the bucket, or correct the table's location or `s3.endpoint`",
-        # The answer to a HEAD request has no reason.
-        r"Access_?Denied during \w+ operation: No response body|HTTP status 403.*No response body": "HTTP 403: the keys "
-        "have expired (ExpiredToken) or may not read this path (AccessDenied); renew them, or grant the rights",
-        r"Access_?Denied": "AccessDenied: allow these keys to list, read, write and delete below the table's location",
-    }.items()
+    r"Expired_?Token": "ExpiredToken: renew the keys of the connection, or let the catalog issue them for longer",
+    r"Slow_?Down|Service_?Unavailable|status 503": "SlowDown: try again later, or write with fewer tasks at once",
+    r"No_?Such_?Bucket": "NoSuchBucket: create the bucket, or correct the table's location or `s3.endpoint`",
+    # The answer to a HEAD request has no reason.
+    r"Access_?Denied during \w+ operation: No response body": "HTTP 403: the keys have expired (ExpiredToken) or may "
+    f"not use this path (AccessDenied): renew them, or {_RIGHTS}",
+    r"Access_?Denied": f"AccessDenied: {_RIGHTS}",
 }
-"""By what Arrow's texts have of S3's error codes; the first counts."""
+"""What to do, by a pattern of Arrow's texts, which have S3's error codes. The first match counts."""
 
 Credential = tuple[str, Mapping[str, str]]
 """A prefix of locations, and the properties for them."""
@@ -153,8 +151,9 @@ def trouble_of(io: FileIO, error: BaseException, *, place: bool = True) -> str:
     :param place: also the file that an error of the system names
     """
     text = str((None if place else getattr(error, "strerror", None)) or error)
-    remedy = next((r for pattern, r in _REMEDIES.items() if "AWS Error" in text and pattern.search(text)), "")
-    return redacted("; ".join(filter(None, (f"{type(error).__name__}: {text}", remedy))), io.properties)
+    found = (r for pattern, r in _REMEDIES.items() if "AWS Error" in text and re.search(pattern, text, re.IGNORECASE))
+    remedy = "".join(f"; {r}" for r in islice(found, 1))
+    return redacted(f"{type(error).__name__}: {text}{remedy}", io.properties)
 
 
 def data_folder(table: Table) -> str:

@@ -76,7 +76,7 @@ class FaultyProxy:
                 super().process_request(request, client_address)
 
         # The same faults in each run, as far as requests come in the same order.
-        self._random, self._lock = random.Random(7), threading.Lock()
+        self._random, self._lock = random.Random(11), threading.Lock()
         self._clients: WeakSet[socket.socket] = WeakSet()
         self._server = Server(("127.0.0.1", 0), Handler)
 

@@ -119,19 +119,26 @@ def test_a_small_file_is_one_put(lake: RowsLake, proxy: FaultyProxy, capsys: pyt
 
 
 @pytest.mark.parametrize(
-    "faults",
-    [{"slow_down": 0.3}, {"slow_down": 0.5}, {"cut": 0.1}, {"slow_down": 0.1, "cut": 0.1}],
+    ("faults", "windows"),
+    [({"slow_down": 0.3}, 3), ({"slow_down": 0.5}, 2), ({"cut": 0.1}, 6), ({"slow_down": 0.1, "cut": 0.1}, 6)],
     ids=["30%-503", "50%-503", "10%-cut", "10%-503-10%-cut"],
 )
 def test_rows_are_in_the_table_once_though_requests_fail(
-    lake: RowsLake, proxy: FaultyProxy, faults: dict[str, float], capsys: pytest.CaptureFixture[str]
+    lake: RowsLake,
+    proxy: FaultyProxy,
+    faults: dict[str, float],
+    windows: int,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     began = time.monotonic()
     with proxy.counting() as asked, proxy.failing(**faults):
-        land(lake)
+        for window in WINDOWS[:windows]:
+            lake.land(*window)
     with capsys.disabled():
-        print(f"\n{faults}: six landings in {time.monotonic() - began:.1f} s, {counts(asked)}")
+        print(f"\n{faults}: {windows} landings in {time.monotonic() - began:.1f} s, {counts(asked)}")
     assert counts(asked).keys() & {"0", "503"}
+    for window in WINDOWS[windows:]:
+        lake.land(*window)
     check(lake)
 
 
@@ -155,7 +162,7 @@ def test_nothing_is_committed_while_the_server_is_away(
     one, head = lake.slice(*WINDOWS[1], epoch=epoch(lake)), lake.load().metadata.current_snapshot_id
     monkeypatch.setattr(arrow_io, "ATTEMPTS", 2)
     server.kill()
-    with pytest.raises(OSError, match="s3|AWS"):
+    with pytest.raises(OSError, match="AWS Error"):
         lake.written((0, 60, 70))
     with pytest.raises((LakecommitError, OSError)):
         lake.publish(lake.request(one))
@@ -184,8 +191,7 @@ def test_a_refused_write_raises_and_leaves_no_object(
     faults = {"slow_down": 1.0} if code == "SlowDown" else {"refused": code}
     io, place = GuardedFileIO(storage), f"{storage['warehouse']}/one"
     with proxy.failing(**faults), pytest.raises(OSError, match="AWS Error") as error:
-        with io.new_output(place).create(overwrite=True) as out:
-            out.write(b"x" * size)
+        put(io, place, b"x" * size)
     text = trouble_of(io, error.value)
     assert f"; {code}: " in text
     assert storage["s3.secret-access-key"] not in text
@@ -196,7 +202,7 @@ def test_a_refused_read_has_its_remedy(storage: dict[str, str], proxy: FaultyPro
     io = GuardedFileIO(storage)
     with proxy.failing(refused="ExpiredToken"), pytest.raises(OSError, match="AWS Error") as error:
         io.new_input(f"{storage['warehouse']}/one").open()
-    assert "; HTTP 403: the keys have expired (ExpiredToken) or may not read" in trouble_of(io, error.value)
+    assert "; HTTP 403: the keys have expired (ExpiredToken) or may not use" in trouble_of(io, error.value)
 
 
 def test_a_missing_bucket_is_an_error_of_the_close(storage: dict[str, str]) -> None:
@@ -249,10 +255,8 @@ def test_manifests_that_cannot_be_put_commit_nothing(lake: RowsLake, proxy: Faul
 
 
 def test_a_request_has_more_attempts_than_the_three_of_arrow(storage: dict[str, str], proxy: FaultyProxy) -> None:
-    io = GuardedFileIO(storage)
     with proxy.failing(first=4), proxy.counting() as asked:
-        with io.new_output(f"{storage['warehouse']}/one").create(overwrite=True) as out:
-            out.write(b"x")
+        put(GuardedFileIO(storage), f"{storage['warehouse']}/one", b"x")
     assert [a.status for a in asked] == [503] * 4 + [200]
 
 
@@ -260,9 +264,13 @@ def test_a_retry_strategy_of_the_connection_stays_in_force(storage: dict[str, st
     named = f"{OneAttempt.__module__}.{OneAttempt.__qualname__}"
     io = GuardedFileIO({**storage, "s3.retry-strategy-impl": named})
     with proxy.failing(slow_down=1.0), proxy.counting() as asked, pytest.raises(OSError, match="SLOW_DOWN"):
-        with io.new_output(f"{storage['warehouse']}/one").create(overwrite=True) as out:
-            out.write(b"x")
+        put(io, f"{storage['warehouse']}/one", b"x")
     assert [(a.method, a.status) for a in asked] == [("PUT", 503)]
+
+
+def put(io: GuardedFileIO, place: str, content: bytes) -> None:
+    with io.new_output(place).create(overwrite=True) as out:
+        out.write(content)
 
 
 def epoch(lake: RowsLake) -> UUID:
