@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from dev import jars
 from dev.jars import JarsError
 from dev.java import JavaMissingError
-from dev.servers import engine, metastore, postgres, rest_catalog, schema_registry, toxiproxy
+from dev.servers import engine, metastore, postgres, rest_catalog, s3, schema_registry, toxiproxy
 from dev.servers.engine import EngineError
 from dev.servers.metastore import MetastoreError
 from dev.servers.rest_catalog import RestCatalogError
+from dev.servers.s3 import S3ServerError
 from dev.servers.toxiproxy import ToxiproxyError
 
 
@@ -38,11 +39,22 @@ def _first_of(*programs: str) -> bool:
     return any(shutil.which(program) for program in programs)
 
 
+BRINGING_FAILED = (
+    EngineError,
+    JarsError,
+    JavaMissingError,
+    MetastoreError,
+    RestCatalogError,
+    S3ServerError,
+    ToxiproxyError,
+)
+
+
 def _is_brought(ready: Callable[[], object]) -> bool:
     """Brought here if it can be."""
     try:
         ready()
-    except (EngineError, JarsError, JavaMissingError, MetastoreError, RestCatalogError, ToxiproxyError) as error:
+    except BRINGING_FAILED as error:
         print(error, file=sys.stderr)
         return False
     return True
@@ -72,6 +84,12 @@ NEEDS = (
         what="an Iceberg REST catalog server (some 80 MB from Maven Central)",
         is_met=lambda: _is_brought(rest_catalog.ready),
         remedy="look at what `python -m dev.servers.rest_catalog` says",
+    ),
+    Need(
+        marker="s3",
+        what="an S3 server, which Go builds (some 250 MB from the Go module proxy)",
+        is_met=lambda: _is_brought(s3.ready),
+        remedy="see the output of `python -m dev.servers.s3`",
     ),
     Need(
         marker="registry",

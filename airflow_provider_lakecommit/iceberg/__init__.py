@@ -6,6 +6,7 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
+        "arrow_io": "ArrowFileIO",
         "catalog": "KEEP_SNAPSHOTS Tables is_no_room",
         "data_files": "partition_fields rows_in_footer to_pyiceberg to_wire",
         "file_io": "GuardedFileIO",

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from airflow_provider_lakecommit.iceberg.arrow_io import ArrowFileIO as ArrowFileIO
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS as KEEP_SNAPSHOTS
 from airflow_provider_lakecommit.iceberg.catalog import Tables as Tables
 from airflow_provider_lakecommit.iceberg.catalog import is_no_room as is_no_room

@@ -2,8 +2,9 @@
 """How all files of tables are opened: by the scheme of each location, and only where the connection allows it.
 
 Contract: :class:`GuardedFileIO` serves each location by its own scheme, so one catalog may hold tables in several
-storages. It refuses what :func:`~airflow_provider_lakecommit.iceberg.locations.location_problem` refuses, and files
-that are too large to be read at once. A ``py-io-impl`` of the connection is used behind it, for all locations.
+storages; S3 by :class:`~airflow_provider_lakecommit.iceberg.arrow_io.ArrowFileIO`. It refuses what
+:func:`~airflow_provider_lakecommit.iceberg.locations.location_problem` refuses, and files that are too large to be read
+at once. A ``py-io-impl`` of the connection is used behind it, for all locations.
 :class:`LightFileIO` is the same for a catalog's client, with local files served without Arrow: pyiceberg takes Arrow's
 file systems also for local paths, and loading those costs a process more than a second of CPU (they bring pandas
 along). A plan and a commit only touch metadata files, in tasks that live for a second or two.
@@ -28,6 +29,7 @@ from airflow_provider_lakecommit.iceberg.locations import LOCAL, location_proble
 __all__ = ["IO_IMPL", "GuardedFileIO", "LightFileIO", "with_light_io"]
 
 IO_IMPL = "py-io-impl"
+S3 = frozenset({"s3", "s3a", "s3n"})
 _USERS_IMPL = "lakecommit.py-io-impl"
 """The connection's ``py-io-impl``, where a catalog's client is given :class:`LightFileIO`."""
 
@@ -63,6 +65,10 @@ class GuardedFileIO(FileIO):
         return self._by_scheme[scheme]
 
     def _made(self, scheme: str, properties: Properties, location: str) -> FileIO:
+        if scheme in S3 and not self._impl:
+            from airflow_provider_lakecommit.iceberg.arrow_io import ArrowFileIO
+
+            return ArrowFileIO(properties)
         return load_file_io(properties, location)
 
 

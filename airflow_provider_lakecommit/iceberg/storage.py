@@ -18,9 +18,11 @@ refuses them, and the next attempt has others.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.iceberg.allowed_settings import SIGNING, storage_settings
@@ -47,6 +49,18 @@ _KEYS = ("s3.access-key-id", "client.access-key-id")
 _EXPIRES = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at", "adls.sas-token-expires-at-ms")
 """What Iceberg's Java clients read, in milliseconds since the epoch; Azure's go on with the name of an account."""
 _FOLDER = "write.data.path"
+
+_RIGHTS = "allow these keys to list, read, write and delete below the table's location"
+_REMEDIES = {
+    r"Expired_?Token": "ExpiredToken: renew the keys of the connection, or let the catalog issue them for longer",
+    r"Slow_?Down|Service_?Unavailable|status 503": "SlowDown: try again later, or write with fewer tasks at once",
+    r"No_?Such_?Bucket": "NoSuchBucket: create the bucket, or correct the table's location or `s3.endpoint`",
+    # The answer to a HEAD request has no reason.
+    r"Access_?Denied during \w+ operation: No response body": "HTTP 403: the keys have expired (ExpiredToken) or may "
+    f"not use this path (AccessDenied): renew them, or {_RIGHTS}",
+    r"Access_?Denied": f"AccessDenied: {_RIGHTS}",
+}
+"""What to do, by a pattern of Arrow's texts, which have S3's error codes. The first match counts."""
 
 Credential = tuple[str, Mapping[str, str]]
 """A prefix of locations, and the properties for them."""
@@ -131,12 +145,15 @@ def storage_of(table: Table, own: Mapping[str, str]) -> TableStorage:
 
 
 def trouble_of(io: FileIO, error: BaseException, *, place: bool = True) -> str:
-    """What went wrong at the storage of a table, without the secrets by which it is reached.
+    """What went wrong at the storage of a table, without the secrets by which it is reached; for the common errors of
+    S3 also what to do.
 
     :param place: also the file that an error of the system names
     """
-    text = (None if place else getattr(error, "strerror", None)) or error
-    return redacted(f"{type(error).__name__}: {text}", io.properties)
+    text = str((None if place else getattr(error, "strerror", None)) or error)
+    found = (r for pattern, r in _REMEDIES.items() if "AWS Error" in text and re.search(pattern, text, re.IGNORECASE))
+    remedy = "".join(f"; {r}" for r in islice(found, 1))
+    return redacted(f"{type(error).__name__}: {text}{remedy}", io.properties)
 
 
 def data_folder(table: Table) -> str:

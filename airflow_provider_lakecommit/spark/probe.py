@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.io import FileIO
 
 from airflow_provider_lakecommit.exceptions import SparkJobError
-from airflow_provider_lakecommit.iceberg import GuardedFileIO
+from airflow_provider_lakecommit.iceberg import GuardedFileIO, trouble_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +50,7 @@ def try_storage(io: FileIO, place: str) -> str:
         if io.new_input(place).exists():
             return f"deleting {place}: it still exists"
     except Exception as e:  # any error of the storage
-        return f"{step} {place}: {type(e).__name__}: {e}"
+        return f"{step} {place}: {trouble_of(io, e)}"
     return ""
 
 

@@ -11,10 +11,7 @@ Failure story: no Go, a build that fails, a proxy that does not answer: :class:`
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import shutil
 import sys
 import urllib.error
 import urllib.request
@@ -24,13 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dev.go import built
 from dev.paths import run_dir
-from dev.processes import run_out
 from dev.servers.server import Server, ServerError, free_port
 
-MODULE = "github.com/Shopify/toxiproxy/v2/cmd/server"
+PACKAGE = "github.com/Shopify/toxiproxy/v2/cmd/server"
 VERSION = "v2.5.0"
-BUILD_SECONDS = 900
 ANSWER_SECONDS = 30.0
 
 
@@ -43,30 +39,7 @@ def ready() -> Path:
 
     :raises ToxiproxyError: no Go here, or what it said
     """
-    home = run_dir() / "toxiproxy"
-    home.mkdir(parents=True, exist_ok=True)
-    program = home / f"toxiproxy-{VERSION}"
-    with (home / ".lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        if not program.exists():
-            _build(home, program)
-    return program
-
-
-def _build(home: Path, program: Path) -> None:
-    go = shutil.which("go") or ("/usr/local/go/bin/go" if Path("/usr/local/go/bin/go").exists() else None)
-    if go is None:
-        raise ToxiproxyError("no `go` on the search path: install Go (Debian or Ubuntu: apt-get install golang)")
-    print(f"building Toxiproxy {VERSION} (about a minute when nothing is cached)", file=sys.stderr)
-    staging = home / "bin"
-    run_out(
-        [go, "install", f"{MODULE}@{VERSION}"],
-        name=f"go install {MODULE}@{VERSION}",
-        seconds=BUILD_SECONDS,
-        error=ToxiproxyError,
-        env={**os.environ, "GOBIN": str(staging)},
-    )
-    (staging / "server").rename(program)
+    return built(run_dir() / "toxiproxy", PACKAGE, VERSION, name="toxiproxy", error=ToxiproxyError)
 
 
 class Toxiproxy(Server):

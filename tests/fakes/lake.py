@@ -139,6 +139,8 @@ class Lake:
     clock: Clock = field(default_factory=Clock)
     properties: Mapping[str, str] = field(default_factory=dict)
     name: str = NAME
+    storage: Mapping[str, str] = field(default_factory=dict)
+    """Storage properties, where the warehouse is no folder of ``path``."""
 
     def __post_init__(self) -> None:
         (self.path / "warehouse").mkdir(exist_ok=True)
@@ -146,6 +148,7 @@ class Lake:
             "type": "sql",
             "uri": f"sqlite:///{self.path / 'catalog.db'}",
             "warehouse": f"file://{self.path / 'warehouse'}",
+            **self.storage,
         }
         self.catalog = FaultyCatalog("lakecommit", **self.catalog_properties)
         self.tables = Tables(self.catalog_properties, connect=lambda *_, **__: self.catalog)

@@ -101,6 +101,8 @@ class RowsLake(Lake):
     order: SortOrder = UNSORTED_SORT_ORDER
     schema: Schema = field(default_factory=lambda: ROWS_SCHEMA)
     branch: str = "main"
+    disk: tuple[str, str] = ("file://", "")
+    """The beginning of the files' locations, and that of their paths on this host."""
 
     def make(self) -> Table:
         return self.tables.create(self.name, self.schema, self.spec, dict(self.properties), self.order)
@@ -164,14 +166,14 @@ class RowsLake(Lake):
         data, deletes = [f.file_path for f in self.files()], self.files(ManifestContent.DELETES)
         if not data:
             return Counter()
-        gone = ""
+        gone, (prefix, folder) = "", self.disk
         if deletes:
-            listed = [f.file_path for f in deletes]
+            listed = [f.file_path.replace(prefix, folder, 1) for f in deletes]
             gone = (
                 f"WHERE NOT EXISTS (SELECT 1 FROM read_parquet({listed}) d "
-                "WHERE replace(d.file_path, 'file://', '') = r.filename AND d.pos = r.file_row_number)"
+                f"WHERE replace(d.file_path, '{prefix}', '{folder}') = r.filename AND d.pos = r.file_row_number)"
             )
-        source = f"read_parquet({[p.removeprefix('file://') for p in data]}, union_by_name=true, filename=true, "
+        source = f"read_parquet({[p.replace(prefix, folder, 1) for p in data]}, union_by_name=true, filename=true, "
         with duckdb.connect() as database:
             rows = database.execute(f"SELECT {columns} FROM {source} file_row_number=true) r {gone}").fetchall()
         return Counter(rows)

@@ -50,12 +50,12 @@ class FileStore:
     """
 
     def __init__(self, location: str, properties: Mapping[str, str]) -> None:
-        from pyiceberg.io.pyarrow import PyArrowFileIO
+        from airflow_provider_lakecommit.iceberg import ArrowFileIO
 
         self._location, self._properties = location, properties
         if problem := location_problem(location, properties):
             raise StorageError("LC7707", f"folder {location} cannot be listed: {problem}")
-        io = PyArrowFileIO(dict(properties))
+        io = ArrowFileIO(dict(properties))
         scheme, host, self._folder = io.parse_location(location, io.properties)
         self._local = scheme == "file"
         try:

@@ -20,6 +20,7 @@ from airflow_provider_lakecommit.iceberg.storage import (
     expiry,
     merged,
     storage_of,
+    trouble_of,
 )
 from tests.fakes.lake import BY_BUCKET, SCHEMA
 
@@ -159,3 +160,38 @@ def test_a_client_without_credentials_gives_what_its_files_are_opened_with() -> 
     table: Any = SimpleNamespace(io=load_file_io({**OWN, **keys("t")}, "file:///x"), catalog=None)
     table.properties, table.location = {}, lambda: "file:///x"
     assert storage_of(table, OWN).properties == {**OWN, **keys("t")}
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (
+            "AWS Error UNKNOWN (HTTP status 403) during PutObject operation: Unable to parse ExceptionName: "
+            "ExpiredToken",
+            "ExpiredToken: renew",
+        ),
+        ("AWS Error SLOW_DOWN during PutObject operation: Please reduce your request rate.", "SlowDown: the store"),
+        ("AWS Error UNKNOWN (HTTP status 503) during HeadObject operation: No response body.", "SlowDown: the store"),
+        ("AWS Error NO_SUCH_BUCKET during PutObject operation: gone", "NoSuchBucket: create"),
+        ("AWS Error ACCESS_DENIED during PutObject operation: Access Denied", "AccessDenied: allow"),
+        ("AWS Error ACCESS_DENIED during HeadObject operation: No response body.", "HTTP 403: the keys have expired"),
+    ],
+)
+def test_an_error_of_s3_has_its_remedy(text: str, remedy: str) -> None:
+    io = load_file_io({"s3.secret-access-key": CANARY})
+    found = trouble_of(io, OSError(f"When uploading with {CANARY}: {text}"), place=False)
+    assert found.startswith("OSError: When uploading")
+    assert f"; {remedy}" in found
+    assert CANARY not in found
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("AWS Error NETWORK_CONNECTION during PutObject operation: no answer"),
+        PermissionError(13, "Permission denied", "/srv/AccessDenied/x"),
+        FileNotFoundError("s3://no-such-bucket/x"),
+    ],
+)
+def test_another_error_has_none(error: OSError) -> None:
+    assert trouble_of(load_file_io({}), error) == f"{type(error).__name__}: {error}"

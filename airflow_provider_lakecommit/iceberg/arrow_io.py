@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pyiceberg's Arrow storage, with options for S3 that pyiceberg does not pass to Arrow.
+
+Contract: a small file is one PUT instead of a multipart upload, after one HEAD that checks that it does not exist. A
+request has ten attempts instead of three, with growing random pauses (the standard strategy of AWS). An
+``s3.retry-strategy-impl`` of the connection replaces the attempts. Other storages are pyiceberg's.
+
+Failure story: Arrow creates the object when the file is closed, so a missing bucket or a refused key is an
+:class:`OSError` of the close and not of the open. The standard strategy has 100 retries for the life of a file system,
+since Arrow never returns any to it; each loaded table and each slice has a file system of its own.
+"""
+
+from __future__ import annotations
+
+from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
+from pyiceberg.io import S3_RETRY_STRATEGY_IMPL
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO, _import_retry_strategy
+
+__all__ = ["ATTEMPTS", "ArrowFileIO"]
+
+ATTEMPTS = 10
+"""With pauses of up to 20 s, for more than a minute."""
+
+
+class _Output(PyArrowFile):
+    """A file that is checked for before it is created, by one request: pyiceberg also lists the folder of its name."""
+
+    def exists(self) -> bool:
+        try:
+            self._filesystem.open_input_file(self._path).close()
+        except FileNotFoundError:
+            return False
+        return True
+
+
+class ArrowFileIO(PyArrowFileIO):
+    """The storage of a table, by Arrow."""
+
+    def new_output(self, location: str) -> PyArrowFile:
+        made = super().new_output(location)
+        return _Output(made.location, made._path, made._filesystem, made._buffer_size)
+
+    def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
+        made = super()._initialize_s3_fs(netloc)
+        named = self.properties.get(S3_RETRY_STRATEGY_IMPL)
+        retry = (named and _import_retry_strategy(named)) or AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)
+        # All options but the retry strategy, as Arrow pickles them.
+        (options,) = made.__reduce__()[1]
+        return S3FileSystem(**{**options, "allow_delayed_open": True, "retry_strategy": retry})
