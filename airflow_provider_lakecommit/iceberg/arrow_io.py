@@ -2,24 +2,24 @@
 """pyiceberg's Arrow storage, with options for S3 that pyiceberg does not pass to Arrow.
 
 Contract: a small file is one PUT instead of a multipart upload, after one HEAD that checks that it does not exist. A
-request has ten attempts instead of three, with growing random pauses (the standard strategy of AWS). An
+request has eleven attempts instead of three, with pauses that double, for about 50 s in all. It is not the standard
+strategy of AWS: that has 100 retries for the life of a file system, since Arrow never returns any to it. An
 ``s3.retry-strategy-impl`` of the connection replaces the attempts. Other storages are pyiceberg's.
 
 Failure story: Arrow creates the object when the file is closed, so a missing bucket or a refused key is an
-:class:`OSError` of the close and not of the open. The standard strategy has 100 retries for the life of a file system,
-since Arrow never returns any to it; each loaded table and each slice has a file system of its own.
+:class:`OSError` of the close and not of the open.
 """
 
 from __future__ import annotations
 
-from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
+from pyarrow.fs import AwsDefaultS3RetryStrategy, FileSystem, S3FileSystem
 from pyiceberg.io import S3_RETRY_STRATEGY_IMPL
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO, _import_retry_strategy
 
 __all__ = ["ATTEMPTS", "ArrowFileIO"]
 
-ATTEMPTS = 10
-"""With pauses of up to 20 s, for more than a minute."""
+ATTEMPTS = 11
+"""With pauses of 50 ms, 100 ms and so on, for about 50 s in all."""
 
 
 class _Output(PyArrowFile):
@@ -43,7 +43,7 @@ class ArrowFileIO(PyArrowFileIO):
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         made = super()._initialize_s3_fs(netloc)
         named = self.properties.get(S3_RETRY_STRATEGY_IMPL)
-        retry = (named and _import_retry_strategy(named)) or AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)
+        retry = (named and _import_retry_strategy(named)) or AwsDefaultS3RetryStrategy(max_attempts=ATTEMPTS)
         # All options but the retry strategy, as Arrow pickles them.
         (options,) = made.__reduce__()[1]
         return S3FileSystem(**{**options, "allow_delayed_open": True, "retry_strategy": retry})

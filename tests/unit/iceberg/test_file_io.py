@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow.fs import AwsDefaultS3RetryStrategy, AwsStandardS3RetryStrategy, S3FileSystem
+from pyarrow.fs import AwsDefaultS3RetryStrategy, S3FileSystem
 
 from airflow_provider_lakecommit.iceberg.arrow_io import ArrowFileIO
 from airflow_provider_lakecommit.iceberg.file_io import GuardedFileIO, LightFileIO, with_light_io
@@ -73,12 +73,12 @@ def test_another_implementation_of_the_connection_serves_s3() -> None:
 @pytest.mark.parametrize(
     ("named", "kind", "attempts"),
     [
-        ({}, AwsStandardS3RetryStrategy, 10),
+        ({}, AwsDefaultS3RetryStrategy, 11),
         ({"s3.retry-strategy-impl": f"{__name__}.Patient"}, Patient, 21),
     ],
     ids=["ours", "the connection's"],
 )
-def test_requests_have_ten_attempts_unless_the_connection_names_a_strategy(
+def test_requests_have_eleven_attempts_unless_the_connection_names_a_strategy(
     monkeypatch: pytest.MonkeyPatch, named: dict[str, str], kind: type, attempts: int
 ) -> None:
     given: dict[str, Any] = {}
