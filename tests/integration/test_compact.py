@@ -77,6 +77,7 @@ def lake(tmp_path: Path) -> RowsLake:
     return made
 
 
+@pytest.mark.heavy(but=("day", "sorted"))
 @pytest.mark.parametrize("options", TABLES.values(), ids=TABLES)
 def test_the_rows_stay_and_the_files_are_fewer(tmp_path: Path, options: dict[str, object]) -> None:
     lake = lake_at(tmp_path, **options)
@@ -110,6 +111,7 @@ def test_a_look_changes_nothing_and_says_what_would_be_done(lake: RowsLake) -> N
     assert lake.load().metadata.current_snapshot_id == head
 
 
+@pytest.mark.heavy
 def test_a_sorted_table_stays_sorted_in_each_file(tmp_path: Path) -> None:
     lake = lake_at(tmp_path, **{**TABLES["sorted"], "spec": TABLES["bucket"]["spec"]})
     lake.join()
@@ -169,6 +171,7 @@ def test_a_landing_in_between_is_no_reason_to_write_again(lake: RowsLake) -> Non
     assert lake.findings() == []
 
 
+@pytest.mark.heavy(but=("own",))
 @pytest.mark.parametrize("other", ["engine", "own", "replay"])
 def test_a_bin_whose_sources_another_writer_took_is_given_up(lake: RowsLake, other: str) -> None:
     land_six(lake)
@@ -228,7 +231,8 @@ def test_a_rolled_back_table_is_not_compacted(lake: RowsLake) -> None:
     assert lake.load().metadata.current_snapshot_id == before
 
 
-@pytest.mark.parametrize("fault", [f for f in Fault if f is not Fault.FALSE_SUCCESS])
+@pytest.mark.heavy(but=("LOST_ANSWER", "ON_ITS_WAY"))
+@pytest.mark.parametrize("fault", [f for f in Fault if f is not Fault.FALSE_SUCCESS], ids=lambda f: f.name)
 def test_whatever_becomes_of_the_request_the_rows_are_there_once(lake: RowsLake, fault: Fault) -> None:
     land_six(lake)
     lake.catalog.faults.append(fault)
@@ -287,6 +291,7 @@ def test_the_debt_is_known_from_the_metadata_and_a_compaction_clears_it(
     assert (after.files, after.needed, after.snapshots, after.share) == (1, 1, 0, 0)
 
 
+@pytest.mark.heavy
 def test_files_of_many_partitions_are_no_debt_once_a_compaction_has_seen_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +323,7 @@ def test_replaced_files_stay_while_a_tag_has_them(lake: RowsLake) -> None:
     assert lake.findings() == []
 
 
+@pytest.mark.heavy(but=("brought-back",))
 @pytest.mark.parametrize("back", [False, True], ids=["gone", "brought-back"])
 def test_replaced_files_are_removed_when_their_snapshots_expire(lake: RowsLake, back: bool) -> None:
     land_six(lake)
