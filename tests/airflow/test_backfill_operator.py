@@ -18,7 +18,7 @@ from tests.airflow.attempt import Asked, attempt, killed_in_its_second_slice
 from tests.airflow.test_land_operator import CHECKOUT, World, orders, world
 from tests.support.world import Killed
 
-pytestmark = [pytest.mark.airflow, pytest.mark.integration]
+pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.heavy]
 
 __all__ = ["world"]
 

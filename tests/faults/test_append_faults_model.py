@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.exceptions import CommitUnknownError
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import Lake, at, section, staged
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.heavy]
 
 STEPS = 60
 LANDINGS = ("orders", "returns")

@@ -185,6 +185,7 @@ def test_what_was_published_in_a_table_before_it_was_dropped_is_not_in_its_succe
     goes_on(world, produce, Counter(range(100)))
 
 
+@pytest.mark.heavy
 def test_a_table_that_was_migrated_is_attested_from_the_log(make_world: Make, produce: Produce) -> None:
     world = make_world(dead_letter_max_ratio=1.0)
     produce(world.landing.topics, [*records(0, 60), ("x", "no json")])

@@ -224,7 +224,7 @@ def test_a_catalog_that_can_be_read_and_takes_no_commit(make_outage: Callable[..
     outage.check()
 
 
-@pytest.mark.heavy(but=("slices",))
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "budget",
     [{"max_pending_slices": 5}, {"max_pending_files": 7}, {"max_pending_bytes": 2000}],

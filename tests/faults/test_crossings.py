@@ -258,6 +258,7 @@ def test_a_table_of_others_with_such_columns_needs_a_declaration(make_world: Mak
     world.check(Counter(range(10)))
 
 
+@pytest.mark.heavy
 def test_what_an_operator_asserts_is_covered_and_not_replaced(landed: World, produce: Produce) -> None:
     topic = str(landed.landing.topics)
     produce(topic, records(100, 50), partition=0)

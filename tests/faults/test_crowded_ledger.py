@@ -30,6 +30,7 @@ SAID = Decision(
 Produce = Callable[..., object]
 
 
+@pytest.mark.heavy
 def test_topics_that_are_gone_are_taken_out_and_what_was_pending_comes_in_once(
     make_world: Make, make_topic: Callable[..., str], produce: Produce, admin: AdminClient
 ) -> None:

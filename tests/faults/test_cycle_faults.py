@@ -60,6 +60,7 @@ def test_two_runs_and_two_committers_at_once_double_nothing(make_world: Make, pr
     world.check(Counter(range(350)))
 
 
+@pytest.mark.heavy
 def test_the_older_slice_that_failed_is_done_again_alone_and_the_newer_ones_wait(
     make_world: Make, produce: Produce
 ) -> None:
@@ -186,6 +187,7 @@ def test_with_the_catalog_away_while_writing_the_slices_are_kept(
     world.check(Counter(range(90)))
 
 
+@pytest.mark.heavy
 def test_a_dropped_and_remade_table_is_no_first_run_while_the_log_remembers(make_world: Make, produce: Produce) -> None:
     world = make_world(dead_letter_table=None)
     produce(world.landing.topics, records(0, 30))
@@ -253,6 +255,7 @@ def test_a_preview_before_the_first_run_plans_without_making_a_table(make_world:
     assert sum(" for shop.rows" in line for line in seen.explain) == 2
 
 
+@pytest.mark.heavy
 def test_two_landings_of_one_topic_into_one_table_are_refused(make_world: Make, produce: Produce) -> None:
     world = make_world()
     produce(world.landing.topics, records(0, 10))

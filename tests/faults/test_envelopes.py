@@ -120,6 +120,7 @@ def test_a_merge_over_the_landed_changes_gives_the_rows_of_the_source(
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_large_values_that_were_not_changed_are_those_of_before(make_world: Make, produce: Produce) -> None:
     world = make_world(**FIELDS)
     source = Source(seed=3, large=True)

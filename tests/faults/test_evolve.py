@@ -252,7 +252,7 @@ FOREIGN: dict[str, tuple[Callable[[UpdateSchema], None], list[str], int]] = {
 }
 
 
-@pytest.mark.heavy(but=("drops a column",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", FOREIGN)
 def test_another_engine_changes_the_table_between_look_and_commit(
     make_world: Make, produce: Produce, name: str
@@ -333,6 +333,7 @@ def test_the_dead_letter_table_never_evolves(make_world: Make, produce: Produce)
 
 
 class TestWhatDoesNotFit:
+    @pytest.mark.heavy
     def test_is_for_the_dead_letters(self, make_world: Make, produce: Produce) -> None:
         world = make_world(create=PLAIN, evolve="widen", dead_letter_max_ratio=1.0)
         some: list[dict[str, Any]] = [{"id": 1, "n": 5}, {"id": 2, "n": "five"}, {"id": 3, "n": 1 << 70}]

@@ -307,6 +307,7 @@ def _check_ledger(table: Table, writer: Foreign) -> None:
     assert rows == len(state.covered())
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "answers", [(Fault.CONFLICT,) * 3, (Fault.NOT_APPLIED, Fault.FALSE_SUCCESS, Fault.LOST_ANSWER)]
 )

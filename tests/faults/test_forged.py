@@ -367,7 +367,6 @@ def check_table(attacker: Attacker, count: int) -> None:
     but=(
         "a_start_for_the_next_run-signed",
         "files_of_a_neighbour-signed",
-        "void-signed",
         "everything_again-signed",
     )
 )

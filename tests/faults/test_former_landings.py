@@ -112,6 +112,7 @@ def test_with_start_latest_a_topic_with_a_new_rule_loses_nothing(shop: Shop, sta
     assert shop.ids("orders") == list(range(20, 120))
 
 
+@pytest.mark.heavy
 def test_a_topic_that_joins_a_landing_begins_where_the_set_began_it(shop: Shop) -> None:
     for what in ("orders", "refunds"):
         shop.topic(what, range(20))

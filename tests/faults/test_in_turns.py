@@ -124,6 +124,7 @@ def test_a_table_that_hangs_holds_up_no_other_of_its_landing(
     world.check(Counter(range(20)))
 
 
+@pytest.mark.heavy
 def test_a_stage_added_before_the_commit_is_passed_and_callers_do_not_know(
     make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_stage_added_before_the_commit_is_passed_and_callers_do_not_know(
     world.check(Counter(range(20)))
 
 
+@pytest.mark.heavy
 def test_what_ends_the_thread_of_one_table_is_raised_when_the_other_is_done(
     make_world: Make, produce: Produce, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:

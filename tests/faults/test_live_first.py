@@ -56,6 +56,7 @@ def test_what_is_older_and_not_in_the_table_is_overdue(late: World, produce: Pro
     late.check(Counter(range(20, 25)))
 
 
+@pytest.mark.heavy
 def test_it_is_told_of_a_time_in_between(late: World, produce: Produce) -> None:
     produce(late.landing.topics, records(20, 5), partition=1)
     with late.session() as session:
@@ -68,6 +69,7 @@ def test_it_is_told_of_a_time_in_between(late: World, produce: Produce) -> None:
     assert told(late, now - began - timedelta(seconds=0.5)) == "[1] [20, 25)"
 
 
+@pytest.mark.heavy
 def test_a_lane_of_the_landing_is_no_reason_and_covers_what_it_landed(late: World, produce: Produce) -> None:
     lane(late, "0=0-10").run()
     assert told(late, NOW) == "nothing"

@@ -82,6 +82,7 @@ def test_commands_that_need_a_known_landing_name_the_one_that_is_meant(orders: W
         NEEDS[what](session)
 
 
+@pytest.mark.heavy
 def test_where_no_table_tells_a_first_reset_is_shown_with_the_names_that_are_like_it(orders: World) -> None:
     """A first run may begin somewhere: it has to be agreed to where the name may be a misspelt one."""
     elsewhere = misspelt(orders, table="shop.others", dead_letter_table=None)
@@ -97,6 +98,7 @@ def test_where_no_table_tells_a_first_reset_is_shown_with_the_names_that_are_lik
         assert not init_preview(session, "latest").unknown
 
 
+@pytest.mark.heavy
 def test_of_a_table_that_was_dropped_the_log_knows_the_landing(orders: World) -> None:
     with orders.session() as session:
         session.tables.catalog.drop_table("shop.rows")

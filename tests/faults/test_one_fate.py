@@ -88,7 +88,7 @@ def other_spec(world: World) -> None:
 CHANGES = [add_column, drop_column, other_spec]
 
 
-@pytest.mark.heavy(but=("rows-column added",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("change", CHANGES, ids=["column added", "column dropped", "spec"])
 @pytest.mark.parametrize("lost", [TABLE, DEAD], ids=["rows", "dead letters"])
 def test_a_table_that_was_rolled_back_is_not_read_again_alone_by_other_rules(
@@ -131,7 +131,7 @@ def test_what_one_table_has_is_taken_out_as_the_refusal_says(make_world: Make, p
     check_fates(world, range(30))
 
 
-@pytest.mark.heavy(but=("rows",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("lost", [TABLE, DEAD], ids=["rows", "dead letters"])
 def test_what_is_only_reported_for_one_table_is_read_again_for_all(
     make_world: Make, produce: Produce, lost: str

@@ -215,6 +215,7 @@ def test_what_is_rolled_back_is_open_again(world: World, produce: Callable[..., 
     assert wrong(world) == []
 
 
+@pytest.mark.heavy
 def test_dead_letters_of_a_range_that_is_read_again_are_closed(world: World) -> None:
     """Somebody took rows out, and a person says that all from offset 10 on is read again, by the rules of now."""
     optional(world)
@@ -363,6 +364,7 @@ HOSTILE: list[bytes] = [
 ]
 
 
+@pytest.mark.heavy
 def test_hostile_values_stay_open_and_harm_nobody(
     make_world: Callable[..., World], produce: Callable[..., object]
 ) -> None:

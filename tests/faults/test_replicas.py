@@ -151,6 +151,7 @@ class TestBothAtOnce:
 
 
 class TestRejects:
+    @pytest.mark.heavy
     def test_rejects_are_in_the_dead_letters_once_and_count_once(self, make_world: Make, produce: Produce) -> None:
         world = make_world(partitions=1, replicas=2, dead_letter_max_ratio=1.0)
         produce(world.landing.topics, [*records(0, 39), ("x", "no json")])
@@ -282,7 +283,7 @@ class TestEndingEarly:
         big.check(Counter(range(20_000)))
         check_verified(big)
 
-    @pytest.mark.heavy(but=("the longer one first",))
+    @pytest.mark.heavy
     @pytest.mark.parametrize("longer_first", [True, False], ids=["the longer one first", "the shorter one first"])
     def test_of_parts_that_overlap_the_first_counts_and_the_rest_is_read_again(
         self, big: World, *, longer_first: bool

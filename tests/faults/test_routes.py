@@ -166,6 +166,7 @@ def test_a_record_that_names_no_table_can_stop_its_range_until_somebody_says_mor
     check_verified(said)
 
 
+@pytest.mark.heavy
 def test_a_missing_table_fails_the_plan_or_has_its_records_set_aside(make_world: Make, produce: Produce) -> None:
     route = {k: v for k, v in ROUTE.items() if k != "create"}
     world = make_world(1, **{**FIELDS, "route": route})
@@ -335,6 +336,7 @@ def test_a_table_that_is_gone_for_good_is_made_and_filled_anew_by_a_persons_word
     check(world, 0, 80)
 
 
+@pytest.mark.heavy
 def test_a_table_that_cannot_be_filled_is_named(make_world: Make, produce: Produce) -> None:
     world = make_world(**FIELDS)
     produce(world.landing.topics, mixed(0, 20))

@@ -228,6 +228,7 @@ def test_other_files_are_not_ours(world: World) -> None:
     assert all(path.exists() for path in others)
 
 
+@pytest.mark.heavy
 def test_a_lost_commit_leaves_nothing_once_the_head_has_moved(world: World, produce: Callable[..., object]) -> None:
     from airflow_provider_lakecommit.committer.ledger import read_ledger
     from airflow_provider_lakecommit.committer.stage import stage

@@ -115,6 +115,7 @@ def test_whatever_dies_each_row_is_there_once(make_world: Make, produce: Produce
     check(world, 0, 60)
 
 
+@pytest.mark.heavy
 def test_dead_letters_go_through_the_sql_of_now(make_world: Make, produce: Produce) -> None:
     world = make_world(**FIELDS)
     produce(world.landing.topics, orders(0, 120))

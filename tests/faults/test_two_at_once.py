@@ -69,6 +69,7 @@ class TestPlanners:
         again = world.open("second", retry=True, release=False)
         assert (again.ticket.slot, again.ticket.commit_id) == (1, second.ticket.commit_id)
 
+    @pytest.mark.heavy
     def test_landings_of_one_name_in_two_deployments_shut_out_nobody(
         self, world: World, make_topic: Callable[..., str]
     ) -> None:

@@ -133,6 +133,7 @@ def test_what_confluents_serializer_writes_lands(world: World, fake: FakeRegistr
     assert {row["id"]: row["country"] for row in world.rows()} == {0: "DE", 1: None, 2: None}
 
 
+@pytest.mark.heavy
 def test_a_schema_that_a_header_names(world: World, fake: FakeRegistry, produce: Produce) -> None:
     number = fake.register("orders-value", ORDER)
     head = SchemaId("AVRO", guid=fake.ids[number].guid).guid_to_bytes()
@@ -241,6 +242,7 @@ def test_records_that_name_no_schema_are_of_the_stated_one(make_world: Callable[
     assert [(offset, kind) for offset, kind, _ in dead(world)] == [(3, "not_avro")]
 
 
+@pytest.mark.heavy
 def test_what_a_registry_had_forgotten_is_landed_once_it_knows_again(
     world: World, fake: FakeRegistry, produce: Produce
 ) -> None:
@@ -255,6 +257,7 @@ def test_what_a_registry_had_forgotten_is_landed_once_it_knows_again(
     assert (done.letters, sorted(row["id"] for row in world.rows())) == (2, [1, 2])
 
 
+@pytest.mark.heavy
 def test_the_registrys_login_is_in_nothing_that_is_told(
     world: World,
     fake: FakeRegistry,

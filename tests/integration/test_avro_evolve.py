@@ -213,6 +213,7 @@ def test_whole_numbers_widen_columns_of_numbers_that_cannot_hold_them_all(
     assert not world.rows("shop.dead")
 
 
+@pytest.mark.heavy
 def test_a_schema_that_no_record_names_changes_nothing(world: World, produce: Produce, fake: FakeRegistry) -> None:
     send(world, produce, fake, OLD, {"id": 1, "country": "DE"})
     fake.register("orders-value", NEW)
@@ -252,6 +253,7 @@ def test_of_two_fields_with_one_alias_the_second_is_a_column_of_its_own(
     assert [(row["country"], row["pays"]) for row in world.rows()] == [("DE", "FR")]
 
 
+@pytest.mark.heavy
 def test_a_required_column_that_a_schema_lacks_stops_the_landing_where_that_is_said(
     world: World, produce: Produce, fake: FakeRegistry
 ) -> None:
@@ -294,6 +296,7 @@ def test_a_required_column_that_the_readers_schema_fills_fits(
     assert [(row["id"], row["country"]) for row in world.rows()] == [(7, "DE")]
 
 
+@pytest.mark.heavy
 def test_a_registry_that_nobody_named_is_asked_for_in_the_landings_name(
     world: World, produce: Produce, fake: FakeRegistry
 ) -> None:
@@ -376,6 +379,7 @@ class TestATableByTheRegistry:
         with pytest.raises(SpecError, match=rf"landing 'rows': .*{why}.*state `create.schema` as a list"):
             world.open("run")
 
+    @pytest.mark.heavy
     def test_is_made_without_what_no_column_holds_and_says_so(
         self, world: World, produce: Produce, fake: FakeRegistry
     ) -> None:

@@ -26,6 +26,7 @@ def watch(world: World) -> BacklogWatch:
     return BacklogWatch(landing.name, landing.topic_names, landing.control_topic_name, world.kafka)
 
 
+@pytest.mark.heavy
 def test_what_no_plan_has_taken_up_is_the_backlog(
     make_world: Callable[..., World], produce: Callable[..., object]
 ) -> None:

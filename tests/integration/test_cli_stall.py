@@ -50,6 +50,7 @@ def stall(bootstrap: str, topic: str, trace: Trace, *more: str) -> list[dict[str
     return answer.lines
 
 
+@pytest.mark.heavy(but=("3",))
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_one_line_for_each_event_with_the_verdict_after_it(
     bootstrap: str, make_topic: Callable[..., str], partitions: int
@@ -69,6 +70,7 @@ def test_one_line_for_each_event_with_the_verdict_after_it(
     assert stalled["clears"] == "a COMMIT_COMPLETE"
 
 
+@pytest.mark.heavy
 def test_the_event_clock_stands_still_and_until_moves_it(bootstrap: str, make_topic: Callable[..., str]) -> None:
     topic, trace = make_topic(1, retention_ms=-1), read_trace("outage_at_defaults")
     play(bootstrap, topic, tuple(line for line in trace.lines if line.at < trace.at("restarted")))
@@ -82,6 +84,7 @@ def test_the_event_clock_stands_still_and_until_moves_it(bootstrap: str, make_to
     assert stall(bootstrap, topic, trace, "--until", early)[-1]["verdict"] == "healthy"
 
 
+@pytest.mark.heavy
 def test_the_wall_clock_tells_what_is_now(bootstrap: str, make_topic: Callable[..., str]) -> None:
     topic, trace = make_topic(1, retention_ms=-1), read_trace("idle")
     play(bootstrap, topic, trace.lines)
@@ -116,6 +119,7 @@ def test_the_rules_can_be_chosen(bootstrap: str, make_topic: Callable[..., str])
     assert min(line["evidence"]["cycles"] for line in lines if line["verdict"] == "stalled") == 5
 
 
+@pytest.mark.heavy
 def test_follow_goes_on_and_time_passes(bootstrap: str, make_topic: Callable[..., str]) -> None:
     topic, trace = make_topic(1, retention_ms=-1), read_trace("idle")
     play(bootstrap, topic, trace.lines[:40])

@@ -140,6 +140,7 @@ def test_an_empty_partition_is_read_as_empty(control: ControlTopic) -> None:
     assert (log.records, log.begin, log.end) == ((), 0, 0)
 
 
+@pytest.mark.heavy
 def test_aborted_records_are_passed_over_and_open_ones_not_reached(control: ControlTopic, produce: Produce) -> None:
     topic = control.name
     produce(topic, ["a", "b"], 0, transactional=True)
@@ -214,7 +215,7 @@ def test_a_deleted_head_is_shown_by_where_the_log_begins(
     assert (values(log), log.begin, log.end) == (["c"], 2, 3)
 
 
-@pytest.mark.heavy(but=("middle-record-plain",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("times", [1, 300], ids=["ours", "plain"])
 @pytest.mark.parametrize("spoilt", [61 + 10, 17, 16], ids=["record", "checksum", "form"])
 @pytest.mark.parametrize("at", [0, 1, 3], ids=["first", "middle", "last"])

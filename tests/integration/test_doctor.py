@@ -121,6 +121,7 @@ def test_brokers_and_catalog_that_are_away_are_both_told_in_one_run(world: World
     assert kafka["bootstrap.servers"] in found["brokers"]
 
 
+@pytest.mark.heavy
 def test_a_spark_connect_server_that_is_away_is_told_at_once(world: World) -> None:
     # Spark's own client goes on for ten minutes, which is longer than a test may take.
     spec = spec_of(world, spark={"remote": f"sc://127.0.0.1:{free_port()}"})
@@ -129,6 +130,7 @@ def test_a_spark_connect_server_that_is_away_is_told_at_once(world: World) -> No
     assert "cannot be reached" in found.seen
 
 
+@pytest.mark.heavy
 def test_a_source_topic_that_is_missing_or_forgets_too_soon(world: World, admin: AdminClient) -> None:
     topic = str(world.landing.topics)
     assert list(bad(spec_of(world), every=timedelta(days=4))) == [f"retention of {topic}"]
@@ -169,6 +171,7 @@ def test_a_control_topic_that_is_missing_may_be_made_if_the_brokers_say_so(world
     assert "cannot be created: Topic" in bad(spec)[f"control topic {name}"]
 
 
+@pytest.mark.heavy
 def test_tables_that_cannot_take_the_rows(world: World) -> None:
     landing = world.landing
     spec = spec_of(world, landing=replace(landing, table="shop.none", create=None))
@@ -215,6 +218,7 @@ def test_storage_that_cannot_be_written_is_told_with_the_place(world: World) -> 
     assert found.startswith(f"writing {wall}/.lakecommit-probe-")
 
 
+@pytest.mark.heavy
 def test_unread_offsets_that_expire_soon_or_are_gone(world: World, admin: AdminClient, produce: Produce) -> None:
     topic = str(world.landing.topics)
     produce(topic, records(10, 5))

@@ -150,6 +150,7 @@ def test_a_control_log_that_forgets_each_plan_ends_the_run_by_name_and_never_in_
     world.check(ALL)
 
 
+@pytest.mark.heavy
 def test_after_earlier_work_was_waited_for_the_rest_is_done_in_the_same_cycle(world: World) -> None:
     def wait(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         do(job, secrets, most=2)
@@ -173,7 +174,7 @@ def test_earlier_work_that_did_all_leaves_no_job(world: World) -> None:
     assert len(engine.jobs) == 1
 
 
-@pytest.mark.heavy(but=("again-False",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize(
     "error", [SparkJobError("LC9999", "no java"), SpecError("LC9999", "no such server")], ids=["again", "for good"]
@@ -198,6 +199,7 @@ def test_an_engine_that_costs_something_starts_only_for_work(world: World) -> No
     assert early.starts == 1
 
 
+@pytest.mark.heavy
 def test_cycles_that_move_nothing_end_the_run_with_the_reason(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         raise SparkJobError("LC9999", "java is gone")

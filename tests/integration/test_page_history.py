@@ -72,6 +72,7 @@ def test_a_restart_in_the_middle_of_a_window_shows_the_same_and_counts_nothing_t
     assert sum(v or 0 for v in after.trend.shown(time.time())[1].values["read"]) == 30
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_of_a_long_topic_the_newest_records_are_read(
     bootstrap: str, admin: AdminClient, monkeypatch: pytest.MonkeyPatch, partitions: int

@@ -102,7 +102,7 @@ def test_exactly_the_rows_of_the_range_go(tmp_path: Path, options: dict[str, obj
     assert lake.findings() == []
 
 
-@pytest.mark.heavy(but=("sorted",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("options", [TABLES["sorted"], TABLES["bucket"]], ids=["sorted", "bucket"])
 def test_a_copy_is_a_file_of_the_table_as_the_one_before_was(tmp_path: Path, options: dict[str, object]) -> None:
     lake = lake_at(tmp_path, **options)
@@ -163,6 +163,7 @@ def test_a_range_is_landed_anew_by_another_lane_and_live_goes_on(lake: RowsLake)
     assert lake.findings() == []
 
 
+@pytest.mark.heavy
 def test_a_lane_that_was_closed_since_is_no_reason_to_do_it_again(lake: RowsLake) -> None:
     lake.land((0, 0, 20))
     lane = lake.join(lake.starting(REPLAY, (0, 5)))
@@ -181,6 +182,7 @@ def test_a_lane_that_was_closed_since_is_no_reason_to_do_it_again(lake: RowsLake
     assert lake.findings() == []
 
 
+@pytest.mark.heavy
 def test_a_copy_has_all_values_that_its_rows_had(lake: RowsLake) -> None:
     """Lists, maps, decimals and uuids too, of files of our own and of another writer's."""
     columns = "id, note, day, parts::varchar, ref::varchar, named::varchar, kafka_timestamp, kafka_key"
@@ -194,6 +196,7 @@ def test_a_copy_has_all_values_that_its_rows_had(lake: RowsLake) -> None:
         assert lake.found(columns) == Counter({row: n for row, n in before.items() if row[0] in left})
 
 
+@pytest.mark.heavy
 def test_a_copy_is_written_in_small_groups_from_small_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However large a file is, a block and a row group of it are held at most; deletes are of places in the file."""
     lake = lake_at(tmp_path, properties={"write.parquet.row-group-limit": "10"})
@@ -362,6 +365,7 @@ def test_files_of_a_partitioning_whose_column_is_gone_can_be_dropped_and_rewritt
     assert lake.findings() == []
 
 
+@pytest.mark.heavy
 def test_statistics_that_were_cut_or_are_missing_are_made_up_for_by_reading(tmp_path: Path) -> None:
     """All topics of more than 16 letters begin alike, as far as statistics tell."""
     lake = lake_at(tmp_path, properties={"write.metadata.metrics.column.kafka_offset": "none"})
@@ -415,6 +419,7 @@ def test_a_table_without_metadata_columns_is_refused_with_the_remedy(tmp_path: P
         replace_preview(lake.session(), coverage((0, 0, 5)))
 
 
+@pytest.mark.heavy
 def test_rows_that_were_landed_before_the_columns_are_refused(tmp_path: Path) -> None:
     fields = [f for f in ROWS_SCHEMA.fields if not f.name.startswith("kafka_")]
     lake = lake_at(tmp_path, schema=Schema(*fields))
@@ -437,6 +442,7 @@ def test_rows_that_were_landed_before_the_columns_are_refused(tmp_path: Path) ->
     assert seen.missing == 0
 
 
+@pytest.mark.heavy
 def test_rows_that_are_missing_are_noticed_where_a_window_is_cut_in_two(lake: RowsLake) -> None:
     """Of forty that were landed together thirty are asked for: the ten beside them account for as many."""
     lake.land((0, 0, 40))
@@ -445,6 +451,7 @@ def test_rows_that_are_missing_are_noticed_where_a_window_is_cut_in_two(lake: Ro
     assert (seen.replaced.rows, seen.expected, seen.missing) == (18, 30, 12)
 
 
+@pytest.mark.heavy
 def test_rows_that_others_deleted_are_taken_note_of(lake: RowsLake) -> None:
     lake.land((0, 0, 10))
     lake.load().delete("id == 7")

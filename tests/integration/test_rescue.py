@@ -250,6 +250,7 @@ def test_what_is_not_as_it_was_announced_is_left_out(
     assert sink.ids() == [77]
 
 
+@pytest.mark.heavy
 def test_what_is_no_file_of_rows_at_all_is_left_out(sink: Sink, tables: Tables, bootstrap: str) -> None:
     sink.begin()
     (file,) = sink.announce([1])
@@ -275,6 +276,7 @@ def test_one_file_under_several_names_is_committed_once(sink: Sink, tables: Tabl
     assert sink.ids() == [1, 2]
 
 
+@pytest.mark.heavy
 def test_a_damaged_batch_of_the_log_is_named_and_the_rest_committed(
     sink: Sink, tables: Tables, bootstrap: str, broker: Broker
 ) -> None:
@@ -384,6 +386,7 @@ def test_a_catalog_that_goes_away_in_mid_commit_is_told_and_nothing_doubled(
     faulty.close()
 
 
+@pytest.mark.heavy
 def test_a_landings_tag_stays_where_it_is(sink: Sink, tables: Tables) -> None:
     sink.cycle_of([1])
     file = sink.write([2])

@@ -125,6 +125,7 @@ def test_the_records_of_a_slice_become_the_rows_of_its_files(lake: Lake, topic: 
     assert len(outcome.files[TABLE]) == 3
 
 
+@pytest.mark.heavy
 def test_a_slice_tells_what_it_cost(lake: Lake, topic: str, produce: Produce) -> None:
     produce(topic, [order(i) for i in range(2000)], 0)
     began = time.monotonic()
@@ -211,6 +212,7 @@ def test_the_dead_letter_table_gets_the_field_ids_that_are_fixed(lake: Lake) -> 
     assert lake.dead.schema() == DEAD_LETTER_SCHEMA
 
 
+@pytest.mark.heavy
 def test_a_slice_that_only_one_table_lacks_writes_only_that_table(lake: Lake, topic: str, produce: Produce) -> None:
     produce(topic, [order(0), "bad", order(2)], 0)
 
@@ -264,6 +266,7 @@ def test_the_budget_of_the_slice_or_of_the_landing_decides(
         assert lake.files() == []
 
 
+@pytest.mark.heavy
 def test_a_blocked_slice_of_several_spans_tells_which_one_is_bad(lake: Lake, topic: str, produce: Produce) -> None:
     produce(topic, [order(i) for i in range(5)], 0)
     produce(topic, ["bad"] * 5, 1)
@@ -361,6 +364,7 @@ def test_a_slice_told_to_stop_before_anything_was_read_leaves_no_file(lake: Lake
     assert lake.files() == []
 
 
+@pytest.mark.heavy
 def test_a_slice_told_to_stop_is_not_judged_by_the_rejects_of_its_beginning(
     lake: Lake, topic: str, produce: Produce, first_chunk: Callable[[], bool]
 ) -> None:

@@ -88,6 +88,7 @@ def test_what_records_have_and_the_table_lacks_is_wanted(
     assert found.told_by
 
 
+@pytest.mark.heavy
 def test_for_a_table_that_has_all_of_it_nothing_is_to_be_done(
     make: type[WantedSource], ranges: Coverage, bootstrap: str
 ) -> None:

@@ -222,6 +222,7 @@ def picked_over_others(lake: Lake) -> tuple[int, int]:
     return later, lake.cherry_pick(later)
 
 
+@pytest.mark.heavy
 def test_rows_that_were_cherry_picked_without_their_ledger_name_the_command(lake: Lake) -> None:
     later, pick = picked_over_others(lake)
     state = lake.state()
@@ -247,6 +248,7 @@ def test_nothing_is_appended_nor_given_a_new_epoch_under_a_cherry_pick(lake: Lak
     assert (lake.state().head_id, lake.rows()) == (head, 20)
 
 
+@pytest.mark.heavy
 def test_a_person_says_what_a_landing_has_after_a_cherry_pick_and_each_landing_for_itself(lake: Lake) -> None:
     lake.join(section("returns", starts={at(5): 0}))
     picked_over_others(lake)

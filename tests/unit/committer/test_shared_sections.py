@@ -115,6 +115,7 @@ def test_what_a_person_decided_outlives_the_snapshot_that_it_was_made_with(lake:
     assert lake.state().decisions == (decision(), decision(1))
 
 
+@pytest.mark.heavy
 def test_decisions_are_bounded_and_never_keep_a_commit_from_being_made(lake: Lake) -> None:
     for n in range(3):
         carry_forward(lake.tables, lake.name, "orders", "live", decision=decision(n, reason=str(uuid4()) * 1000))

@@ -65,6 +65,7 @@ def test_a_plan_does_not_read_again_what_somebody_brought_back(landing: FakeLand
     assert landing.open("d").slices == ()
 
 
+@pytest.mark.heavy
 def test_the_same_behind_the_new_epoch_and_other_writers(landing: FakeLanding, newest: int) -> None:
     landing.open("c")
     add(landing, "file:///foreign/0.parquet")
@@ -94,13 +95,14 @@ def test_rows_that_were_taken_out_again_hold_nothing_up(landing: FakeLanding, ne
     assert [s["lakecommit.rows"] for s in landing.snapshots() if "lakecommit.rows" in s][-1] == "20"
 
 
+@pytest.mark.heavy
 def test_rows_that_were_deleted_again_hold_nothing_up(landing: FakeLanding, newest: int) -> None:
     add(landing, *files_of(landing, newest))
     landing.session.tables.load(DATA).delete(AlwaysTrue())
     assert len(landing.open("c").slices) == 2
 
 
-@pytest.mark.heavy(but=("paths0",))
+@pytest.mark.heavy
 @pytest.mark.parametrize("paths", [("file:///foreign/0.parquet",), ()])
 def test_other_files_hold_nothing_up(landing: FakeLanding, newest: int, paths: tuple[str, ...]) -> None:
     add(landing, *paths)

@@ -179,6 +179,7 @@ class TestTag:
         self.drop_tag(landing)
         assert epoch(landing) != before
 
+    @pytest.mark.heavy
     def test_a_rollback_under_it_is_no_such_case(self, landing: FakeLanding) -> None:
         landing.cycle("first")
         first = landing.session.tables.load(DATA).metadata.current_snapshot_id
@@ -270,6 +271,7 @@ class TestNotTaken:
         assert drained[1].rows == 20
         assert rows(landing) == 50
 
+    @pytest.mark.heavy
     def test_the_other_tables_of_the_landing_take_the_slice(self, make_landing: Callable[..., FakeLanding]) -> None:
         landing = make_landing(slice_records=10, dead_letter_table=DEAD)
         reported_and_cut(landing, log_start=0)
@@ -315,6 +317,7 @@ class TestBehindABlock:
         closed = entangled.close("next", opened)
         assert (rows(entangled), closed.waiting, ends(entangled)) == (20, (), (10, 10))
 
+    @pytest.mark.heavy
     def test_what_can_be_read_again_is_voided_and_its_other_partition_goes_on(self, entangled: FakeLanding) -> None:
         opened = entangled.open("next")
         assert {str(s) for s in opened.slices} == {"orders[0][5, 10)", "orders[1][0, 5)", "orders[1][5, 10)"}
@@ -365,6 +368,7 @@ class TestOtherLandings:
         shared.open("b")
         assert shared.said("pending slices were voided and are read again")
 
+    @pytest.mark.heavy
     def test_of_a_topic_that_its_source_does_not_tell_of_nothing_is_void(self, shared: FakeLanding) -> None:
         shared.source.others.clear()
         with pytest.raises(LedgerError, match="LC6001"):
@@ -400,6 +404,7 @@ class TestNotBelieved:
         ledger_init(landing.session, "earliest", give_up_reported=True)
         assert ends(landing) == (60, 10)
 
+    @pytest.mark.heavy
     def test_what_was_read_again_meanwhile_is_there_once_when_both_are_believed(self, landing: FakeLanding) -> None:
         reported_and_cut(landing, log_start=20)
         self.doubt(landing, "it is not signed")

@@ -121,6 +121,7 @@ class TestAnotherLandingOfTheTable:
         with pytest.raises(SourceError, match="LC1303"):
             other.open("after")
 
+    @pytest.mark.heavy
     def test_a_rollback_is_settled_as_ever_where_its_source_has_all(
         self, tenants: tuple[FakeLanding, FakeLanding]
     ) -> None:
@@ -146,6 +147,7 @@ class TestAnotherLandingOfTheTable:
         assert section(other).end(PAID) == 40
         assert rows(other) == 2 + 30 + 20 + 20
 
+    @pytest.mark.heavy
     def test_one_that_lost_the_ledger_says_that_its_rows_are_there(
         self, tenants: tuple[FakeLanding, FakeLanding]
     ) -> None:
@@ -292,11 +294,13 @@ class TestAnotherTable:
         ledger_init(landing.session, start)
         assert sum(len(s) for s in landing.open("moved").slices) == records
 
+    @pytest.mark.heavy
     def test_a_new_name_may_land_there(self, landing: FakeLanding) -> None:
         landing.source.starts = {}
         landing.session = landing.connect(name="moved", table="shop.moved")
         assert sum(len(s) for s in landing.open("moved").slices) == 40
 
+    @pytest.mark.heavy
     def test_a_former_one_that_was_dropped_refuses_nothing(self, landing: FakeLanding) -> None:
         landing.source.starts = {}
         landing.catalog.drop_table(DATA)
@@ -377,6 +381,7 @@ class TestALogThatLostItsEnd:
         landing.leader_epoch = 1
         assert sum(len(s) for s in landing.open("told").slices) == 18
 
+    @pytest.mark.heavy
     def test_an_attested_offset_is_where_the_log_is_asked(self, landing: FakeLanding) -> None:
         snapshot_id = cut(landing)
         landing.source.ends, landing.source.epochs = {P0: 30, P1: 10}, {P0: [0, 20]}
@@ -419,12 +424,14 @@ class TestAWordOnOneFate:
         assert read_ledger(table(landing, DEAD).metadata).sections[0].end(P0) == 20
         return landing
 
+    @pytest.mark.heavy
     def test_both_are_rolled_back_where_nothing_is_lost_by_it(self, level: FakeLanding) -> None:
         first = table(level, DEAD).metadata.snapshots[0].snapshot_id
         assert f"roll {DEAD} back to snapshot {first}" in self.refused(level)
         table(level, DEAD).manage_snapshots().set_current_snapshot(first).commit()
         assert sum(len(s) for s in level.open("again").slices) == 30
 
+    @pytest.mark.heavy
     def test_not_under_rows_of_others(self, level: FakeLanding) -> None:
         dead = table(level, DEAD)
         row = {"topic": "t", "partition": 0, "offset": 0, "kind": "not_json", "reason": "r", "landing": "theirs"}

@@ -64,6 +64,7 @@ def test_an_unknown_configuration_is_named(run_dir: Path) -> None:
         jars.fetch("spark")
 
 
+@pytest.mark.heavy
 def test_the_command_says_where_the_jars_are(one_jar: Path, run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(run_dir / "jars" / "broker")
     assert jars.main(["broker"]) == 0
@@ -109,6 +110,7 @@ def test_a_jar_that_was_damaged_in_the_cache_is_an_error_that_names_it_and_the_r
     assert jars.fetch("broker")["broker"].is_dir()
 
 
+@pytest.mark.heavy
 def test_a_jar_that_is_not_listed_is_not_used(one_jar: Path, tmp_path: Path) -> None:
     (tmp_path / "jars.sha256").write_text("")
     with pytest.raises(jars.JarsError, match=r"one-1\.jar is not in dev/jars\.sha256: .* `make jar-checksums`"):

@@ -301,6 +301,12 @@ class TestResetAttest:
             with pytest.raises(SpecError, match="LC8341"):
                 LandingOperationOperator(task_id="t", landing=ORDERS, operation=ASSERT, arguments=asked)
 
+    @pytest.mark.heavy(
+        but=(
+            "*orders:0*",
+            "*newest*",
+        )
+    )
     @pytest.mark.parametrize(
         ("asked", "told"),
         [

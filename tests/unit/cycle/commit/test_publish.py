@@ -44,6 +44,7 @@ def test_files_that_somebody_removed_void_their_slice_and_its_range_is_read_agai
     assert [str(s) for s in landing.open("b").slices] == ["orders[0][0, 10)", "orders[1][0, 10)"]
 
 
+@pytest.mark.heavy
 def test_files_of_young_slices_are_not_looked_for(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened)
@@ -151,6 +152,7 @@ class TestIdleBesideOthers:
         idle.cycle("idle")
         assert (self.read_from(idle), len(idle.snapshots(DATA))) == (before, snapshots)
 
+    @pytest.mark.heavy
     def test_not_past_what_somebody_still_needs(self, idle: FakeLanding) -> None:
         idle.source.ends = {P0: 40, P1: 10}
         opened = idle.open("slow")

@@ -141,6 +141,7 @@ def test_windows_are_opened_when_records_are_old_and_never_without(followed: Fol
     assert len(followed.looks) < 40
 
 
+@pytest.mark.heavy
 def test_a_topic_that_is_never_idle_gets_a_window_each_time_it_is_old(followed: Followed) -> None:
     for tenth in range(1, 300):
         followed.come(tenth / 10, 2)
@@ -330,6 +331,7 @@ def test_the_sum_of_a_run_does_not_grow_with_its_windows(followed: Followed) -> 
     assert f"{ended.published[0].rows} rows in {total.cycles} snapshots, {total.cycles} cycles" in str(ended)
 
 
+@pytest.mark.heavy
 def test_its_own_old_snapshots_go_while_it_follows_and_no_row_with_them(followed: Followed) -> None:
     landing = followed.landing
     # Snapshots have the time of the machine.
@@ -524,6 +526,7 @@ def test_what_a_table_lacks_in_the_end_is_the_error_of_the_follow(routed: Follow
     assert routed.landing.cycle("next").rows >= 3 * 50
 
 
+@pytest.mark.heavy
 def test_a_follow_that_was_taken_over_from_leaves_a_failing_table_to_the_other_and_is_not_tried_again(
     routed: Followed,
 ) -> None:

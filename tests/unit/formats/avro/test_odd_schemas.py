@@ -302,6 +302,7 @@ def test_types_that_name_each_other_many_times_cost_no_more_than_their_text(leaf
     assert rows == ([7, 7] if leaf != [{"name": "n", "type": "int"}] else [7])
 
 
+@pytest.mark.heavy
 def test_a_fixed_of_less_than_nothing_does_not_end_the_process() -> None:
     """It once read what is before the record, and that of another process's memory at last."""
     code = """if True:

@@ -150,13 +150,9 @@ SPECS = {
 
 @pytest.mark.heavy(
     but=(
-        "none",
         "identity",
         "identity of a time",
-        "hour",
         "bucket of a decimal",
-        "truncate",
-        "nested",
         "several",
     )
 )

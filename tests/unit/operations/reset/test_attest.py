@@ -56,6 +56,7 @@ def test_what_is_reported_and_not_published_is_named_apart(landing: FakeLanding)
     assert attest_to_dict(one)["never_read"] == {}
 
 
+@pytest.mark.heavy
 def test_a_word_on_what_is_reported_and_on_what_is_not_tells_both(landing: FakeLanding) -> None:
     landing.cycle("a")
     landing.source.ends = {P0: 30, P1: 10}
@@ -90,6 +91,7 @@ def test_a_word_on_a_ledger_that_has_changed_since_is_refused(landing: FakeLandi
     assert landing.snapshots() == before
 
 
+@pytest.mark.heavy
 def test_a_snapshot_says_what_its_ledger_says(landing: FakeLanding) -> None:
     landing.cycle("a")
     first = landing.session.tables.load(DATA).metadata.current_snapshot_id
@@ -157,6 +159,7 @@ def test_the_log_is_not_believed_of_a_landing_that_was_rolled_back_to_before_its
     assert [s["lakecommit.rows"] for s in landing.snapshots() if "lakecommit.rows" in s][-1] == "30"
 
 
+@pytest.mark.heavy
 def test_the_log_is_not_believed_of_a_table_that_has_fewer_rows(landing: FakeLanding) -> None:
     landing.cycle("a")
     landing.catalog.drop_table(DATA)

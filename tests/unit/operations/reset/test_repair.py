@@ -75,6 +75,7 @@ class TestResetOffsets:
         assert told[-1] in notes(landing)
         assert told[-1].endswith("an outage; gives up orders[0] [3, 15)")
 
+    @pytest.mark.heavy
     def test_what_a_table_has_passed_without_a_row_is_not_told_as_given_up(
         self, make_landing: Callable[..., FakeLanding]
     ) -> None:
@@ -199,6 +200,7 @@ class TestResetBlocked:
             unblock(landing.session, skip=True, only_bad=True)
         assert "`lakecommit reset blocked SPEC --skip --whole --range orders:0=0-10 " in str(raised.value)
 
+    @pytest.mark.heavy
     def test_another_partition_stays_blocked(self, landing: FakeLanding) -> None:
         block(landing)
         with pytest.raises(BlockedRangeError):
@@ -230,6 +232,7 @@ class TestTriedAgain:
         assert "too many rejects still" in landing.close("b", opened).blocked[0]
         assert landing.open("c").slices == ()
 
+    @pytest.mark.heavy
     def test_what_is_well_by_the_new_spec_is_landed(self, landing: FakeLanding) -> None:
         block(landing)
         landing.session = landing.connect(unknown_fields="dead_letter")
