@@ -111,6 +111,7 @@ def test_landings_that_have_nothing_to_do_are_told_by_the_log_and_cost_no_plan(s
     shop.topic("orders", range(3))
     shop.topic("refunds", range(3))
     assert shop.run("land").code == 0
+    assert shop.ids("orders") == shop.ids("refunds") == [0, 1, 2]
     shop.send("refunds", range(3, 5))
     spec = load_set(shop.write())
     tables, planned = Tables(shop.catalog), list[str]()

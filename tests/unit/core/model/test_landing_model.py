@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import ClassVar, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -402,5 +403,6 @@ class TightMachine(LandingMachine):
         self.world.terms = replace(self.world.terms, budget=budget)
 
 
+@pytest.mark.heavy
 class TestTightLanding(TightMachine.TestCase):  # type: ignore[misc, name-defined]
     settings: ClassVar[settings] = settings(TestLanding.settings, max_examples=examples(50))
