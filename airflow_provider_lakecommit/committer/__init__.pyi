@@ -45,6 +45,7 @@ from airflow_provider_lakecommit.committer.ledger_updates import join_table as j
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs as renew_epochs
 from airflow_provider_lakecommit.committer.ledger_updates import restore_tag as restore_tag
 from airflow_provider_lakecommit.committer.ledger_updates import swap_sections as swap_sections
+from airflow_provider_lakecommit.committer.manifest_writer import is_rewritable as is_rewritable
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy as RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite as Rewrite
 from airflow_provider_lakecommit.committer.replace import Removal as Removal

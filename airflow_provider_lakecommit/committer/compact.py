@@ -19,7 +19,6 @@ from uuid import UUID
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
@@ -59,9 +58,6 @@ class Compacted:
     def __add__(self, other: Compacted) -> Compacted:
         return Compacted(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Compacted)})
 
-    def to_dict(self) -> dict[str, int]:
-        return asdict(self)
-
 
 def compacted_of(record: SnapshotRecord) -> Compacted | None:
     """Return the numbers of a compaction; ``None`` for another snapshot, or where they are corrupt."""
@@ -100,11 +96,13 @@ def compact_table(
     landing: str,
     branch: str,
     decide: Callable[[Table], Compaction | None],
+    staging: Callable[[Attempt], None] = lambda _: None,
     retry_policy: RetryPolicy | None = None,
-) -> tuple[Compaction | None, TableMetadata]:
-    """Commit a compaction; returns what was committed, if anything was, and the table after it.
+) -> tuple[Compaction | None, int | None]:
+    """Commit a compaction; returns what was committed and its snapshot, or ``None`` for both.
 
     :param decide: called with each head; ``None`` ends the call
+    :param staging: gets each request before it is sent
     :raises LedgerError: the table has no ledger, was rolled back, or is another table by now
     :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
     :raises CatalogError: the catalog or the storage cannot be reached
@@ -112,8 +110,8 @@ def compact_table(
     last: list[Compaction] = []
 
     def change(loaded: Table) -> Change[Compaction] | None:
-        metadata, state = loaded.metadata, read_ledger(loaded.metadata, branch)
-        if metadata.table_uuid != table_uuid:
+        state = read_ledger(loaded.metadata, branch)
+        if loaded.metadata.table_uuid != table_uuid:
             raise LedgerError("LC3042", f"{table} was dropped and recreated while it was compacted: run it again")
         require_present(state, table)
         decided = decide(loaded)
@@ -125,12 +123,14 @@ def compact_table(
             branch=branch,
             landing=landing,
             lane=LIVE,
-            extra={COMPACTED: json.dumps(decided.numbers.to_dict(), separators=(",", ":"))},
+            extra={COMPACTED: json.dumps(asdict(decided.numbers), separators=(",", ":"))},
         )
         return ledger_change(table, state, record, state.sections, decided, files=decided.files)
 
     def staged(loaded: Table, on: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
-        return stage(loaded, on, files, summary, rewrite=last[-1].rewrite)
+        attempt = stage(loaded, on, files, summary, rewrite=last[-1].rewrite)
+        staging(attempt)
+        return attempt
 
     swapped = compare_and_swap(tables, table, branch, change, retry_policy, staging=staged)
-    return (swapped.landed.why if swapped.landed else None), swapped.metadata
+    return (swapped.landed.why if swapped.landed else None), swapped.snapshot_id

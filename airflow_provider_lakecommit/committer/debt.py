@@ -60,7 +60,7 @@ def debt_of(metadata: TableMetadata, branch: str) -> TableDebt | None:
     line = list(ancestry(metadata, branch))
     if not line or _total(line[0], "data-files") is None:
         return None
-    since = next((n for n, s in enumerate(line) if _compacted(s)), len(line))
+    since = next((n for n, s in enumerate(line) if s.summary and s.summary.operation is Operation.REPLACE), len(line))
     left = _total(line[since], "data-files") if since < len(line) else None
     files, size = _total(line[0], "data-files") or 0, _total(line[0], "files-size") or 0
     target = metadata.properties.get(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, "")
@@ -74,10 +74,6 @@ def debt_of(metadata: TableMetadata, branch: str) -> TableDebt | None:
         dead_rows=_total(line[0], "position-deletes") or 0,
         snapshots=since,
     )
-
-
-def _compacted(snapshot: Snapshot) -> bool:
-    return snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
 
 
 def _total(snapshot: Snapshot, what: str) -> int | None:

@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.manifest import (
-    DataFileContent,
     ManifestContent,
     ManifestEntry,
     ManifestWriter,
@@ -28,6 +27,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.iceberg import is_data
 
 if TYPE_CHECKING:
     Producer = _SnapshotProducer[Any]
@@ -55,9 +55,7 @@ def schema_of(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
 
 def is_rewritable(entries: Iterable[ManifestEntry]) -> bool:
     """Return whether a manifest with these entries may be written anew: all are data files without equality ids."""
-    # Files of format version 1 state no content.
-    files = [e.data_file for e in entries]
-    return all((f.content or DataFileContent.DATA) == DataFileContent.DATA and not f.equality_ids for f in files)
+    return all(is_data(e.data_file) and not e.data_file.equality_ids for e in entries)
 
 
 class _DeleteManifestWriter(ManifestWriterV2):

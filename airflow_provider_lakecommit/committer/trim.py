@@ -29,6 +29,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveS
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.committer.summary import has_ledger, record_of
+from airflow_provider_lakecommit.core import data_roots, place_problem
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
 
 __all__ = ["expire_older", "old_snapshots", "trim_snapshots"]
@@ -119,13 +120,16 @@ def _delete(io: FileIO, after: TableMetadata, branch: str, gone: list[Snapshot])
 def _replaced_files(io: FileIO, after: TableMetadata, branch: str, gone: list[Snapshot]) -> set[str]:
     """Return the files that no snapshot has any more: those that the expired ones, or the oldest that is left, removed.
 
-    Whatever else is left must come later: another branch, or a tag in between, may have the files.
+    Whatever else is left must come later: another branch, or a tag in between, may have the files. Files that lie
+    elsewhere than the data of the table may be another table's, and so may all of one that says `gc.enabled=false`.
     """
     oldest = min(after.snapshots, key=_sequence)
     line = {s.snapshot_id for s in ancestry(after, branch)}
-    if any(s.snapshot_id not in line for s in after.snapshots):
+    kept = after.properties.get("gc.enabled", "true").lower() == "false"
+    if kept or any(s.snapshot_id not in line for s in after.snapshots):
         return set()
-    took = [s for s in (*gone, oldest) if _sequence(s) <= _sequence(oldest) and _took_files(s)]
+    last = [s for s in (*gone, oldest) if _sequence(s) <= _sequence(oldest)]
+    took = [s for s in last if s.summary is not None and s.summary.operation is not Operation.APPEND]
     paths = {
         entry.data_file.file_path
         for snapshot in took
@@ -134,14 +138,13 @@ def _replaced_files(io: FileIO, after: TableMetadata, branch: str, gone: list[Sn
         for entry in manifest.fetch_manifest_entry(io, discard_deleted=False)
         if entry.status == ManifestEntryStatus.DELETED and entry.snapshot_id == snapshot.snapshot_id
     }
-    # Another writer may have brought a file back.
-    there = (m for s in after.snapshots for m in s.manifests(io)) if paths else ()
-    seen = {m.manifest_path: m for m in there}.values()
+    roots = data_roots(after.location, after.properties)
+    paths = {path for path in paths if place_problem(path, roots) is None}
+    # Another writer may have brought a file back; landings never do.
+    head = after.snapshot_by_name(branch)
+    there = (s for s in after.snapshots if s == head or not has_ledger(s)) if paths else ()
+    seen = {m.manifest_path: m for s in there for m in s.manifests(io)}.values()
     return paths - {e.data_file.file_path for m in seen for e in m.fetch_manifest_entry(io, discard_deleted=True)}
-
-
-def _took_files(snapshot: Snapshot) -> bool:
-    return snapshot.summary is not None and snapshot.summary.operation is not Operation.APPEND
 
 
 def _sequence(snapshot: Snapshot) -> int:

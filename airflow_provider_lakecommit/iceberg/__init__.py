@@ -8,7 +8,7 @@ __getattr__ = lazy_names(
     {
         "arrow_io": "ArrowFileIO",
         "catalog": "KEEP_SNAPSHOTS Tables is_no_room",
-        "data_files": "partition_fields rows_in_footer to_pyiceberg to_wire",
+        "data_files": "is_data partition_fields rows_in_footer to_pyiceberg to_wire",
         "file_io": "GuardedFileIO",
         "guarded_catalog": "own_locations",
         "locations": "location_problem",
@@ -23,7 +23,7 @@ __getattr__ = lazy_names(
         "schemas": "DEAD_LETTER_SCHEMA METADATA_TYPES OPTIONAL_DEAD_LETTER_COLUMNS mark_columns record_column_ids",
         "settings": "as_text",
         "sql_catalog": "catalog_name",
-        "storage": "TableStorage clock data_folder trouble_of",
+        "storage": "TableStorage clock data_folder delete_unused trouble_of",
         "table_spec": "create_from_spec sort_order_from_spec",
     },
 )

@@ -3,6 +3,7 @@ from airflow_provider_lakecommit.iceberg.arrow_io import ArrowFileIO as ArrowFil
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS as KEEP_SNAPSHOTS
 from airflow_provider_lakecommit.iceberg.catalog import Tables as Tables
 from airflow_provider_lakecommit.iceberg.catalog import is_no_room as is_no_room
+from airflow_provider_lakecommit.iceberg.data_files import is_data as is_data
 from airflow_provider_lakecommit.iceberg.data_files import partition_fields as partition_fields
 from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer as rows_in_footer
 from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg as to_pyiceberg
@@ -37,6 +38,7 @@ from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name as cata
 from airflow_provider_lakecommit.iceberg.storage import TableStorage as TableStorage
 from airflow_provider_lakecommit.iceberg.storage import clock as clock
 from airflow_provider_lakecommit.iceberg.storage import data_folder as data_folder
+from airflow_provider_lakecommit.iceberg.storage import delete_unused as delete_unused
 from airflow_provider_lakecommit.iceberg.storage import trouble_of as trouble_of
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec as create_from_spec
 from airflow_provider_lakecommit.iceberg.table_spec import sort_order_from_spec as sort_order_from_spec

@@ -27,7 +27,7 @@ from pyiceberg.typedef import Record
 from airflow_provider_lakecommit.control import DataFile, PartitionField, PartitionValue
 from airflow_provider_lakecommit.exceptions import TableError
 
-__all__ = ["partition_fields", "rows_in_footer", "to_pyiceberg", "to_wire"]
+__all__ = ["is_data", "partition_fields", "rows_in_footer", "to_pyiceberg", "to_wire"]
 
 # A partition value written as the first may be read as the second: Iceberg's promotions, and the two names of a day.
 _READABLE = frozenset({("int", "long"), ("float", "double"), ("int", "date"), ("date", "int")})
@@ -112,6 +112,11 @@ def _appendable(file: DataFile, sources: Sequence[int], spec_id: int) -> Manifes
     )
     appendable.spec_id = spec_id
     return appendable
+
+
+def is_data(file: ManifestFile) -> bool:
+    """Return whether a file is a data file, whatever kind of manifest lists it; those of version 1 state no content."""
+    return (file.content or DataFileContent.DATA) == DataFileContent.DATA
 
 
 def rows_in_footer(io: FileIO, path: str) -> int:

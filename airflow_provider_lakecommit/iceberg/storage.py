@@ -18,6 +18,7 @@ refuses them, and the next attempt has others.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -38,11 +39,14 @@ __all__ = [
     "best_for",
     "clock",
     "data_folder",
+    "delete_unused",
     "expiry",
     "merged",
     "storage_of",
     "trouble_of",
 ]
+
+_log = logging.getLogger(__name__)
 
 OF_STORAGE = ("s3.", "s3tables.", "gcs.", "adls.", "hdfs.", "hf.", "client.")
 _KEYS = ("s3.access-key-id", "client.access-key-id")
@@ -154,6 +158,17 @@ def trouble_of(io: FileIO, error: BaseException, *, place: bool = True) -> str:
     found = (r for pattern, r in _REMEDIES.items() if "AWS Error" in text and re.search(pattern, text, re.IGNORECASE))
     remedy = "".join(f"; {r}" for r in islice(found, 1))
     return redacted(f"{type(error).__name__}: {text}{remedy}", io.properties)
+
+
+def delete_unused(io: FileIO, paths: Iterable[str]) -> None:
+    """Delete files that no table uses; best effort."""
+    for path in paths:
+        try:
+            io.delete(path)
+        except FileNotFoundError:
+            continue
+        except Exception as e:
+            _log.warning("could not delete %s (%s); no table uses it", path, trouble_of(io, e))
 
 
 def data_folder(table: Table) -> str:

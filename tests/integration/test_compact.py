@@ -23,7 +23,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
-from airflow_provider_lakecommit.committer import debt
+from airflow_provider_lakecommit.committer import debt, trim
 from airflow_provider_lakecommit.committer.compact import compacted_of
 from airflow_provider_lakecommit.committer.debt import debt_of
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
@@ -394,6 +394,68 @@ def test_a_landing_two_compactions_and_deletes_of_others_at_once(tmp_path: Path)
     assert {row[0] for row in lake.found()} == due - deleted
     assert any(r.kind is SnapshotKind.COMPACT for r in landing_snapshots(lake.load().metadata, "main"))
     assert lake.findings() == []
+
+
+def test_an_interrupt_in_the_request_leaves_the_files_of_what_was_applied(
+    lake: RowsLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land_six(lake)
+    commit = lake.catalog.commit_table
+
+    def interrupted(*request: Any) -> Any:
+        commit(*request)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lake.catalog, "commit_table", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compacted(lake)
+    assert len(lake.files()) == 1
+    assert lake.found() == lake.expected(SIX)
+    assert lake.findings() == []
+
+
+def test_a_file_that_cannot_be_read_stops_its_own_bin_alone(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path, **TABLES["bucket"])
+    lake.join()
+    land_six(lake)
+    broken = lake.files()[0]
+    path = Path(broken.file_path.removeprefix("file://"))
+    content = path.read_bytes()
+    path.write_bytes(b"x" * len(content))
+    done = compacted(lake)
+    assert "[LC3330]" in done.error
+    assert len(done.snapshots) == 1
+    assert {str(f.partition) for f in lake.files() if f.record_count < 20} == {str(broken.partition)}
+    path.write_bytes(content)
+    assert lake.found() == lake.expected(SIX)
+    assert lake.findings() == []
+
+
+def test_equality_deletes_in_a_data_manifest_are_seen_and_that_manifest_stays(lake: RowsLake) -> None:
+    land_six(lake)
+    (added,) = lake.written((0, 60, 61))
+    delete_equal(lake.load(), "main", lake.files()[0], "id", 7, among=[added])
+    before = {f.file_path for f in lake.files()}
+    assert (compacted(lake).bins, {f.file_path for f in lake.files()}) == (0, before)
+
+
+@pytest.mark.parametrize("why", ["gc.enabled", "elsewhere"])
+def test_files_that_may_be_another_tables_are_not_removed(lake: RowsLake, why: str, tmp_path: Path) -> None:
+    land_six(lake)
+    before = {f.file_path for f in lake.files()}
+    with lake.load().transaction() as change:
+        change.set_properties({"gc.enabled": "false"})
+    compacted(lake)
+    if why == "elsewhere":
+        lake.load().transaction().remove_properties("gc.enabled").commit_transaction()
+        moved = lake.load().metadata.model_copy(update={"location": "file:///another/table"})
+        gone = [s for s in moved.snapshots if s.snapshot_id != moved.current_snapshot_id]
+        head = moved.model_copy(update={"snapshots": [moved.current_snapshot()], "snapshot_log": []})
+        assert trim._replaced_files(lake.load().io, head, "main", gone) == set()
+        return
+    lake.land((0, 60, 70))
+    expire_older(lake.tables, lake.name, "main", before_ms=int(lake.session().now().timestamp() * 1000) + 60_000)
+    assert before <= lake.parquet_files()
 
 
 @pytest.mark.parametrize("made", [True, False], ids=["made-by-a-landing", "of-others"])

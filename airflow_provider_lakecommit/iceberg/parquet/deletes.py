@@ -11,7 +11,7 @@ Failure story: position deletes in another format than Parquet are a :class:`Tab
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.iceberg.data_files import is_data
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, positions_of
 
 __all__ = ["DeletePositions", "Deletes", "deletes_of", "write_deletes"]
@@ -94,10 +95,13 @@ class DeletePositions:
         return self._positions.get(path, {})
 
 
-def deletes_of(table: Table, manifests: Collection[ManifestFile]) -> Deletes:
-    """By the manifests of a head."""
+def deletes_of(table: Table, manifests: Collection[ManifestFile], listed: Iterable[ManifestEntry] = ()) -> Deletes:
+    """Return the delete files of a head, by its manifests.
+
+    :param listed: entries of its data manifests: some writers list equality deletes there
+    """
     positions, equality = DeleteFileIndex(), []
-    for entry in _delete_entries(table, manifests):
+    for entry in (*_delete_entries(table, manifests), *(e for e in listed if not is_data(e.data_file))):
         if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
             equality.append(entry)
         else:

@@ -14,7 +14,6 @@ commit request names any more; a sweep finds those of a process that was killed 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from itertools import count
 from uuid import UUID
@@ -33,6 +32,7 @@ from airflow_provider_lakecommit.iceberg import (
     Metrics,
     ParquetRows,
     arrow_schema,
+    delete_unused,
     opened,
     physical_schema,
     trouble_of,
@@ -41,8 +41,6 @@ from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges
 from airflow_provider_lakecommit.operations.backfill.survey import FoundFile
 
 __all__ = ["Copier"]
-
-_log = logging.getLogger(__name__)
 
 
 class Copier:
@@ -69,13 +67,7 @@ class Copier:
 
     def delete(self, table: Table, keep: Collection[str] = ()) -> None:
         """Delete what was made, but for some paths; best effort."""
-        for path in (p for p in self._made if p not in keep):
-            try:
-                table.io.delete(path)
-            except FileNotFoundError:
-                continue
-            except Exception as e:
-                _log.warning("could not delete copy %s (%s); no table uses it", path, trouble_of(table.io, e))
+        delete_unused(table.io, [path for path in self._made if path not in keep])
 
     def _copied(self, table: Table, found: FoundFile) -> DataFile:
         source = found.file

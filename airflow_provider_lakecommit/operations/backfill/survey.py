@@ -27,7 +27,15 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
 
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
-from airflow_provider_lakecommit.iceberg import DeletePositions, Deletes, Numbers, deletes_of, opened, trouble_of
+from airflow_provider_lakecommit.iceberg import (
+    DeletePositions,
+    Deletes,
+    Numbers,
+    deletes_of,
+    is_data,
+    opened,
+    trouble_of,
+)
 from airflow_provider_lakecommit.operations.backfill.ranges import FileShare, RowRanges
 
 __all__ = ["FoundFile", "Survey"]
@@ -82,22 +90,23 @@ class Survey:
         head = table.metadata.snapshot_by_name(branch)
         try:
             manifests = [] if head is None else head.manifests(table.io)
-            deletes = deletes_of(table, manifests)
-            entries = [e for m in manifests if m.content == ManifestContent.DATA for e in self._entries(table, m)]
+            listed = [e for m in manifests if m.content == ManifestContent.DATA for e in self._entries(table, m)]
+            deletes = deletes_of(table, manifests, listed)
         except OSError as e:
             raise StorageError(
                 "LC7233", f"the manifests of {self._name} cannot be read ({trouble_of(table.io, e)}): check the storage"
             ) from None
-        found = (self._find(table, e, deletes) for e in entries)
+        found = (self._find(table, e, deletes) for e in listed if is_data(e.data_file))
         return tuple(one for one in found if one.rows)
 
     def _entries(self, table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
-        """Those of a manifest that may have rows of the ranges."""
+        """Those of a manifest that may have rows of the ranges, or delete rows."""
         if manifest.manifest_path not in self._listed:
             self._listed[manifest.manifest_path] = [
                 e
                 for e in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-                if e.snapshot_id not in self._others and self._ranges.of_file(e.data_file) is not FileShare.NONE
+                if not is_data(e.data_file)
+                or (e.snapshot_id not in self._others and self._ranges.of_file(e.data_file) is not FileShare.NONE)
             ]
         return self._listed[manifest.manifest_path]
 

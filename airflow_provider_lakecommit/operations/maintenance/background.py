@@ -16,7 +16,6 @@ from threading import Thread
 
 from airflow_provider_lakecommit.committer import debt_of
 from airflow_provider_lakecommit.cycle import LandingSession
-from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 
@@ -50,10 +49,9 @@ class BackgroundCompaction:
             self._thread.start()
 
     def _run(self) -> None:
-        session = self._session
         try:
-            due = [name for name in session.landing.tables if self._is_due(name)]
-            for done in compact(session, write=True, most_bytes=MOST_BYTES, tiered=True, tables=due):
+            due = [name for name in self._session.landing.tables if self._is_due(name)]
+            for done in compact(self._session, write=True, most_bytes=MOST_BYTES, tiered=True, tables=due):
                 n = done.numbers
                 if done.error:
                     self._say(f"WARNING: {done.error}")
@@ -61,8 +59,7 @@ class BackgroundCompaction:
                     self._say(f"{done.table}: compacted {n.files_in} files into {n.files_out}")
         except Exception as e:
             # A thread that dies in silence would leave the table to grow.
-            text = str(e) if isinstance(e, LakecommitError) else f"{type(e).__name__}: {e}"
-            self._say(f"WARNING: could not compact: {text}")
+            self._say(f"WARNING: could not compact: {type(e).__name__}: {e}")
 
     def _is_due(self, name: str) -> bool:
         table = self._session.tables.find(name)

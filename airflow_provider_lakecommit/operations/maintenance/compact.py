@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from itertools import count
 from typing import Any
@@ -25,28 +25,33 @@ from uuid import uuid4
 
 import numpy as np
 from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestEntry
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
 
 from airflow_provider_lakecommit.committer import (
+    Attempt,
     Compacted,
     Compaction,
     Condition,
     Rewrite,
     compact_table,
     debt_of,
+    is_rewritable,
     read_ledger,
     require_present,
 )
 from airflow_provider_lakecommit.core import REWRITE, file_mark, file_name
 from airflow_provider_lakecommit.cycle import LandingSession, target_of
-from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, StorageError, TableError
+from airflow_provider_lakecommit.exceptions import LakecommitError, StorageError, TableError
 from airflow_provider_lakecommit.iceberg import (
     DeletePositions,
     Deletes,
     Layout,
     Numbers,
+    delete_unused,
     deletes_of,
+    is_data,
     trouble_of,
     write_deletes,
 )
@@ -78,17 +83,8 @@ class CompactedTable:
     error: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "table": self.table,
-            "bins": self.bins,
-            "files": self.files,
-            "bytes": self.bytes,
-            "later": self.later,
-            "given_up": self.given_up,
-            "snapshots": self.snapshots,
-            "compacted": self.numbers.to_dict(),
-            **({"error": self.error} if self.error else {}),
-        }
+        values = asdict(self)
+        return {"compacted": values.pop("numbers"), **{k: v for k, v in values.items() if v or k != "error"}}
 
 
 def compact(
@@ -123,10 +119,16 @@ def compact(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Head:
-    """The data files and delete files of one head."""
+    """The data files and delete files of one head. ``fixed`` files are listed beside equality deletes: their manifests
+    must stay as they are.
+    """
 
     entries: Mapping[str, ManifestEntry]
     deletes: Deletes
+    fixed: frozenset[str] = frozenset()
+
+    def can_be_rewritten(self, entry: ManifestEntry, specs: Mapping[int, PartitionSpec]) -> bool:
+        return entry.data_file.file_path not in self.fixed and self.deletes.equality_of(entry, specs) is None
 
 
 class _TableCompaction:
@@ -164,7 +166,7 @@ class _TableCompaction:
         sources = (
             Source(e, sum(d.record_count for d in head.deletes.of(e)))
             for e in head.entries.values()
-            if e.data_file.file_format == FileFormat.PARQUET and head.deletes.equality_of(e, specs) is None
+            if e.data_file.file_format == FileFormat.PARQUET and head.can_be_rewritten(e, specs)
         )
         found = bins_of(sources, self._rules)
         self._bins = within(found, most_bytes)
@@ -187,39 +189,41 @@ class _TableCompaction:
                 if end is not None and time.monotonic() > end:
                     self._out.later += len(some)
                     continue
-                self._commit(list(pool.map(self._write, some)))
+                if written := [w for w in pool.map(self._write, some) if w is not None]:
+                    self._commit(written)
                 progress(self._out)
 
-    def _write(self, one: Bin) -> WrittenBin:
-        dead = {s.path: self._dead(self._table, self._planned, s.entry) for s in one.sources}
-        return write_bin(self._table, self._layout, one, dead, self._new_path(one.sources[0].file))
+    def _write(self, one: Bin) -> WrittenBin | None:
+        """Write a bin; ``None``: it cannot be written, which is reported and stops no other bin."""
+        try:
+            dead = {s.path: self._dead(self._table, self._planned, s.entry) for s in one.sources}
+            return write_bin(self._table, self._layout, one, dead, self._new_path(one.sources[0].file))
+        except LakecommitError as e:
+            self._out.error = self._out.error or str(e)
+            return None
 
     def _commit(self, written: Sequence[WrittenBin]) -> None:
         made = [w.file.file_path for w in written if w.file is not None]
-
-        def decide(loaded: Table) -> Compaction | None:
-            return self._decided(loaded, written, made)
+        sent: list[Attempt] = []
+        done: Compaction | None = None
 
         try:
-            done, metadata = compact_table(
+            done, snapshot_id = compact_table(
                 self._session.tables,
                 self._name,
                 self._table.metadata.table_uuid,
                 landing=self._session.landing.name,
                 branch=self._branch,
-                decide=decide,
+                decide=lambda loaded: self._decided(loaded, written, made),
+                staging=sent.append,
             )
-        except CommitUnknownError:
-            # A request that names these files may still be applied.
-            raise
-        except BaseException:
-            self._delete(made)
-            raise
-        used = {f.file_path for f in (*done.files, *done.rewrite.deletes)} if done else set()
-        self._delete(path for path in made if path not in used)
-        if done is not None:
-            head = metadata.snapshot_by_name(self._branch)
-            self._out.snapshots += [head.snapshot_id] if head else []
+        finally:
+            # A request of unknown outcome may still be applied, whatever ended the call, and it names these files.
+            if done is not None or not sent:
+                used = {f.file_path for f in (*done.files, *done.rewrite.deletes)} if done else set()
+                delete_unused(self._table.io, [path for path in made if path not in used])
+        if done is not None and snapshot_id is not None:
+            self._out.snapshots.append(snapshot_id)
             self._out.numbers += done.numbers
 
     def _decided(self, loaded: Table, written: Sequence[WrittenBin], made: list[str]) -> Compaction | None:
@@ -263,7 +267,7 @@ class _TableCompaction:
         specs, moved = loaded.metadata.specs(), [np.zeros(0, np.int64)]
         for source in written.bin.sources:
             entry = head.entries.get(source.path)
-            if entry is None or head.deletes.equality_of(entry, specs) is not None:
+            if entry is None or not head.can_be_rewritten(entry, specs):
                 return None
             now, before = self._dead(loaded, head, entry), written.dead[source.path]
             if len(np.setdiff1d(before, now, assume_unique=True)):
@@ -282,14 +286,18 @@ class _TableCompaction:
             for m in data:
                 if m.manifest_path not in self._listed:
                     self._listed[m.manifest_path] = m.fetch_manifest_entry(table.io, discard_deleted=True)
-            deletes = deletes_of(table, manifests)
+            self._listed = {m.manifest_path: self._listed[m.manifest_path] for m in data}
+            listed = list(self._listed.values())
+            deletes = deletes_of(table, manifests, (e for some in listed for e in some))
         except OSError as e:
             raise StorageError(
                 "LC7716", f"the manifests of {self._name} cannot be read ({trouble_of(table.io, e)}): check the storage"
             ) from None
-        self._listed = {m.manifest_path: self._listed[m.manifest_path] for m in data}
-        entries = {e.data_file.file_path: e for some in self._listed.values() for e in some}
-        return _Head(entries=entries, deletes=deletes)
+        return _Head(
+            entries={e.data_file.file_path: e for some in listed for e in some if is_data(e.data_file)},
+            deletes=deletes,
+            fixed=frozenset(e.data_file.file_path for some in listed if not is_rewritable(some) for e in some),
+        )
 
     def _new_path(self, of: DataFile) -> str:
         """A new file where the table has its data, in the folder of the partition if the table has such folders."""
@@ -305,11 +313,3 @@ class _TableCompaction:
             raise StorageError(
                 "LC7717", f"delete file {path} cannot be written ({trouble_of(table.io, e)}): check the storage"
             ) from None
-
-    def _delete(self, paths: Iterator[str] | Sequence[str]) -> None:
-        """Best effort: a sweep finds what is left."""
-        for path in paths:
-            try:
-                self._table.io.delete(path)
-            except Exception as e:
-                self._session.log(f"could not delete {path}, which no table uses: {trouble_of(self._table.io, e)}")
