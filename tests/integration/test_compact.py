@@ -361,7 +361,7 @@ def test_a_landing_two_compactions_and_deletes_of_others_at_once(tmp_path: Path)
     lake.join()
     windows, deleted = 30, set[int]()
     lake.land((1, 0, 5))
-    ended = Event()
+    ended, first = Event(), Event()
 
     def delete() -> None:
         while not ended.wait(0.3):
@@ -373,6 +373,7 @@ def test_a_landing_two_compactions_and_deletes_of_others_at_once(tmp_path: Path)
                     row = pa.parquet.read_table(stream)["id"].to_pylist()[1]
                 delete_positions(table, "main", [(file, 1)])
                 deleted.add(row)
+                first.set()
 
     def rewrite() -> None:
         while not ended.wait(0.2):
@@ -384,6 +385,8 @@ def test_a_landing_two_compactions_and_deletes_of_others_at_once(tmp_path: Path)
         try:
             for n in range(windows):
                 lake.land((0, n * 10, n * 10 + 10))
+            # On a busy machine a delete, which never retries, may lose to every landing.
+            first.wait(300)
         finally:
             ended.set()
         for one in others:
