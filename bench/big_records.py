@@ -103,7 +103,7 @@ class Shape:
 SHAPES = {
     "text": Shape(make=_long_text),
     "deep": Shape(make=_deep, type=_deep_type()),
-    "binary": Shape(make=_binary, type="binary", landing={"decoding": {"encodings": {"body": "base64"}}}),
+    "binary": Shape(make=_binary, type="binary", landing={"format": {"encodings": {"body": "base64"}}}),
     "mixed": Shape(make=_mixed, share=1 / BIG_EVERY),
     "10MB": Shape(make=_long_text, size=10 * MB),
 }

@@ -229,7 +229,7 @@ def _infer(options: Namespace, output: Output) -> int:
         records=options.records,
         examples=options.examples,
     )
-    if options.registry or (landing and landing.format in WITH_REGISTRY):
+    if options.registry or (landing and landing.decoding.name in WITH_REGISTRY):
         return infer_registered(asked, output, subject=options.subject)
     return infer_schema(asked, output)
 

@@ -75,9 +75,9 @@ def _schema(asked: Question, subject: str | None) -> tuple[SchemaRegistry | None
     """Return the schema, with its registry and subject, unless the landing declares it."""
     landing = asked.landing
     if landing and landing.decoding.schema:
-        stated = RegisteredSchema(key=0, kind=WITH_REGISTRY[landing.format], text=str(landing.decoding.schema))
+        stated = RegisteredSchema(key=0, kind=WITH_REGISTRY[landing.decoding.name], text=str(landing.decoding.schema))
         return None, stated, f"of landing {landing.name}"
-    name, format = (landing.name, landing.format) if landing else (asked.topics[0], "avro")
+    name, format = (landing.name, landing.decoding.name) if landing else (asked.topics[0], "avro")
     registry = needed(registry_of(asked.kafka), name, format)
     subject = subject or (subjects_of(landing)[0] if landing else f"{asked.topics[0]}-value")
     return registry, newest(registry, subject), subject

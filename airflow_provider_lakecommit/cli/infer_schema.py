@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.formats import (
 )
 from airflow_provider_lakecommit.formats.infer import infer
 from airflow_provider_lakecommit.kafka.sample import sample
-from airflow_provider_lakecommit.landing import PREFIX, Landing, Transform, columns_of_unwrap, registry_settings
+from airflow_provider_lakecommit.landing import PREFIX, Format, Landing, Transform, columns_of_unwrap, registry_settings
 from airflow_provider_lakecommit.redaction import secrets_in
 
 __all__ = ["Inferred", "Question", "infer_schema", "output_of", "rejected", "sections_yaml", "to_yaml", "unread"]
@@ -296,17 +296,15 @@ def _route(route: Route, beside: Mapping[str, Sequence[InferredColumn]]) -> Iter
 
 def _format(inferred: Inferred) -> Iterable[str]:
     """Yield the landing's settings of its records, unless they are plain JSON."""
-    if inferred.format != "json":
-        yield f"format: {inferred.format}"
     landing = inferred.asked.landing
-    if landing is None:
-        return
-    of = landing.decoding
+    of = Format(name=inferred.format) if landing is None else landing.decoding
     schemas = (f"  {k}: {json.dumps(v)}" for k, v in (("schema", of.schema), ("reader_schema", of.reader_schema)) if v)
     message = [f"  message: {_scalar(of.message)}"] if of.message else []
     csv = [f"  csv: {_flow(dict(of.csv))}"] if of.csv else []
     if stated := [*schemas, *message, *csv]:
-        yield from ("decoding:", *stated)
+        yield from ("format:", f"  name: {inferred.format}", *stated)
+    elif inferred.format != "json":
+        yield f"format: {inferred.format}"
 
 
 def sections_yaml(sections: Mapping[str, Mapping[str, Any]], *, own: bool) -> Iterable[str]:

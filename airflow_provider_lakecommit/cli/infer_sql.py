@@ -41,9 +41,7 @@ def given_by_sql(landing: Landing | None, columns: Sequence[InferredColumn]) -> 
     if not record:
         return SqlColumns(sql=sql)
     # Rules are for the current columns of the spec.
-    asked = landing.changed(
-        transform={"record_schema": record}, timestamps={}, decoding={"encodings": {}}, evolve="none"
-    )
+    asked = landing.changed(transform={"record_schema": record}, timestamps={}, format={"encodings": {}}, evolve="none")
     try:
         found = wanted_of_sql(Schema(), given_columns(asked, landing.table, Schema()), widen=False)
     except TableError as e:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from airflow_provider_lakecommit.cli.runs.process import is_dead
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core import BACKFILL, DOCTOR, LAND, MAINTAIN, RESET_BLOCKED, CycleState, resumed_by
+from airflow_provider_lakecommit.core import BACKFILL, DOCTOR, LAND, RESET_BLOCKED, CycleState, resumed_by
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.status import (
@@ -95,7 +95,7 @@ def _table(t: TableStatus) -> Iterable[str]:
     others = f", {t.foreign_since} snapshots of others since" if t.foreign_since else ""
     yield f"  {t.table}: {t.condition}{reason}{at}{others}"
     if t.debt is not None:
-        advice = f"; `{MAINTAIN} SPEC --yes` compacts them" if t.debt.share >= 1 else ""
+        advice = t.debt.remedy if t.debt.share >= 1 else ""
         yield f"    {'WARNING: ' if advice else ''}{t.debt}{advice}"
     if t.pending_slices:
         yield f"    staged: {t.pending_slices} slices, {t.pending_files} files, {t.pending_bytes} bytes"

@@ -16,7 +16,7 @@ __getattr__ = lazy_names(
         "calls": "ExitError",
         "checks": "Grounds StagedSlice",
         "compact": "Compacted Compaction compact_table compacted_of require_present",
-        "debt": "TableDebt debt_of",
+        "debt": "debt_of",
         "executor": "Committer CommitterThread",
         "ledger": (
             "Condition LedgerState ancestry expiry_age_ms landing_snapshots read_ledger require_ledger "

@@ -21,7 +21,6 @@ from airflow_provider_lakecommit.committer.compact import Compaction as Compacti
 from airflow_provider_lakecommit.committer.compact import compact_table as compact_table
 from airflow_provider_lakecommit.committer.compact import compacted_of as compacted_of
 from airflow_provider_lakecommit.committer.compact import require_present as require_present
-from airflow_provider_lakecommit.committer.debt import TableDebt as TableDebt
 from airflow_provider_lakecommit.committer.debt import debt_of as debt_of
 from airflow_provider_lakecommit.committer.executor import Committer as Committer
 from airflow_provider_lakecommit.committer.executor import CommitterThread as CommitterThread

@@ -8,54 +8,39 @@ so many. So a table without a compaction in its history may seem to have more fi
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from math import ceil
-from typing import Any
+from typing import Protocol
 
 from pyiceberg.table import TableProperties
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION, TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
+from airflow_provider_lakecommit.core import TableDebt
+from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS
 
-__all__ = ["MOST_DEAD", "MOST_FILES", "MOST_SNAPSHOTS", "TableDebt", "debt_of"]
+__all__ = ["debt_of"]
 
-MOST_FILES, MOST_DEAD, MOST_SNAPSHOTS = 500, 0.1, 200
-"""Limits: data files beyond those that a table needs, the share of deleted rows, and snapshots since a compaction."""
+GOOD_ENOUGH = 64
+"""A file of this part of the target size is no debt: it costs more to read than to open. Else the first load of a long
+topic, in files of one slice each, would have to wait for compactions.
+"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableDebt:
-    """``needed`` of the ``files`` of a table hold its ``bytes``; ``delete_files`` delete ``dead_rows`` of its ``rows``;
-    ``snapshots`` were made since the last compaction of any engine, or since the history begins.
-    """
-
-    files: int
-    bytes: int
-    needed: int
-    delete_files: int
-    rows: int
-    dead_rows: int
-    snapshots: int
+class Limits(Protocol):
+    """The section ``maintain`` of a landing."""
 
     @property
-    def share(self) -> float:
-        """The debt as a share of its limit: 1 and more asks for a compaction."""
-        dead = self.dead_rows / self.rows / MOST_DEAD if self.rows else 0.0
-        # Many snapshots of few files hurt nobody.
-        files = (self.files - self.needed) / MOST_FILES
-        return max(files, dead, self.snapshots / MOST_SNAPSHOTS if files >= MOST_SNAPSHOTS / MOST_FILES else 0.0)
-
-    def __str__(self) -> str:
-        mean = f"{self.files} data files of {self.bytes / max(1, self.files) / 1e6:.1f} MB on average"
-        dead = f", {self.delete_files} delete files with {self.dead_rows} rows" if self.delete_files else ""
-        return f"{mean}, {self.needed} needed{dead}, {self.snapshots} snapshots since the last compaction"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "share": round(self.share, 3)}
+    def compact(self) -> bool | None: ...
+    @property
+    def max_files(self) -> int: ...
+    @property
+    def max_dead(self) -> float: ...
+    @property
+    def max_snapshots(self) -> int: ...
 
 
-def debt_of(metadata: TableMetadata, branch: str) -> TableDebt | None:
+def debt_of(metadata: TableMetadata, branch: str, limits: Limits) -> TableDebt | None:
     """Return the debt of a branch's head; ``None`` if its summary states no totals."""
     line = list(ancestry(metadata, branch))
     if not line or _total(line[0], "data-files") is None:
@@ -65,15 +50,28 @@ def debt_of(metadata: TableMetadata, branch: str) -> TableDebt | None:
     files, size = _total(line[0], "data-files") or 0, _total(line[0], "files-size") or 0
     target = metadata.properties.get(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, "")
     wanted = int(target) if target.isdecimal() else TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
+    needed = min(files, max(left or 0, ceil(size * GOOD_ENOUGH / max(1, wanted))))
+    rows, dead = _total(line[0], "records") or 0, _total(line[0], "position-deletes") or 0
+    # Many snapshots of few files hurt nobody.
+    snapshots = since / limits.max_snapshots if files - needed >= limits.max_snapshots else 0.0
     return TableDebt(
         files=files,
         bytes=size,
-        needed=min(files, max(left or 0, ceil(size / max(1, wanted)))),
+        needed=needed,
         delete_files=_total(line[0], "delete-files") or 0,
-        rows=_total(line[0], "records") or 0,
-        dead_rows=_total(line[0], "position-deletes") or 0,
+        rows=rows,
+        dead_rows=dead,
         snapshots=since,
+        compacted=_is_compacted(metadata, line[0], limits),
+        share=max((files - needed) / limits.max_files, dead / max(1, rows) / limits.max_dead, snapshots),
     )
+
+
+def _is_compacted(metadata: TableMetadata, head: Snapshot, limits: Limits) -> bool:
+    """Return True if runs compact the table, and can: files to which equality deletes apply are left alone."""
+    wanted = KEEP_SNAPSHOTS in metadata.properties if limits.compact is None else limits.compact
+    able = metadata.format_version <= SUPPORTED_TABLE_FORMAT_VERSION and not _total(head, "equality-deletes")
+    return wanted and able
 
 
 def _total(snapshot: Snapshot, what: str) -> int | None:

@@ -14,6 +14,7 @@ __getattr__ = lazy_names(
         "agreement": "differing",
         "announced": "announced_in rows_of",
         "budgets": "PendingBudget over_budget parse_budget surely_over",
+        "debt": "DUE TableDebt",
         "commands": (
             "BACKFILL CONNECT_ADOPT CONNECT_RESCUE DEAD_LETTERS DOCTOR HISTORY LAND MAINTAIN "
             "PAUSE PROGRAM PUBLISH_NOW RESET_ASSERT RESET_BLOCKED RESET_HARD RESET_MIGRATE "

@@ -39,6 +39,8 @@ from airflow_provider_lakecommit.core.commands import spoken as spoken
 from airflow_provider_lakecommit.core.connection_names import CONNECTION_ID as CONNECTION_ID
 from airflow_provider_lakecommit.core.connection_names import named as named
 from airflow_provider_lakecommit.core.connection_names import whose as whose
+from airflow_provider_lakecommit.core.debt import DUE as DUE
+from airflow_provider_lakecommit.core.debt import TableDebt as TableDebt
 from airflow_provider_lakecommit.core.decisions import MOST_TEXT as MOST_TEXT
 from airflow_provider_lakecommit.core.decisions import Decision as Decision
 from airflow_provider_lakecommit.core.decisions import kept_decisions as kept_decisions

@@ -25,6 +25,8 @@ class RefusalState(StrEnum):
     """The same of data files."""
     PENDING_BYTES = "pending bytes"
     """The same of bytes of source records."""
+    DEBT = "compaction debt"
+    """A table has twice as many files, deleted rows or snapshots as it may, and runs compact it."""
     SLOWING = "slowing"
     """Commits failed, and the landing is to plan rarer windows then."""
     CATALOG_AWAY = "catalog away"

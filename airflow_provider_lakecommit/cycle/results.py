@@ -21,6 +21,7 @@ from airflow_provider_lakecommit.core import (
     CycleState,
     Plan,
     Slice,
+    TableDebt,
     partitions_text,
     short_number,
 )
@@ -177,7 +178,9 @@ class GroupResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedSnapshot:
-    """A snapshot that this cycle wrote, or announced for a cycle that died before it could."""
+    """A snapshot that this cycle wrote, or announced for a cycle that died before it could.
+    ``debt`` of its table is known in the first case.
+    """
 
     table: str
     snapshot_id: int
@@ -186,6 +189,7 @@ class PublishedSnapshot:
     rows: int
     files: int
     counts: Counts
+    debt: TableDebt | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -196,6 +200,7 @@ class PublishedSnapshot:
             "rows": self.rows,
             "files": self.files,
             "counts": asdict(self.counts),
+            "debt": None if self.debt is None else self.debt.to_dict(),
         }
 
 
@@ -240,6 +245,11 @@ class Closed:
     beside: tuple[str, ...] = ()
     stopped: str = ""
     failed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def debts(self) -> tuple[TableDebt, ...]:
+        """How much the tables that it wrote to need compaction."""
+        return tuple(p.debt for p in self.published if p.debt is not None)
 
     @property
     def rows(self) -> int:

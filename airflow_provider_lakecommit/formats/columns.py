@@ -167,7 +167,7 @@ def _reading(field_: NestedField, target: pa.Field, path: str, rules: ColumnRule
             return octet_reading(encoding)
         rules.wrong.append(
             f"column {path} is {kind}, and {rules.format} has no bytes: state their encoding as "
-            f"decoding.encodings: {{{path}: {' | '.join(ENCODINGS)}}}"
+            f"format.encodings: {{{path}: {' | '.join(ENCODINGS)}}}"
         )
     elif isinstance(kind, UUIDType):
         return UUID_READING

@@ -28,7 +28,8 @@ from airflow_provider_lakecommit.landing.sections import Backpressure as Backpre
 from airflow_provider_lakecommit.landing.sections import Columns as Columns
 from airflow_provider_lakecommit.landing.sections import Connections as Connections
 from airflow_provider_lakecommit.landing.sections import DeadLetters as DeadLetters
-from airflow_provider_lakecommit.landing.sections import Decoding as Decoding
+from airflow_provider_lakecommit.landing.sections import Format as Format
+from airflow_provider_lakecommit.landing.sections import Maintain as Maintain
 from airflow_provider_lakecommit.landing.sections import Transform as Transform
 from airflow_provider_lakecommit.landing.sections import Window as Window
 from airflow_provider_lakecommit.landing.sections import merged as merged

@@ -64,7 +64,7 @@ METADATA_TYPES = {
 }
 """Columns filled from the record itself under ``columns.metadata``, and their types."""
 ENCODINGS = ("base64", "base64url", "hex", "utf8")
-"""How bytes may be written as text: the values of ``decoding.encodings``."""
+"""How bytes may be written as text: the values of ``format.encodings``."""
 
 MOST_REPLICAS = 8
 """More replicas would only compete for processors; each has its own transactional ids."""
@@ -136,6 +136,10 @@ def _create(v: Any) -> str | None:
 def _ratio(v: Any) -> str | None:
     good = isinstance(v, (int, float)) and not isinstance(v, bool) and 0 <= v <= 1
     return None if good else f"{v!r} is not a number between 0 and 1 [LC1112]"
+
+
+def _share(v: Any) -> str | None:
+    return _ratio(v) if v else f"{v!r} is not a number above 0 and at most 1 [LC1306]"
 
 
 def _optional(check: Check) -> Check:
@@ -217,6 +221,10 @@ CHECKS: Mapping[str, Check] = {
     "max_pending_slices": _integer(1, optional=True),
     "max_pending_files": _integer(1, optional=True),
     "max_pending_bytes": _integer(1, optional=True),
+    "compact": _optional(_boolean),
+    "max_debt_files": _integer(1),
+    "max_debt_dead": _share,
+    "max_debt_snapshots": _integer(1),
     "location_providers": _classes,
     "kafka_config_id": _text,
     "registry_conn_id": _optional(_text),

@@ -70,9 +70,9 @@ def read_connected(
     wrong += unknown_keys(values, kinds, lambda key: hint(key, (*kinds, *_ALL)))
     variables = Variables(values=os.environ)
     stated = {key: filled_field(variables, key, values[key], kinds[key]) for key in values if key in kinds}
-    if isinstance(decoding := stated.get("decoding"), dict):
-        for key in {"schema", "reader_schema"} & decoding.keys():
-            decoding[key], unread = schema_of_file(f"decoding.{key}", decoding[key], Path(path).parent)
+    if isinstance(format_ := stated.get("format"), dict):
+        for key in {"schema", "reader_schema"} & format_.keys():
+            format_[key], unread = schema_of_file(f"format.{key}", format_[key], Path(path).parent)
             wrong += unread
     # An unused section may name variables that only another machine has.
     sections |= {s: variables.filled(sections[s], s) for s in needed}

@@ -18,7 +18,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_lakecommit.core import (
     Budget,
@@ -46,7 +46,8 @@ from airflow_provider_lakecommit.landing.sections import (
     Columns,
     Connections,
     DeadLetters,
-    Decoding,
+    Format,
+    Maintain,
     Transform,
     Window,
     from_flat,
@@ -86,10 +87,8 @@ class Landing:
     :param name: unique name; part of the control group id and of every identity
     :param topics: a topic or several, all with the same kind of record
     :param table: the table that rows are appended to, as ``namespace.table``
-    :param format: encoding of the record values; ``json`` (one object per record), ``json_schema`` (the same, after
-        the id of its schema in a registry), ``avro`` and ``protobuf`` (also after such an id, unless
-        ``decoding.schema`` gives it), ``csv``, or ``raw`` (bytes as they are, into the one column that nothing
-        else fills)
+    :param format: encoding of the record values: its name (``json``, ``json_schema``, ``avro``, ``protobuf``, ``csv``,
+        ``raw``), or a mapping of the name and its options
     :param timestamps: how a timestamp, date or time is written in the records, per column path (``a.b`` for nested
         ones, ``.element``, ``.key`` and ``.value`` within lists and maps): ``iso8601`` (default), ``epoch_seconds``,
         ``epoch_millis``, ``epoch_micros``, ``epoch_nanos``, for dates ``epoch_days``, for times ``seconds_of_day``,
@@ -106,12 +105,12 @@ class Landing:
         ``dead_letter`` its records); `table` is one of these, and the leading one
     :param dead_letter_table: table for rejected records, made if missing; without it a rejected record blocks its range
     :param branch: branch to write to; any other than ``main`` must exist
-    :param decoding: how the values of records are decoded, beyond `format` and `timestamps`
     :param transform: SQL between a record and its rows, or the unwrapping of change envelopes
     :param columns: columns that are not fields of the value, and fields without a column
     :param dead_letters: how many records of a slice may be rejected
     :param window: the size of a window, its division, and its time limits
     :param backpressure: when to plan less because commits fail or slices wait to be published
+    :param maintain: when runs compact the tables, and when a table needs that so much that nothing is planned
     :param connections: Airflow connections of the landing, and its control topic
     :raises SpecError: listing all mistakes
     """
@@ -119,7 +118,7 @@ class Landing:
     name: str
     topics: str | Sequence[str]
     table: str
-    format: str = "json"
+    format: str | Mapping[str, Any] | Format = field(default_factory=Format)
     timestamps: Mapping[str, str] = field(default_factory=dict)
     start: str = "earliest"
     evolve: str = "none"
@@ -127,12 +126,12 @@ class Landing:
     route: Mapping[str, Any] | None = None
     dead_letter_table: str | None = None
     branch: str = "main"
-    decoding: Decoding = field(default_factory=Decoding)
     transform: Transform = field(default_factory=Transform)
     columns: Columns = field(default_factory=Columns)
     dead_letters: DeadLetters = field(default_factory=DeadLetters)
     window: Window = field(default_factory=Window)
     backpressure: Backpressure = field(default_factory=Backpressure)
+    maintain: Maintain = field(default_factory=Maintain)
     connections: Connections = field(default_factory=Connections)
 
     def __post_init__(self) -> None:
@@ -159,6 +158,11 @@ class Landing:
             if name in OPTIONS and isinstance(value, Mapping)
         }
         return dataclasses.replace(self, **{**options, **inner})
+
+    @property
+    def decoding(self) -> Format:
+        """Return `format` with all its options."""
+        return cast(Format, self.format)
 
     @property
     def topic_names(self) -> tuple[str, ...]:
@@ -229,7 +233,7 @@ class Landing:
     def format_options(self) -> FormatOptions:
         """Return the options of the landing's decoders."""
         return FormatOptions(
-            format=self.format,
+            format=self.decoding.name,
             timestamps=self.timestamps,
             encodings=self.decoding.encodings,
             unknown_fields=self.columns.unknown_fields,

@@ -60,13 +60,12 @@ def wrong_with_route(values: Mapping[str, Any], added: Mapping[str, str]) -> Ite
     csv = values.get("csv")
     if isinstance(csv, Mapping) and csv.get("rows") == "many":
         yield (
-            "route: with `decoding.csv.rows: many` the rows of one record may name several "
-            "tables: use one table [LC1134]"
+            "route: with `format.csv.rows: many` the rows of one record may name several tables: use one table [LC1134]"
         )
     if route.by_schema and (values.get("format", "json") not in SCHEMA_NAMES or values.get("schema")):
         yield f"route: by schema needs records that name a registry schema ({', '.join(SCHEMA_NAMES)}) [LC1135]"
     if route.by_schema and values.get("message"):
-        yield "route: by schema takes several messages: remove `decoding.message` [LC1136]"
+        yield "route: by schema takes several messages: remove `format.message` [LC1136]"
     if dead is not None and dead in route.all_tables:
         yield "route: the dead_letter_table cannot be a table of rows [LC1137]"
     for name, create in route.create.items():

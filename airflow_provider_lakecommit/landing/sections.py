@@ -31,7 +31,8 @@ __all__ = [
     "Columns",
     "Connections",
     "DeadLetters",
-    "Decoding",
+    "Format",
+    "Maintain",
     "Transform",
     "Window",
     "from_flat",
@@ -63,9 +64,12 @@ def _refuses_unknown_keys(section: type[T]) -> type[T]:
 
 @_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
-class Decoding:
-    """How the values of records are decoded, beyond `format` and `timestamps`.
+class Format:
+    """The encoding of record values; a landing may state the ``name`` alone, as ``format: avro``.
 
+    :param name: ``json`` (one object per record), ``json_schema`` (the same, after the id of its schema in a registry),
+        ``avro`` and ``protobuf`` (also after such an id, unless there is a ``schema``), ``csv``, or ``raw`` (bytes as
+        they are, into the one column that nothing else fills)
     :param schema: the schema of records that name none: for Avro a mapping or JSON text, for Protobuf the text of a
         ``.proto`` file or a serialized descriptor set in base64. In YAML also the path of an ``.avsc`` or ``.proto``
         file
@@ -80,6 +84,7 @@ class Decoding:
         ``hex`` or ``utf8``; each such column needs one
     """
 
+    name: str = field(default="json", metadata={_FLAT: "format"})
     schema: str | Mapping[str, Any] = ""
     reader_schema: str | Mapping[str, Any] = ""
     message: str = ""
@@ -99,7 +104,7 @@ class Transform:
     :param sql: SQL over one record, ``select … from record where …``; it names its columns like the table's. With
         `route` a mapping of tables to SQL
     :param record_schema: the columns of ``record``, a list as in ``create.schema``; the rules of `timestamps`,
-        ``decoding.encodings`` and ``columns.unknown_fields`` then apply to them
+        ``format.encodings`` and ``columns.unknown_fields`` then apply to them
     :param functions: further functions of the SQL by name, each as ``module.function``, with annotated types
     :param unwrap: ``debezium``: values are change envelopes, and the row is ``after``, or ``before`` for a delete; or a
         mapping with ``envelope: debezium`` and ``columns``, which maps columns to paths in the envelope
@@ -215,6 +220,27 @@ class Backpressure:
 
 @_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
+class Maintain:
+    """When runs compact the tables, and when a table needs compaction so much that nothing is planned.
+
+    Data files that are needed by size and partitions do not count. At a limit, `status` warns; at twice a limit the
+    plan is deferred until a compaction, in tables that ``compact`` applies to.
+
+    :param compact: runs compact small files between their windows: ``true`` in all tables, ``false`` in none; by
+        default in the tables that the landing made
+    :param max_files: limit of data files beyond those needed
+    :param max_dead: limit of the share of deleted rows
+    :param max_snapshots: limit of snapshots since the last compaction
+    """
+
+    compact: bool | None = field(default=None, metadata={_FLAT: "compact"})
+    max_files: int = field(default=500, metadata={_FLAT: "max_debt_files"})
+    max_dead: float = field(default=0.1, metadata={_FLAT: "max_debt_dead"})
+    max_snapshots: int = field(default=200, metadata={_FLAT: "max_debt_snapshots"})
+
+
+@_refuses_unknown_keys
+@dataclass(frozen=True, kw_only=True)
 class Connections:
     """Airflow connections of the landing, and its control topic.
 
@@ -243,15 +269,18 @@ class Connections:
 
 
 SECTIONS: Mapping[str, type[Any]] = {
-    "decoding": Decoding,
+    "format": Format,
     "transform": Transform,
     "columns": Columns,
     "dead_letters": DeadLetters,
     "window": Window,
     "backpressure": Backpressure,
+    "maintain": Maintain,
     "connections": Connections,
 }
 """The sections by the name of their field."""
+ALONE: Mapping[str, str] = {"format": "name"}
+"""Sections that may be stated as the text of this key alone."""
 _KEYS = {name: tuple(f.name for f in dataclasses.fields(kind)) for name, kind in SECTIONS.items()}
 PLACES: Mapping[str, tuple[str, str]] = {
     f.metadata.get(_FLAT, f.name): (name, f.name) for name, kind in SECTIONS.items() for f in dataclasses.fields(kind)
@@ -259,7 +288,7 @@ PLACES: Mapping[str, tuple[str, str]] = {
 """Where each option of a section is, by the name under which it is recorded."""
 _FLAT_NAMES = {place: name for name, place in PLACES.items()}
 TOP = (
-    *("name", "topics", "table", "branch", "format", "timestamps"),
+    *("name", "topics", "table", "branch", "timestamps"),
     *("start", "evolve", "create", "route", "dead_letter_table"),
 )
 """Options of a landing that are in no section."""
@@ -268,7 +297,8 @@ _BY_KEY = {key: (section, key) for section, key in reversed([*PLACES.values()])}
 
 def label(name: str) -> str:
     """An option as messages name it, by the name under which it is recorded: ``window.groups``."""
-    return ".".join(PLACES.get(name, (name,)))
+    section, *key = PLACES.get(name, (name,))
+    return section if key == [ALONE.get(section)] else ".".join((section, *key))
 
 
 def hint(key: str, known: Iterable[str], section: str = "") -> str:
@@ -277,7 +307,7 @@ def hint(key: str, known: Iterable[str], section: str = "") -> str:
     :param known: the keys that are allowed where it was found
     :param section: the section where it was found
     """
-    if (place := PLACES.get(key) or _BY_KEY.get(key)) is not None:
+    if key not in ALONE and (place := PLACES.get(key) or _BY_KEY.get(key)) is not None:
         return f" (it is `{': '.join(place)}`)"
     if section and (key in TOP or key in SECTIONS):
         return f" (it is `{key}`, outside of `{section}`)"
@@ -295,6 +325,8 @@ def section_of(name: str, value: Any) -> tuple[Any, list[str]]:
     kind = SECTIONS[name]
     if isinstance(value, kind) or value is None:
         return kind() if value is None else value, []
+    if name in ALONE and isinstance(value, str):
+        return kind(**{ALONE[name]: value}), []
     if not isinstance(value, Mapping):
         return kind(), [f"{name}: {value!r} is not a mapping of {', '.join(_KEYS[name])}{_own_name(name)} [LC1149]"]
     return kind(**{key: each for key, each in value.items() if key in _KEYS[name]}), _unknown(name, value)
@@ -319,7 +351,7 @@ def to_flat(values: Mapping[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, value in values.items():
         if name in SECTIONS and _is_section(name, value):
-            out |= {_FLAT_NAMES.get((name, key), f"{name}.{key}"): each for key, each in _items(value)}
+            out |= {_FLAT_NAMES.get((name, key), f"{name}.{key}"): each for key, each in _items(name, value)}
         else:
             out[name] = value
     return out
@@ -334,6 +366,9 @@ def from_flat(values: Mapping[str, Any]) -> dict[str, Any]:
             out.setdefault(section, {})[key] = value
         else:
             out[name] = value
+    for name, key in ALONE.items():
+        if isinstance(stated := out.get(name), dict) and stated.keys() == {key}:
+            out[name] = stated[key]
     return out
 
 
@@ -343,20 +378,22 @@ def merged(*options: Mapping[str, Any]) -> dict[str, Any]:
     for each in options:
         for name, value in each.items():
             if name in SECTIONS and _is_section(name, value) and _is_section(name, out.get(name)):
-                out[name] = dict([*_items(out.get(name)), *_items(value)])
+                out[name] = dict([*_items(name, out.get(name)), *_items(name, value)])
             else:
                 out[name] = value
     return out
 
 
 def _is_section(name: str, value: Any) -> bool:
-    return value is None or isinstance(value, Mapping | SECTIONS[name])
+    return value is None or isinstance(value, Mapping | SECTIONS[name]) or (name in ALONE and isinstance(value, str))
 
 
-def _items(section: Any) -> list[tuple[str, Any]]:
+def _items(name: str, section: Any) -> list[tuple[str, Any]]:
     """The stated keys of a section; of one that is an object those that differ from their default."""
     if section is None:
         return []
+    if isinstance(section, str):
+        return [(ALONE[name], section)]
     if isinstance(section, Mapping):
         return [*section.items()]
     default = type(section)()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the options ``decoding.csv``, ``columns.key`` and ``columns.headers`` of a landing.
+"""Checks of the options ``format.csv``, ``columns.key`` and ``columns.headers`` of a landing.
 
 Contract: pure. A check takes a value of any type, and returns what is wrong and what is allowed, or ``None``.
 :func:`wrong_together` checks combinations of valid sections.
@@ -103,16 +103,16 @@ def wrong_together(values: Mapping[str, Any], metadata: Sequence[str]) -> Iterat
     format_, csv = values.get("format", "json"), values.get("csv", {})
     if isinstance(csv, Mapping) and (format_ == "csv") != bool(csv):
         yield (
-            "decoding.csv: needs `columns`, the names of a record's fields in order [LC1207]"
+            "format.csv: needs `columns`, the names of a record's fields in order [LC1207]"
             if format_ == "csv"
-            else "decoding.csv: needs `format: csv` [LC1208]"
+            else "format.csv: needs `format: csv` [LC1208]"
         )
-    yield from (f"decoding.schema: {text}" for text in _wrong_schema(format_, values.get("schema", "")))
+    yield from (f"format.schema: {text}" for text in _wrong_schema(format_, values.get("schema", "")))
     if asked := values.get("reader_schema"):
         known = ["needs format avro"] if format_ != "avro" else _wrong_schema(format_, asked)
-        yield from (f"decoding.reader_schema: {text}" for text in known)
+        yield from (f"format.reader_schema: {text}" for text in known)
     if values.get("message") and format_ != "protobuf":
-        yield "decoding.message: needs format protobuf [LC1209]"
+        yield "format.message: needs format protobuf [LC1209]"
     key, headers = values.get("key", {}), values.get("headers", {})
     if key_section(key) is not None or headers_section(headers) is not None:
         return

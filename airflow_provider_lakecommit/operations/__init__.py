@@ -28,7 +28,7 @@ __getattr__ = lazy_names(
         "kafka_connect.sink_offsets": "By",
         "kafka_connect.stopped": "check_stopped",
         "kafka_connect.take_over": "adopt",
-        "maintenance.background": "BackgroundCompaction",
+        "maintenance.background": "RunCompaction",
         "maintenance.compact": "CompactedTable compact",
         "maintenance.expire": "ExpiredSnapshots SNAPSHOT_AGE expire",
         "maintenance.sweep": "Garbage SweptTable least_age sweep",

@@ -41,7 +41,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.sink import Sink as Si
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By as By
 from airflow_provider_lakecommit.operations.kafka_connect.stopped import check_stopped as check_stopped
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import adopt as adopt
-from airflow_provider_lakecommit.operations.maintenance.background import BackgroundCompaction as BackgroundCompaction
+from airflow_provider_lakecommit.operations.maintenance.background import RunCompaction as RunCompaction
 from airflow_provider_lakecommit.operations.maintenance.compact import CompactedTable as CompactedTable
 from airflow_provider_lakecommit.operations.maintenance.compact import compact as compact
 from airflow_provider_lakecommit.operations.maintenance.expire import SNAPSHOT_AGE as SNAPSHOT_AGE

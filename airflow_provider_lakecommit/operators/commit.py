@@ -186,6 +186,7 @@ class LakeCommitOperator(LandingTask):
 
     def _close(self, context: Context) -> Closed:
         from airflow_provider_lakecommit.cycle import close_cycle
+        from airflow_provider_lakecommit.operations import RunCompaction
 
         ticket, retry, retell = self._ticket(context), self.is_retry(context), self.retells(context)
         with no_retry_in_vain(self):
@@ -193,7 +194,10 @@ class LakeCommitOperator(LandingTask):
                 if ticket is not None:
                     check_planned(ticket.landing, self.landing)
                 with self.session() as session:
-                    return close_cycle(session, self.identity(context), ticket, retry=retry, retell=retell)
+                    closed = close_cycle(session, self.identity(context), ticket, retry=retry, retell=retell)
+                    with RunCompaction(session, session.log) as compaction:
+                        compaction.after(closed.debts)
+                    return closed
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: told(e)})
                 if ticket is None and self._plan_met(context, e) and is_judged(self):
@@ -269,6 +273,7 @@ def close_set(
     :return: how each ended, and the commits, for lineage
     """
     from airflow_provider_lakecommit.cycle import ConcurrentLandings, Expansion, close_cycle, for_all
+    from airflow_provider_lakecommit.operations import RunCompaction
 
     with (
         set_places(declared) as at,
@@ -278,7 +283,10 @@ def close_set(
 
         def step(session: LandingSession) -> Closed:
             ticket = tickets[session.landing.name]
-            return close_cycle(session, run, ticket, retry=retry, retell=retell, executor=concurrent.executor)
+            closed = close_cycle(session, run, ticket, retry=retry, retell=retell, executor=concurrent.executor)
+            with RunCompaction(session, session.log) as compaction:
+                compaction.after(closed.debts)
+            return closed
 
         ended = for_all(
             connections, landings.values(), step, lambda line: log_set_line(log, line), concurrent=concurrent

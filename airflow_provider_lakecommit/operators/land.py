@@ -23,7 +23,7 @@ Of a landing set the task lands all landings concurrently (:mod:`~airflow_provid
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -195,7 +195,7 @@ class KafkaToIcebergOperator(LandingTask):
 
     def _run(self, session: LandingSession, engine: Engine, context: Context) -> Closed:
         from airflow_provider_lakecommit.cycle import RunOutcome, Total, WindowLog, cycles_of, published_by, runner_of
-        from airflow_provider_lakecommit.operations import BackgroundCompaction
+        from airflow_provider_lakecommit.operations import RunCompaction
 
         identity = self.identity(context)
         since = None if self.follow is None else began(context)
@@ -209,10 +209,8 @@ class KafkaToIcebergOperator(LandingTask):
             return earlier.to_closed(self.landing.table, before)
         log = WindowLog(session.log)
         session.log = log
-        compaction = None if self.follow is None else BackgroundCompaction(session, log.say)
-        continuous: dict[str, Any] = (
-            {"over": partial(is_paused, context), "turns": True, "maintain": compaction.begin} if compaction else {}
-        )
+        compaction = RunCompaction(session, log.say)
+        continuous: dict[str, Any] = {} if self.follow is None else {"over": partial(is_paused, context), "turns": True}
         self._runner = runner = runner_of(
             session,
             engine,
@@ -221,12 +219,13 @@ class KafkaToIcebergOperator(LandingTask):
             log,
             release=lambda cycle: is_over(cycle, identity, session, context["ti"]),
             early=True,
+            maintain=compaction.after,
             **continuous,
         )
         outcomes, total = [], Total(landing=self.landing.name)
         total.publish(before)
         try:
-            with compaction or nullcontext(), before_deadline(self.execution_timeout, runner.stop):
+            with compaction, before_deadline(self.execution_timeout, runner.stop):
                 for outcome in runner.cycles(earlier.number if earlier else 0, self.max_cycles):
                     log(str(outcome))
                     send(opened_samples(outcome.opened))

@@ -131,14 +131,17 @@ def _router(landing: Landing, route: Route, decoders: Mapping[str, Decoder], kaf
     is the envelope's own), or the name of the schema.
     """
     if route.by_schema:
-        names = schema_names_for(landing.format, registry_for(landing, landing.format, kafka))
+        names = schema_names_for(landing.decoding.name, registry_for(landing, landing.decoding.name, kafka))
         return Router(route, names, decoders, [COLUMN])
     options = replace(landing.format_options, timestamps={}, encodings={}, unknown_fields=UNCOUNTED)
     if landing.transform.unwrap is None:
         return Router(route, _decoder(landing, field_schema([route.field]), options, kafka), decoders)
     root = route.field.partition(".")[0]
     if root in ENVELOPE_ROOTS:
-        paths = [route.field, *([f"{PAYLOAD}.{route.field}"] if landing.format == "json" and root != PAYLOAD else ())]
+        paths = [
+            route.field,
+            *([f"{PAYLOAD}.{route.field}"] if landing.decoding.name == "json" and root != PAYLOAD else ()),
+        ]
         return Router(route, _decoder(landing, field_schema(paths), options, kafka), decoders, paths)
     plain = replace(options, unknown_fields="ignore")
     row = UnwrapDecoder(lambda of, to: _decoder(landing, of, to, kafka), field_schema([route.field]), {}, plain)
@@ -210,7 +213,7 @@ def _decoder(
 ) -> Decoder:
     """Return the format's own decoder."""
     return decoder_for(
-        schema, options, skip, None if landing.decoding.schema else registry_for(landing, landing.format, kafka)
+        schema, options, skip, None if landing.decoding.schema else registry_for(landing, landing.decoding.name, kafka)
     )
 
 

@@ -28,7 +28,7 @@ class _Record(Protocol):
 
 def with_schemas(landing: Landing, records: Sequence[_Record], values: Sequence[bytes]) -> Sequence[bytes]:
     """Return the values, each after the schema that its record names in a header, if any."""
-    if landing.format not in WITH_REGISTRY or landing.decoding.schema or not _any_headers(records):
+    if landing.decoding.name not in WITH_REGISTRY or landing.decoding.schema or not _any_headers(records):
         return values
     return [with_header(value, headers_of(record)) for value, record in zip(values, records, strict=True)]
 

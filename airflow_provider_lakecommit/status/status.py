@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_provider_lakecommit.committer import Condition, LedgerState, TableDebt, debt_of
+from airflow_provider_lakecommit.committer import Condition, LedgerState, debt_of
 from airflow_provider_lakecommit.core import (
     LAND,
     AcceptedSlice,
@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.core import (
     Headroom,
     LandingState,
     SourcePartition,
+    TableDebt,
     TableLedger,
     cycle_fields,
     lag_fields,
@@ -203,7 +204,7 @@ def _section(session: LandingSession, state: LedgerState) -> bool:
 
 def _debt(session: LandingSession, name: str) -> TableDebt | None:
     table = session.tables.find(name)
-    return None if table is None else debt_of(table.metadata, session.landing.branch)
+    return None if table is None else debt_of(table.metadata, session.landing.branch, session.landing.maintain)
 
 
 def _table(

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
@@ -23,7 +24,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
-from airflow_provider_lakecommit.committer import debt, trim
+from airflow_provider_lakecommit.committer import trim
 from airflow_provider_lakecommit.committer.compact import compacted_of
 from airflow_provider_lakecommit.committer.debt import debt_of
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
@@ -33,7 +34,8 @@ from airflow_provider_lakecommit.committer.summary import SnapshotKind, Snapshot
 from airflow_provider_lakecommit.committer.trim import expire_older
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
 from airflow_provider_lakecommit.operations.backfill.replace import replace_preview
-from airflow_provider_lakecommit.operations.maintenance import background
+from airflow_provider_lakecommit.landing import Maintain
+from airflow_provider_lakecommit.operations.maintenance.background import RunCompaction
 from airflow_provider_lakecommit.operations.maintenance.compact import CompactedTable, compact
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import coverage
@@ -44,6 +46,9 @@ from tests.integration.test_replace import TABLES, taken_out
 pytestmark = pytest.mark.integration
 
 SIX = {"first": [(0, 0, 60), (1, 0, 30)]}
+
+
+FEW = Maintain(max_files=5, max_snapshots=5)
 
 
 def compacted(lake: RowsLake, **options: Any) -> CompactedTable:
@@ -275,35 +280,28 @@ def test_the_budget_leaves_bins_for_the_next_run(tmp_path: Path) -> None:
     assert lake.findings() == []
 
 
-def test_the_debt_is_known_from_the_metadata_and_a_compaction_clears_it(
-    lake: RowsLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(debt, "MOST_FILES", 5)
-    monkeypatch.setattr(debt, "MOST_SNAPSHOTS", 5)
+def test_the_debt_is_known_from_the_metadata_and_a_compaction_clears_it(lake: RowsLake) -> None:
     land_six(lake)
-    before = debt_of(lake.load().metadata, "main")
+    before = debt_of(lake.load().metadata, "main", FEW)
     assert before is not None
     assert (before.files, before.needed, before.rows, before.dead_rows, before.snapshots) == (6, 1, 90, 0, 7)
     assert before.share > 1
     compacted(lake)
-    after = debt_of(lake.load().metadata, "main")
+    after = debt_of(lake.load().metadata, "main", FEW)
     assert after is not None
     assert (after.files, after.needed, after.snapshots, after.share) == (1, 1, 0, 0)
 
 
 @pytest.mark.heavy
-def test_files_of_many_partitions_are_no_debt_once_a_compaction_has_seen_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(debt, "MOST_FILES", 5)
+def test_files_of_many_partitions_are_no_debt_once_a_compaction_has_seen_them(tmp_path: Path) -> None:
     lake = lake_at(tmp_path, **TABLES["identity"])
     lake.join(lake.starting("live", *((p, 0) for p in range(8))))
     lake.land(*((p, 0, 5) for p in range(8)))
-    before = debt_of(lake.load().metadata, "main")
+    before = debt_of(lake.load().metadata, "main", FEW)
     assert before is not None
     assert before.share > 1
-    (done,) = compact(lake.session(), write=True)
-    after = debt_of(lake.load().metadata, "main")
+    (done,) = compact(lake.session(max_debt_files=5), write=True)
+    after = debt_of(lake.load().metadata, "main", FEW)
     assert after is not None
     assert (done.bins, after.files, after.needed, after.share) == (0, 8, 8, 0)
     assert lake.findings() == []
@@ -461,23 +459,44 @@ def test_files_that_may_be_another_tables_are_not_removed(lake: RowsLake, why: s
     assert before <= lake.parquet_files()
 
 
-@pytest.mark.parametrize("made", [True, False], ids=["made-by-a-landing", "of-others"])
-def test_a_continuous_run_compacts_the_tables_that_landings_made(
-    tmp_path: Path, made: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("made", "compact", "does"),
+    [(True, None, True), (False, None, False), (True, False, False), (False, True, True)],
+    ids=["made-by-a-landing", "of-others", "declared-off", "declared-on"],
+)
+def test_a_run_compacts_what_is_due_in_the_tables_that_it_may(
+    tmp_path: Path, made: bool, compact: bool | None, does: bool
 ) -> None:
-    monkeypatch.setattr(background, "DUE", 0.005)
     lake = lake_at(tmp_path)
     lake.join()
     if not made:
         lake.load().transaction().remove_properties(KEEP_SNAPSHOTS).commit_transaction()
     lines: list[str] = []
     land_six(lake)
-    with background.BackgroundCompaction(lake.session(), lines.append) as compaction:
-        compaction.begin()
-        compaction.begin()
-    assert (len(lake.files()), lines) == ((1, ["shop.orders: compacted 6 files into 1"]) if made else (6, []))
-    lake.catalog.away = True
-    with background.BackgroundCompaction(lake.session(), lines.append) as compaction:
-        compaction.begin()
-    assert "WARNING: could not compact" in lines[-1]
+    few = lake.session(compact=compact, max_debt_files=10)
+    with RunCompaction(few, lines.append) as compaction:
+        for _ in range(2):
+            compaction.after(())
+    assert (len(lake.files()), lines) == ((1, ["shop.orders: compacted 6 files into 1"]) if does else (6, []))
     assert lake.found() == lake.expected(SIX)
+
+
+def test_a_run_looks_only_at_tables_whose_commit_left_enough_debt(lake: RowsLake) -> None:
+    land_six(lake)
+    found = debt_of(lake.load().metadata, "main", FEW)
+    assert found is not None
+    with RunCompaction(lake.session(max_debt_files=5), print) as compaction:
+        compaction.after([replace(found, share=0.1)])
+    assert len(lake.files()) == 6
+    with RunCompaction(lake.session(max_debt_files=5), print) as compaction:
+        compaction.after([replace(found, share=0.1), replace(found, share=0.2)])
+    assert len(lake.files()) == 1
+
+
+def test_a_compaction_of_a_run_that_fails_is_told_and_fails_no_run(lake: RowsLake) -> None:
+    lines: list[str] = []
+    land_six(lake)
+    lake.catalog.away = True
+    with RunCompaction(lake.session(max_debt_files=5), lines.append) as compaction:
+        compaction.after(())
+    assert "WARNING: could not compact" in lines[-1]

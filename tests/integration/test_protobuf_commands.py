@@ -58,7 +58,11 @@ def test_a_spec_is_inferred_from_the_message_that_the_landing_names(
     done = run("infer-schema", str(spec))
     assert done.code == 0, done.err
     told = yaml.safe_load(done.out)
-    assert (told["create"]["schema"], told["format"], told["decoding"]["message"]) == (SCHEMA, "protobuf", "shop.Order")
+    assert (told["create"]["schema"], told["format"]["name"], told["format"]["message"]) == (
+        SCHEMA,
+        "protobuf",
+        "shop.Order",
+    )
     assert "before: left out: shop.Order is recursive" in done.out
     assert "1 records are REJECTED by this schema: the value names no schema" in done.out
 
@@ -109,6 +113,6 @@ def test_a_spec_is_inferred_from_a_stated_schema(
     assert done.code == 0, done.err
     told = yaml.safe_load(done.out)
     assert told["create"]["schema"] == SCHEMA
-    assert told["decoding"] == {"schema": PROTO, "message": "shop.Order"}
+    assert told["format"] == {"name": "protobuf", "schema": PROTO, "message": "shop.Order"}
     assert "from the stated schema, tried on 2 records" in done.out
     assert "1 records are REJECTED by this schema: message shop.Order" in done.out

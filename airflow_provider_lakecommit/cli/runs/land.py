@@ -44,7 +44,7 @@ from airflow_provider_lakecommit.cycle import (
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import LandingSetSpec, LandingSpec
-from airflow_provider_lakecommit.operations import BackgroundCompaction
+from airflow_provider_lakecommit.operations import RunCompaction
 from airflow_provider_lakecommit.spark import QUIET, Engine, SparkSection, engine_of
 from airflow_provider_lakecommit.telemetry import closed_samples, opened_samples, start_for_commands
 
@@ -92,7 +92,7 @@ def land(
             release=is_dead,
             early=section.is_warm,
             progress=progress_on(output, spec.landing.name),
-            **({"maintain": stack.enter_context(BackgroundCompaction(session, log.say)).begin} if follow else {}),
+            maintain=stack.enter_context(RunCompaction(session, log.say)).after,
         )
         try:
             # Not in the thread that signals interrupt, so a signal costs no work in progress.

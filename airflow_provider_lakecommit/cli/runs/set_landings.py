@@ -24,6 +24,7 @@ from airflow_provider_lakecommit.cli.terminal.output import Output
 from airflow_provider_lakecommit.core import for_landing
 from airflow_provider_lakecommit.cycle import ConcurrentLandings, LandingRunner, LandingSession
 from airflow_provider_lakecommit.landing import Landing, LandingSpec
+from airflow_provider_lakecommit.operations import RunCompaction
 from airflow_provider_lakecommit.spark import Engine, SparkSection, engine_of
 
 __all__ = ["Landings"]
@@ -58,7 +59,10 @@ class Landings:
 
         section = SparkSection(spec.spark)
         engine: Engine = self.shared or engine_of(section, name, log=log, on_start=lambda: None)
-        with self.concurrent.session(lambda: connect(spec.landing, log)) as connected:
+        with (
+            self.concurrent.session(lambda: connect(spec.landing, log)) as connected,
+            RunCompaction(connected, log) as compaction,
+        ):
             runner = LandingRunner(
                 connected,
                 engine,
@@ -66,6 +70,7 @@ class Landings:
                 release=is_dead,
                 executor=self.concurrent.executor,
                 early=section.is_warm,
+                maintain=compaction.after,
             )
             self.under_way[name] = runner
             if self.stopped:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airflow_provider_lakecommit.core.budgets import PendingBudget
-from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT, RESUME, spoken
+from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT, MAINTAIN, RESUME, spoken
 from airflow_provider_lakecommit.core.planning.pressure import Pressure
 from airflow_provider_lakecommit.core.refusal import RefusalState
 
@@ -167,6 +167,16 @@ TABLE = (
     _full(RefusalState.PENDING_FILES, "files", lambda p: p.slice_files),
     _full(RefusalState.PENDING_BYTES, "bytes", lambda p: p.record_bytes),
     AdmissionRule(
+        RefusalState.DEBT,
+        lambda p, _: any(debt.defers for debt in p.debts.values()),
+        lambda p, _: "; ".join(f"{table} has {debt}" for table, debt in p.debts.items() if debt.defers),
+        lambda p, _: (
+            f"compaction of {', '.join(table for table, debt in p.debts.items() if debt.defers)}, which each run does "
+            f"after its commit, and `{MAINTAIN} SPEC --only compact --yes`"
+        ),
+        but_holes=True,
+    ),
+    AdmissionRule(
         RefusalState.SLOWING,
         lambda p, t: t.slow_down and bool(p.failures) and p.since_window < p.windows_failed,
         lambda p, _: (
@@ -205,7 +215,8 @@ def _admitted(p: Pressure, t: Terms) -> Admit:
             + ("" if table in t.told else f"; the last one: {_short(row[-1].reason)}")
             for table, row in p.failed.items()
             if row and not p.failures
-        ),
+        )
+        + tuple(f"WARNING: {table} has {debt}{debt.remedy}" for table, debt in p.debts.items() if debt.share >= 1),
     )
     return _slower(most, p) if t.slow_down and p.failures else most
 

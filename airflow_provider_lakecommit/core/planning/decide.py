@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.debt import TableDebt
 from airflow_provider_lakecommit.core.identity import window_id
 from airflow_provider_lakecommit.core.model import Plan, ReadPosition, Slice, TableTarget
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
@@ -46,6 +47,7 @@ class PlanInputs:
     :param targets: the tables, with the epochs of their ledgers
     :param limits: with the sizes that were asked for; ``record_bytes`` counts where none was
     :param released: cycles whose claims end with this plan
+    :param debts: how much each table needs compaction
     :param diverged: why some partitions are left out, whose logs have other records than were landed
     """
 
@@ -60,6 +62,7 @@ class PlanInputs:
     limits: WindowLimits = field(default_factory=WindowLimits)
     terms: Terms = field(default_factory=Terms)
     released: Collection[UUID] = ()
+    debts: Mapping[str, TableDebt] = field(default_factory=dict)
     diverged: str = ""
 
 
@@ -79,7 +82,12 @@ def _decided(landing_state: LandingState, missing: Missing, given: PlanInputs) -
     holes = only_holes(missing, landing_state)
     record_bytes = mean_size(missing.coverage, given.limits.sizes) or given.limits.record_bytes
     pressure = pressure_of(
-        landing_state, given.now, released=given.released, record_bytes=record_bytes, holes=len(holes)
+        landing_state,
+        given.now,
+        released=given.released,
+        record_bytes=record_bytes,
+        holes=len(holes),
+        debts=given.debts,
     )
     admitted = admit(pressure, given.terms)
     if isinstance(admitted, Refuse):

@@ -13,8 +13,10 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.debt import TableDebt
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Missing
 from airflow_provider_lakecommit.core.state import FailedCycle, LandingState
@@ -49,6 +51,7 @@ class Pressure:
     :param holes: offsets to be read that pending slices wait for
     :param windows_failed: how many of the failed cycles had a window
     :param since_window: cycles that were opened after the newest with a window
+    :param debts: how much each table needs compaction
     """
 
     failed: Mapping[str, tuple[FailedCycle, ...]]
@@ -60,6 +63,7 @@ class Pressure:
     holes: int = 0
     windows_failed: int = 0
     since_window: int = 0
+    debts: Mapping[str, TableDebt] = field(default_factory=dict)
 
     @property
     def failures(self) -> int:
@@ -78,6 +82,7 @@ def pressure_of(
     released: Collection[UUID] = (),
     record_bytes: int = 0,
     holes: int = 0,
+    debts: Mapping[str, TableDebt] = MappingProxyType({}),
 ) -> Pressure:
     """What a view comes to.
 
@@ -109,6 +114,7 @@ def pressure_of(
         record_bytes=known,
         holes=holes,
         windows_failed=sum(f.window for f in min(failed.values(), key=len, default=())),
+        debts=debts,
         since_window=len(opened) - 1 - with_window[-1] if with_window else len(opened),
     )
 

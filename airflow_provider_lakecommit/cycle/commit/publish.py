@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.committer import (
     RetryPolicy,
     SnapshotRecord,
     StagedSlice,
+    debt_of,
     landing_snapshots,
     publish,
     unannounced,
@@ -252,6 +253,7 @@ class TablePublisher:
             rows=sum(s.rows for s in done),
             files=sum(len(s.files) for s in done),
             counts=Account.of(r for s in done for r in s.spans).total,
+            debt=debt_of(outcome.metadata, self.session.landing.branch, self.session.landing.maintain),
         )
 
     def _announce(

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from uuid import UUID
 
+from airflow_provider_lakecommit.committer import debt_of
 from airflow_provider_lakecommit.core import (
     RESET_OFFSETS,
     Cycle,
@@ -32,6 +33,7 @@ from airflow_provider_lakecommit.core import (
     PlanInputs,
     Raised,
     Refuse,
+    TableDebt,
     Terms,
     abandoned,
     catalog_away,
@@ -298,6 +300,7 @@ def _decide(
             told=frozenset(told),
         ),
         released=released,
+        debts=_debts(session, prepared),
         diverged=diverged.text,
     )
     plan, explain = decide_plan(landing_state, missing, given)
@@ -307,6 +310,12 @@ def _decide(
     if plan.slices:
         explain = (*sizes_told, *explain, *(() if limits.by_load else lopsided(plan.slices, limits)))
     return plan, (*explain, *of_columns)
+
+
+def _debts(session: LandingSession, prepared: Prepared) -> dict[str, TableDebt]:
+    landing = session.landing
+    found = ((t.name, debt_of(t.table.metadata, landing.branch, landing.maintain)) for t in prepared.tables)
+    return {name: debt for name, debt in found if debt is not None}
 
 
 def _tried_again(

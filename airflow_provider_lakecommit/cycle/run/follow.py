@@ -18,13 +18,13 @@ continues from there. Nothing grows with the number of windows.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 from airflow_provider_lakecommit.committer import CommitterThread
-from airflow_provider_lakecommit.core import Cycle
+from airflow_provider_lakecommit.core import Cycle, TableDebt
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.interval import Interval, WindowLog, had_trouble
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
@@ -61,7 +61,7 @@ class Follow:
     :param progress: called regularly with the progress of writing; by default it is logged
     :param over: returns True to end the run before its time is over
     :param turns: take over from continuous runs of the same DAG, and end when a later one does
-    :param maintain: called once in an interval; must return at once
+    :param maintain: as for :class:`LandingRunner`
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Follow:
         progress: tuple[Callable[[Progress], None], float] | None = None,
         over: Callable[[], bool] = lambda: False,
         turns: bool = False,
-        maintain: Callable[[], None] = lambda: None,
+        maintain: Callable[[Sequence[TableDebt]], None] = lambda _: None,
     ) -> None:
         self._session, self._options, self._log = session, options, log
         self._successor = Successor(session, log.say, engine.start, turns=turns)
@@ -92,8 +92,9 @@ class Follow:
             executor=self._executor,
             early=early,
             progress=progress or (lambda told: log.say(str(told)), LOG_SECONDS),
+            maintain=maintain,
         )
-        self._ask_over, self._maintain = over, maintain
+        self._ask_over = over
         self._upkeep = Upkeep(session, self._executor, options.keep_snapshots)
         self._troubles = Troubles()
         self._age = options.window_age.total_seconds()
@@ -251,7 +252,6 @@ class Follow:
         if now - self._told_at >= self._options.interval.total_seconds():
             self._tell(now)
             self._upkeep.run()
-            self._maintain()
 
     def _tell(self, now: float) -> None:
         # Offsets are read one after the other: only a lasting difference is held up.

@@ -50,7 +50,7 @@ class ReaderSchema:
         try:
             return cls(writer_type(text))
         except Refusal as refusal:
-            raise TableError("LC4002", f"decoding.reader_schema: {refusal.reason}") from None
+            raise TableError("LC4002", f"format.reader_schema: {refusal.reason}") from None
 
     def field(self, path: str) -> WriterField | None:
         """Return the field for the column of a path."""

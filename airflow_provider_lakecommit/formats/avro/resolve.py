@@ -137,13 +137,13 @@ class Resolver:
     def _wrong_with_reader_schema(self, schema: Schema) -> Iterator[str]:
         asked = {path: each for path in schema.column_names if (each := self._asked.field(path)) is not None}
         if not asked:
-            yield "decoding.reader_schema: the table has none of its fields"
+            yield "format.reader_schema: the table has none of its fields"
         for path, each in asked.items():
             try:
                 if each.default is not None:
                     self._defaults[path] = self._default(schema.find_field(path), each, path)
             except WrongDefaultError as e:
-                yield f"decoding.reader_schema: the default of {path}: {e}"
+                yield f"format.reader_schema: the default of {path}: {e}"
 
     def _default(self, column: NestedField, asked: WriterField, path: str) -> DefaultValue:
         """Return a column's value for records that lack it, read like one written with the reader's schema."""

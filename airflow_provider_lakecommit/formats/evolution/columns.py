@@ -60,8 +60,8 @@ def asked_subjects(landing: Landing) -> dict[str, str]:
     it should be of; none, where no registry is needed.
     """
     found: dict[str, str] = {}
-    if landing.format in WITH_REGISTRY and not landing.decoding.schema:
-        found |= dict.fromkeys(subjects_of(landing), landing.format)
+    if landing.decoding.name in WITH_REGISTRY and not landing.decoding.schema:
+        found |= dict.fromkeys(subjects_of(landing), landing.decoding.name)
     if (format := landing.columns.key.get("format")) in WITH_REGISTRY and not landing.columns.key.get("schema"):
         found |= {f"{topic}-key": format for topic in landing.topic_names}
     return found
@@ -122,7 +122,7 @@ def create_of(
     create = landing.create_of(table) or {}
     if create.get("schema") != "registry":
         return create
-    registry = needed(registry_of(kafka), landing.name, landing.format)
+    registry = needed(registry_of(kafka), landing.name, landing.decoding.name)
     columns: dict[str, dict[str, Any]] = {}
     for subject in subjects_of(landing, table):
         for column in registered_columns(newest(registry, subject), subject, landing.decoding.message):

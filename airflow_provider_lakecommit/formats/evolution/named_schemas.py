@@ -80,7 +80,7 @@ class NamedSchemasSource(ABC, Generic[T]):
 
     def _schemas(self, values: Sequence[bytes], unreadable: list[Unreadable]) -> list[T]:
         groups = framed(values).groups
-        registry = needed(registry_of(self._kafka), self._landing.name, self._landing.format)
+        registry = needed(registry_of(self._kafka), self._landing.name, self._landing.decoding.name)
         found = learned(registry, (group.key for group in groups))
         return list(dict.fromkeys(one for g in groups for one in self._of(g, found[g.key], values, unreadable)))
 
@@ -88,7 +88,7 @@ class NamedSchemasSource(ABC, Generic[T]):
         if isinstance(found, UnknownSchemaError):
             return
         try:
-            if found.kind != WITH_REGISTRY[self._landing.format]:
+            if found.kind != WITH_REGISTRY[self._landing.decoding.name]:
                 raise Refusal("wrong_schema", None, f"it is of type {found.kind}")
             yield from self._named(found, group, values)
         except Refusal as refusal:

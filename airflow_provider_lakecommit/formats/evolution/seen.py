@@ -23,8 +23,8 @@ MOST_IDS = 20
 
 def registry_lines(landing: Landing, kafka: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines about the schemas of a landing's records; none if they have no schemas."""
-    if landing.format in WITH_REGISTRY and landing.decoding.schema:
-        yield f"format {landing.format}, the landing's schema for all records"
+    if landing.decoding.name in WITH_REGISTRY and landing.decoding.schema:
+        yield f"format {landing.decoding.name}, the landing's schema for all records"
     subjects = asked_subjects(landing)
     if not subjects:
         return

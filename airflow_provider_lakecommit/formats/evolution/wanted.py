@@ -101,6 +101,6 @@ def source_for(landing: Landing, kafka: Mapping[str, Any]) -> WantedSource:
 
     :raises KeyError: the format has none
     """
-    module, _, name = SCHEMA_SOURCES[landing.format].partition(":")
+    module, _, name = SCHEMA_SOURCES[landing.decoding.name].partition(":")
     factory = getattr(import_module(module), name)
     return cast(WantedSource, factory(landing, kafka))

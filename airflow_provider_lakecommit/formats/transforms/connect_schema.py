@@ -87,7 +87,7 @@ class EnvelopeSchemas:
             if scale is not None and scale != kind.scale:
                 return f"has {kind.scale} decimals, but {scale} in the schema of the record"
         elif isinstance(kind, _OCTETS) and stated.get("type") == "bytes" and encoding != _IN_BYTES:
-            says = f"`decoding.encodings: {{{path}: {_IN_BYTES}}}` reads, not {encoding}"
+            says = f"`format.encodings: {{{path}: {_IN_BYTES}}}` reads, not {encoding}"
             return f"is bytes by the schema of the record, which {says}"
         elif isinstance(kind, _TIMES) and (rule := RULE_OF.get(meaning)) is not None:
             stated_rule = self._options.timestamps.get(path, "iso8601")

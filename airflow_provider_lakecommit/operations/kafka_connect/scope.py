@@ -92,9 +92,9 @@ def notes_on(landing: Landing, config: Mapping[str, str]) -> tuple[str, ...]:
     if transforms := _names(config.get("transforms", "")):
         said.append(f"its transforms ({', '.join(transforms)}) no longer apply: the landing lands values as sent")
     converter = config.get("value.converter", "")
-    if "json" not in converter.lower() and landing.format.startswith("json"):
+    if "json" not in converter.lower() and landing.decoding.name.startswith("json"):
         said.append(f"it decodes values by {converter or 'the default converter of its worker'}, the landing uses JSON")
-    if _on(config.get("value.converter.schemas.enable")) and landing.format.startswith("json"):
+    if _on(config.get("value.converter.schemas.enable")) and landing.decoding.name.startswith("json"):
         said.append("its values are envelopes with `schema` and `payload`; the landing uses the whole value as the row")
     if config.get("errors.tolerance", "none").lower() == "all":
         said.append("records that it could not convert were skipped (errors.tolerance): no table has them")

@@ -1,31 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small compactions of a run that lands continuously, in a thread of its own beside the windows.
+"""Small compactions of a run that lands, in a thread of its own beside the windows.
 
-Contract: of the tables that landings made, one whose debt reaches a fifth of its limit gets a tiered compaction of a
-bounded size. So a table that gets a file every two seconds has a bounded number of files, and each row is rewritten a
-few times in all. Windows do not wait for it.
+Contract: a table that runs compact, whose debt reaches a fifth of its limit after a commit, gets tiered compactions of
+a bounded size until it is below that. So a table that gets a file every two seconds has a bounded number of files, and
+each row is rewritten a few times in all. Windows do not wait for it. A process
+compacts one landing at a time, which bounds its memory.
 
-Failure story: what goes wrong is logged, and the next interval tries again. A run that ends waits for the compaction
-under way.
+Failure story: what goes wrong is logged, and the next commit tries again. A run that ends waits for the compaction
+under way, and begins no further one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from threading import Thread
+from collections.abc import Callable, Sequence
+from threading import Event, Lock, Thread
 
 from airflow_provider_lakecommit.committer import debt_of
+from airflow_provider_lakecommit.core import TableDebt
 from airflow_provider_lakecommit.cycle import LandingSession
-from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 
-__all__ = ["BackgroundCompaction"]
+__all__ = ["RunCompaction"]
 
-DUE = 0.2
 MOST_BYTES = 256 << 20
+_ONE_AT_A_TIME = Lock()
 
 
-class BackgroundCompaction:
+class RunCompaction:
     """Of the tables of one landing; a context manager that waits for the thread.
 
     :param say: gets a line for each compaction, and for what went wrong
@@ -34,36 +35,52 @@ class BackgroundCompaction:
     def __init__(self, session: LandingSession, say: Callable[[str], None]) -> None:
         self._session, self._say = session, say
         self._thread: Thread | None = None
+        self._over = Event()
 
-    def __enter__(self) -> BackgroundCompaction:
+    def __enter__(self) -> RunCompaction:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         if self._thread is not None:
             self._thread.join()
 
-    def begin(self) -> None:
-        """Start a compaction, unless one is under way. Returns at once."""
-        if self._thread is None or not self._thread.is_alive():
+    def after(self, debts: Sequence[TableDebt]) -> None:
+        """Start a compaction if a table needs one, unless one is under way. Returns at once.
+
+        :param debts: of the tables that the commit wrote to; if it wrote to none, all are looked at
+        """
+        if (not debts or any(debt.is_due for debt in debts)) and (self._thread is None or not self._thread.is_alive()):
             self._thread = Thread(target=self._run, name="compaction")
             self._thread.start()
 
     def _run(self) -> None:
         try:
-            due = [name for name in self._session.landing.tables if self._is_due(name)]
-            for done in compact(self._session, write=True, most_bytes=MOST_BYTES, tiered=True, tables=due):
-                n = done.numbers
-                if done.error:
-                    self._say(f"WARNING: {done.error}")
-                elif done.snapshots:
-                    self._say(f"{done.table}: compacted {n.files_in} files into {n.files_out}")
+            done = True
+            while done:
+                done = False
+                with _ONE_AT_A_TIME:
+                    done = self._pass() and not self._over.is_set()
         except Exception as e:
             # A thread that dies in silence would leave the table to grow.
             self._say(f"WARNING: could not compact: {type(e).__name__}: {e}")
 
+    def _pass(self) -> bool:
+        """Compact each table that is due once; return whether that changed something."""
+        changed = False
+        due = [name for name in self._session.landing.tables if self._is_due(name)]
+        for done in compact(self._session, write=True, most_bytes=MOST_BYTES, tiered=True, tables=due):
+            n = done.numbers
+            if done.error:
+                self._say(f"WARNING: {done.error}")
+            elif done.snapshots:
+                changed = True
+                self._say(f"{done.table}: compacted {n.files_in} files into {n.files_out}")
+        return changed
+
     def _is_due(self, name: str) -> bool:
         table = self._session.tables.find(name)
-        if table is None or KEEP_SNAPSHOTS not in table.metadata.properties:
+        if table is None:
             return False
-        debt = debt_of(table.metadata, self._session.landing.branch)
-        return debt is not None and debt.share >= DUE
+        debt = debt_of(table.metadata, self._session.landing.branch, self._session.landing.maintain)
+        return debt is not None and debt.is_due

@@ -41,7 +41,7 @@ from airflow_provider_lakecommit.committer import (
     read_ledger,
     require_present,
 )
-from airflow_provider_lakecommit.core import REWRITE, file_mark, file_name
+from airflow_provider_lakecommit.core import DUE, REWRITE, file_mark, file_name
 from airflow_provider_lakecommit.cycle import LandingSession, target_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, StorageError, TableError
 from airflow_provider_lakecommit.iceberg import (
@@ -173,8 +173,8 @@ class _TableCompaction:
         out = self._out
         out.bins, out.later = len(self._bins), len(found) - len(self._bins)
         out.files, out.bytes = sum(len(b.sources) for b in self._bins), sum(b.size for b in self._bins)
-        debt = debt_of(self._table.metadata, self._branch)
-        self._settles = not found and debt is not None and debt.share >= 1
+        debt = debt_of(self._table.metadata, self._branch, self._session.landing.maintain)
+        self._settles = not found and debt is not None and debt.share >= DUE
         return bool(self._bins) or self._settles
 
     def run(self, most_time: timedelta | None, progress: Callable[[CompactedTable], None]) -> None:

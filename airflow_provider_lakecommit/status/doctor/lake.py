@@ -126,9 +126,9 @@ def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckR
         yield warn(
             f"room of the ledger of {name}", state.crowding, f"`{MAINTAIN} SPEC --only ledger` lists unneeded entries"
         )
-    debt = debt_of(table.metadata, session.landing.branch)
+    debt = debt_of(table.metadata, session.landing.branch, session.landing.maintain)
     if debt is not None and debt.share >= 1:
-        yield warn(f"files of {name}", str(debt), f"`{MAINTAIN} SPEC --yes` compacts them; schedule it daily")
+        yield warn(f"files of {name}", str(debt), debt.remedy.removeprefix("; "))
     if state.condition is Condition.ROLLED_BACK and state.tag_id is None and _renewed_last(session, table):
         yield fail(
             check,

@@ -336,7 +336,7 @@ def test_rules_reach_nested_columns_under_both_of_their_names() -> None:
     ("kind", "message"),
     [
         (BinaryType(), r"column box\.odd is binary, .*\.encodings: {box\.odd: base64 \| base64url \| hex \| utf8}"),
-        (FixedType(4), r"column box\.odd is fixed\[4\], .* decoding\.encodings: {box\.odd: "),
+        (FixedType(4), r"column box\.odd is fixed\[4\], .* format\.encodings: {box\.odd: "),
         (GeometryType(), r"column box\.odd has type geometry: JSON has no standard form"),
         (GeographyType(), r"column box\.odd has type geography.*: JSON has no standard form"),
         (MapType(2, DoubleType(), 3, LongType()), r"column box\.odd\.key has type double: .* make it a decimal"),

@@ -16,7 +16,7 @@ import pytest
 
 from airflow_provider_lakecommit.cycle.sets.expansion import options_of
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import Connections, Decoding, Landing, LandingSet, Transform, Window, load_spec
+from airflow_provider_lakecommit.landing import Connections, Format, Landing, LandingSet, Transform, Window, load_spec
 from airflow_provider_lakecommit.landing.checks import CHECKS
 from airflow_provider_lakecommit.landing.sections import PLACES, SECTIONS, TOP, from_flat, merged, to_flat
 
@@ -148,13 +148,13 @@ def test_a_section_is_the_same_as_an_object_and_as_a_mapping(tmp_path: Path) -> 
         **LEAST,
         window=Window(groups=4, target=timedelta(minutes=5)),
         connections=Connections(kafka="k", location_providers=["acme.lake.Folders"]),
-        decoding=Decoding(encodings={"blob": "hex"}),
+        format=Format(encodings={"blob": "hex"}),
     )
     spec = tmp_path / "orders.yaml"
     spec.write_text(
         "name: orders\ntopics: orders\ntable: shop.orders\nwindow:\n  groups: 4\n  target: 5m\n"
         "connections: {kafka: k, location_providers: [acme.lake.Folders]}\n"
-        "decoding:\n  encodings: {blob: hex}\nbackpressure:\ntransform: {}\n"
+        "format:\n  encodings: {blob: hex}\nbackpressure:\ntransform: {}\n"
     )
     assert load_spec(spec, connections=False).landing == by_hand == Landing.from_dict(by_hand.to_dict())
 
@@ -174,7 +174,7 @@ def test_a_variable_in_a_section_is_a_number_where_the_key_is_one(
         load_spec(spec, connections=False)
 
 
-@pytest.mark.parametrize("key", sorted(PLACES.keys() - {"transform"}))
+@pytest.mark.parametrize("key", sorted(PLACES.keys() - {"transform", "format"}))
 def test_an_option_at_its_former_place_is_named_with_its_new_one(key: str) -> None:
     place = "`" + ": ".join(PLACES[key]) + "`"
     assert f"unknown key {key!r} (it is {place})" in refusal(**{key: 1})

@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.exceptions import CatalogError
-from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing import Landing, Maintain
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RESCUED_BY as WRITTEN_BY_RESCUES
 from airflow_provider_lakecommit.status.history import KEPT_FOR_EVER, RESCUED_BY, read_history
 from airflow_provider_lakecommit.status.verify import Severity, TableHistory, check_landing
@@ -92,7 +92,7 @@ def test_a_table_of_format_version_1_holds_the_files_that_it_says(tmp_path: Path
     assert lake.load().format_version == 1
     assert [len(s.files) for s in found.snapshots] == [0, 1]
     assert list(check_table(found)) == []
-    debt = debt_of(lake.load().metadata, "main")
+    debt = debt_of(lake.load().metadata, "main", Maintain())
     assert debt is not None
     assert (debt.files, debt.needed) == (1, 1)
 

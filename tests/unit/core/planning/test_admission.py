@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.budgets import PendingBudget
+from airflow_provider_lakecommit.core.debt import TableDebt
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.planning.admission import (
     REASON_LENGTH,
@@ -40,6 +41,10 @@ def pressure(story: Story, *ledgers: TableLedger, **more: Any) -> Pressure:
 def failed(n: int, table: str = ORDERS, reason: str = "away", window: bool = False) -> tuple[FailedCycle, ...]:
     one = FailedCycle(commit_id=Story().id("a"), tables=frozenset({table}), reason=reason, window=window)
     return (one,) * n
+
+
+def debt(share: float, compacted: bool = True) -> TableDebt:
+    return TableDebt(files=1100, bytes=10**9, needed=100, compacted=compacted, share=share)
 
 
 def refused(decision: Admit | Refuse) -> Refuse:
@@ -169,6 +174,7 @@ FULL_CASES = {
     "pending slices": Pressure(failed={}, pending={DEAD: Pending(), ORDERS: Pending(slices=10, files=10)}),
     "pending files": Pressure(failed={}, pending={ORDERS: Pending(slices=6, files=18)}, slice_files=3),
     "pending bytes": Pressure(failed={}, pending={ORDERS: Pending(slices=1, bytes=901)}, record_bytes=100),
+    "compaction debt": Pressure(failed={}, debts={ORDERS: debt(2.0)}),
     "slowing": Pressure(failed={ORDERS: failed(2, window=True)}, windows_failed=2, since_window=1),
 }
 
@@ -199,6 +205,7 @@ class TestRefusals:
             "pending slices": Pressure(failed={}, pending={ORDERS: Pending(slices=9, files=9)}),
             "pending files": Pressure(failed={}, pending={ORDERS: Pending(slices=6, files=17)}, slice_files=3),
             "pending bytes": Pressure(failed={}, pending={ORDERS: Pending(slices=1, bytes=900)}, record_bytes=100),
+            "compaction debt": Pressure(failed={}, debts={ORDERS: debt(1.9)}),
             "slowing": Pressure(failed={ORDERS: failed(2, window=True)}, windows_failed=2, since_window=2),
         }[state]
         admitted(admit(less, replace(TERMS, slow_down=True)))
@@ -206,7 +213,15 @@ class TestRefusals:
     def test_without_limits_only_a_stall_refuses(self) -> None:
         free = Terms()
         for state, case in FULL_CASES.items():
-            assert isinstance(admit(case, free), Refuse) is (state == "stalled")
+            assert isinstance(admit(case, free), Refuse) is (state in ("stalled", "compaction debt"))
+
+    def test_debt_is_told_from_its_limit_on_and_never_defers_where_nothing_compacts(self) -> None:
+        assert admitted(admit(Pressure(failed={}, debts={ORDERS: debt(0.9)}), TERMS)).notes == ()
+        [note] = admitted(admit(Pressure(failed={}, debts={ORDERS: debt(1.0), DEAD: debt(0.1)}), TERMS)).notes
+        assert note.startswith(f"WARNING: {ORDERS} has 1100 data files")
+        assert "maintain.compact" not in note
+        [note] = admitted(admit(Pressure(failed={}, debts={ORDERS: debt(9.0, compacted=False)}), TERMS)).notes
+        assert "maintain.compact" in note
 
     def test_a_table_that_fails_alone_is_named_and_stops_nobody(self) -> None:
         found = admitted(admit(Pressure(failed={ORDERS: (), DEAD: failed(9, DEAD, "gone")}), TERMS))
@@ -226,7 +241,7 @@ class TestRefusals:
         huge = Pressure(failed={}, pending={ORDERS: Pending()}, slice_files=999, record_bytes=10**6)
         assert admitted(admit(huge, TERMS)) == Admit(slices=1, records=1)
 
-    @pytest.mark.parametrize("state", ["pending slices", "pending files", "pending bytes", "slowing"])
+    @pytest.mark.parametrize("state", ["pending slices", "pending files", "pending bytes", "compaction debt", "slowing"])
     def test_what_pending_slices_wait_for_is_planned_all_the_same(self, state: str) -> None:
         found = admitted(admit(replace(FULL_CASES[state], holes=5), replace(TERMS, slow_down=True)))
         assert found.holes_only

@@ -414,7 +414,7 @@ MICROS = {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}
             "`timestamps: {x.value: epoch_micros}` reads, not epoch_millis",
         ),
         ("binary", {"type": "bytes"}, "abcd", {"x": "base64"}, None),
-        ("binary", {"type": "bytes"}, "abcd", {"x": "hex"}, "`decoding.encodings: {x: base64}` reads, not hex"),
+        ("binary", {"type": "bytes"}, "abcd", {"x": "hex"}, "`format.encodings: {x: base64}` reads, not hex"),
         ("binary", {"type": "string"}, "abcd", {"x": "hex"}, None),
     ],
 )
