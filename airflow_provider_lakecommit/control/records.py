@@ -171,6 +171,7 @@ class Sender:
         token: UUID,
         coverage: Coverage,
         directives: Directives,
+        debt: float | None = None,
     ) -> Outgoing:
         """COMMIT_TO_TABLE."""
         values = {
@@ -180,6 +181,7 @@ class Sender:
             "token": str(token),
             "ranges": coverage_to_json(coverage),
             **({} if table.table_uuid is None else {"uuid": str(table.table_uuid)}),
+            **({} if debt is None else {"debt": round(debt, 3)}),
             **h.directives_to_json(directives),
         }
         payload = CommitToTable(commit_id=self.commit_id, table=table, snapshot_id=snapshot_id, valid_through=None)
@@ -297,6 +299,7 @@ def _entry(
                 coverage=coverage_from_json(v["ranges"]) if published is None else published,
                 directives=h.directives_from_json(v),
                 uuid=UUID(v["uuid"]) if "uuid" in v else _table_uuid(record.value or b""),
+                debt=float(v["debt"]) if isinstance(v.get("debt"), int | float) else None,
             )
         case (PayloadType.COMMIT_COMPLETE, "closed"):
             directives = h.directives_from_json(v)

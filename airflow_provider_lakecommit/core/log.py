@@ -104,7 +104,9 @@ class SliceReported(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePublished(Entry):
-    """COMMIT_TO_TABLE: a table got its snapshot. ``uuid`` is the table's own id; the older form of events has none."""
+    """COMMIT_TO_TABLE: a table got its snapshot. ``uuid`` is the table's own id; the older form of events has none.
+    ``debt`` is how much the table needs compaction, as a share of the limit, where it is known.
+    """
 
     table: str
     snapshot_id: int
@@ -112,6 +114,7 @@ class TablePublished(Entry):
     coverage: Coverage
     directives: Directives = field(default_factory=Directives)
     uuid: UUID | None = None
+    debt: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

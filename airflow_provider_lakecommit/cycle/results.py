@@ -189,7 +189,7 @@ class PublishedSnapshot:
     rows: int
     files: int
     counts: Counts
-    debt: TableDebt | None = None
+    debt: TableDebt | None = field(default=None, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -88,7 +88,8 @@ class BudgetAnswer(BaseModel):
 class LandingAnswer(BaseModel):
     """A landing or a connector's group. ``kind`` is `landing` or `connector`. One that only a parsed DAG declares has
     no connection and no control topic; ``never_ran`` is set if its DAG has no run. ``budget`` is known for landings
-    that a parsed DAG declares. ``read_lag_since`` is the latest time since when records wait to be read,
+    that a parsed DAG declares; ``debt`` is how much its tables need compaction, as a share of the limit, by the newest
+    commits. ``read_lag_since`` is the latest time since when records wait to be read,
     ``table_lag_since`` since when the table lacks some, read or not.
     """
 
@@ -110,6 +111,7 @@ class LandingAnswer(BaseModel):
     valid_through: datetime | None
     pending: PendingAnswer
     budget: BudgetAnswer | None
+    debt: float | None
     open_cycles: int
     blocked: int
     rejected_24h: int
@@ -206,6 +208,7 @@ def in_common(
             "files_most": max(_files_of(under_way).values(), default=files),
         },
         "budget": None if budget is None else BudgetAnswer.model_validate(budget, from_attributes=True),
+        "debt": max(cycles.debts.values(), default=None),
         "open_cycles": outcomes.count(CycleOutcome.RUNNING),
         "blocked": sum(len(c) for c, _ in state.blocked),
         "rejected_24h": row.rejected_since(now - DAY),

@@ -61,7 +61,8 @@ class LandingCycles(NamedTuple):
     ``published`` has, per table, the end of each partition. A partition is published as far as the first table, that of
     the data, has it: one of dead letters gets a snapshot only if there are some. ``took`` is the duration of the last
     commit in seconds, from the last report to its COMPLETE. ``tasks`` are those of a connector. ``uncommitted`` are
-    reports whose rejects are not in their table yet.
+    reports whose rejects are not in their table yet, ``debts`` the newest share of each table's limit of compaction
+    debt.
     """
 
     cycles: tuple[SeenCycle, ...] = ()
@@ -77,6 +78,7 @@ class LandingCycles(NamedTuple):
     tasks: tuple[ConnectorTask, ...] = ()
     notes: LandingNotes = LandingNotes()
     uncommitted: tuple[Uncommitted, ...] = ()
+    debts: Mapping[str, float] = MappingProxyType({})
 
     @property
     def in_table(self) -> Ends:
@@ -208,6 +210,8 @@ def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingC
 def _published(known: LandingCycles, entry: TablePublished, at: float) -> LandingCycles:
     table, told = entry.table, (entry.table, at)
     ends = {**known.published, table: _furthest(known.published.get(table, {}), starmap(Span, entry.coverage.items()))}
+    if entry.debt is not None:
+        known = known._replace(debts={**known.debts, table: entry.debt})
     # All of its tables report the same ranges; those of the data count.
     known = known._replace(published=ends)
     if table == next(iter(known.tables), table):

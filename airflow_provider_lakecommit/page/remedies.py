@@ -16,6 +16,7 @@ from airflow_provider_lakecommit.core import (
     CONNECT_RESCUE,
     DEAD_LETTERS,
     DOCTOR,
+    MAINTAIN,
     PUBLISH_NOW,
     RESET_BLOCKED,
     STATUS,
@@ -65,6 +66,11 @@ _LANDING: tuple[_Offer, ...] = (
         lambda r: r.running > 0 and r.found.verdict is Verdict.HEALTHY,
         f"{PUBLISH_NOW} {{whose}}",
         "ends open windows at the current record, and publishes them",
+    ),
+    _Offer(
+        lambda r: r.state.deferred is not None,
+        f"{MAINTAIN} {{whose}} --only compact --yes",
+        "compacts the tables now; the next run plans again",
     ),
     _Offer(
         _is(Verdict.STALLED, Verdict.SLOWING),

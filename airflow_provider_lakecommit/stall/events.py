@@ -30,7 +30,7 @@ from airflow_provider_lakecommit.control import (
     time_from_json,
 )
 from airflow_provider_lakecommit.control import headers as h
-from airflow_provider_lakecommit.core import LIVE, Coverage
+from airflow_provider_lakecommit.core import LIVE, Coverage, RefusalState
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
 
@@ -160,7 +160,8 @@ def _ours(seen: Seen, header: dict[str, Any], completion_timeout: float | None) 
             deadline = None if completion_timeout is None else seen.at + completion_timeout
             refused = refusal_from_json(header.get("plan", {}))
             full = refused is not None and refused.budget_full
-            return seen._replace(deadline=deadline, full=full, covers=_raised(header))
+            why = str(header["plan"].get("reason") or "") if refused is RefusalState.DEBT else ""
+            return seen._replace(deadline=deadline, full=full, deferred=why, covers=_raised(header))
         case "failed":
             return seen._replace(failed=str(header.get("failed")), beside=_beside(header), covers=_raised(header))
         case "report":

@@ -82,6 +82,7 @@ def _start(state: State, seen: Seen, rules: StallRules) -> State:
         noted=0,
         waiting=waiting(state),
         blocked=_settled(state.blocked, seen.covers),
+        deferred=(state.deferred[0] if state.deferred else seen.at, seen.deferred) if seen.deferred else None,
     )
 
 

@@ -66,8 +66,8 @@ class Seen(NamedTuple):
     ``at`` is in seconds of the epoch. Values from the body are ``None`` if only the head was read; ``timed`` is whether
     an answer has a time for each of its partitions, ``records`` are those of the ``files``. For landings: ``failed`` is
     the evidence of a commit attempt, ``beside`` the failed tables if the data table is not among them, ``full`` whether
-    a budget of pending work kept the cycle from planning, ``deadline`` the end of the claim, ``blocked`` why the range
-    ``covers`` failed; any other event that ``covers`` a range settles it.
+    a budget of pending work kept the cycle from planning, ``deferred`` why the debt of a table did, ``deadline`` the
+    end of the claim, ``blocked`` why the range ``covers`` failed; any other event that ``covers`` a range settles it.
     """
 
     kind: EventKind
@@ -83,6 +83,7 @@ class Seen(NamedTuple):
     failed: str | None = None
     beside: tuple[str, ...] = ()
     full: bool = False
+    deferred: str = ""
     deadline: float | None = None
     blocked: str | None = None
     covers: Coverage | None = None
@@ -181,6 +182,7 @@ Chain = tuple[Any, Any] | None
 
 class State(NamedTuple):
     """The state of one group. Cheap to change: most events change it. ``landing``: one of its events had our header.
+    ``deferred``: since when, and why, a landing plans nothing before a compaction.
 
     ``missing`` counts, per partition that ever answered, the complete cycles since its last answer; ``unheard`` are the
     partitions with too many. ``partial`` counts complete cycles that waited in vain for partitions that never answered.
@@ -215,6 +217,7 @@ class State(NamedTuple):
     done: Done | None = None
     blocked: tuple[tuple[Coverage, str], ...] = ()
     landing: bool = False
+    deferred: tuple[float, str] | None = None
 
     @property
     def interval(self) -> float | None:

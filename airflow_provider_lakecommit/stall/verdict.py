@@ -18,6 +18,7 @@ split     START_COMMITs of two senders take turns                               
 losing    announced files that a complete cycle skipped; partitions without answer       a cycle that takes them
 blocked   ranges that need a decision                                                    the decision of a user
 slowing   cycles that did not complete, fewer than for `stalled`                         one COMMIT_COMPLETE
+slowing   no window is planned before a compaction of a table                            the compaction
 healthy   the last cycle completed, or is open
 unknown   too little was observed
 ========  =============================================================================  ===========================
@@ -112,7 +113,7 @@ def judge(state: State, now: float, rules: StallRules) -> Diagnosis:
     if rules.only_cycles:
         found = cycles
     elif rules.landing:
-        found = stalled or _blocked(state) or cycles
+        found = stalled or _blocked(state) or cycles or _deferred(state)
     else:
         found = _silence(state, now, rules) or stalled or _split(state) or _losing(state, rules) or cycles
     return found or _calm(state)
@@ -276,6 +277,14 @@ def _blocked(state: State) -> Diagnosis | None:
         clears=f"`{RESET_BLOCKED} --raise` or `--skip`",
         evidence={"blocked": ranges[:NAMED]},
     )
+
+
+def _deferred(state: State) -> Diagnosis | None:
+    if state.deferred is None:
+        return None
+    since, reason = state.deferred
+    why, _, clears = reason.partition("; cleared by ")
+    return Diagnosis(verdict=Verdict.SLOWING, reason=f"no window is planned: {why}", clears=clears, since=since)
 
 
 def _calm(state: State) -> Diagnosis:

@@ -67,12 +67,19 @@ DEFERRED = Metric(
     "gauge",
     ("landing",),
     "plan",
-    "1 while no window is planned because commits are too slow, and runs only drain; otherwise 0",
+    "1 while no window is planned because commits are too slow or a table needs compaction; otherwise 0",
 )
 CYCLES = Metric("lakecommit.cycles", "counter", ("landing",), "commit", "Closed commit cycles")
 COMMIT_FAILURES = Metric("lakecommit.commit_failures", "counter", ("landing",), "commit", "Failed attempts to commit")
 ROWS = Metric("lakecommit.rows", "counter", ("landing", "table"), "commit", "Rows published in a table")
 FILES = Metric("lakecommit.files", "counter", ("landing", "table"), "commit", "Published data files")
+DEBT = Metric(
+    "lakecommit.debt",
+    "gauge",
+    ("landing", "table"),
+    "commit",
+    "How much a table needs compaction, as a share of its limit: from 1 on `status` warns, at 2 no window is planned",
+)
 REJECTS = Metric("lakecommit.rejects", "counter", ("landing",), "commit", "Rejected source records")
 WAITING = Metric("lakecommit.waiting", "gauge", ("landing",), "commit", "Written slices that wait to be published")
 MISSING = Metric("lakecommit.missing", "gauge", ("landing",), "commit", "Slices of the run that must be read again")
@@ -109,6 +116,7 @@ METRICS = (
     COMMIT_FAILURES,
     ROWS,
     FILES,
+    DEBT,
     REJECTS,
     WAITING,
     MISSING,
@@ -151,6 +159,7 @@ def closed_samples(name: str, closed: Closed, seconds: float, lane: str = LIVE) 
         mine = [p for p in closed.published if p.table == table]
         yield Sample(ROWS, sum(p.rows for p in mine), (name, table))
         yield Sample(FILES, sum(p.files for p in mine), (name, table))
+        yield from (Sample(DEBT, round(p.debt.share, 3), (name, table)) for p in mine[-1:] if p.debt is not None)
     if rejected := sum(closed.rejects.values()):
         yield Sample(REJECTS, rejected, landing)
     if lane != LIVE:

@@ -33,8 +33,8 @@ from airflow_provider_lakecommit.committer.stage import stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
 from airflow_provider_lakecommit.committer.trim import expire_older
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
-from airflow_provider_lakecommit.operations.backfill.replace import replace_preview
 from airflow_provider_lakecommit.landing import Maintain
+from airflow_provider_lakecommit.operations.backfill.replace import replace_preview
 from airflow_provider_lakecommit.operations.maintenance.background import RunCompaction
 from airflow_provider_lakecommit.operations.maintenance.compact import CompactedTable, compact
 from tests.fakes.catalog import Fault

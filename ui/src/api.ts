@@ -89,6 +89,7 @@ export interface Landing {
   table_lag_since: string | null;
   pending: { slices: number; files: number; files_most: number; bytes: number };
   budget: Budget | null;
+  debt: number | null;
   open_cycles: number;
   blocked: number;
   rejected_24h: number;

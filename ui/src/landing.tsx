@@ -93,7 +93,7 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
 
 function Waiting({ landing }: { landing: Detail }) {
   const rows = budgeted(landing);
-  if (rows.length === 0) return null;
+  if (rows.length === 0 && landing.debt === null) return null;
   return (
     <section>
       <h2>Waiting</h2>
@@ -110,9 +110,23 @@ function Waiting({ landing }: { landing: Detail }) {
             <td class="number">{b.show(b.most)}</td>
           </tr>
         ))}
+        {landing.debt !== null && (
+          <tr>
+            <td>compaction debt, in % of its limit</td>
+            <td>
+              <meter min={0} max={2} value={Math.min(2, landing.debt)} aria-label={percent(landing.debt)} />
+            </td>
+            <td class="number">{percent(landing.debt)}</td>
+            <td class="number">{percent(2)}</td>
+          </tr>
+        )}
       </Table>
     </section>
   );
+}
+
+function percent(share: number): string {
+  return `${Math.round(share * 100)} %`;
 }
 
 function Remedies({ landing }: { landing: Detail }) {

@@ -271,6 +271,7 @@ class TablePublisher:
             token=token,
             coverage=found.coverage,
             directives=Directives(voided=tuple(voided)),
+            debt=None if found.debt is None else found.debt.share,
         )
         self.session.send("commit", self.ticket, folded.partition, [record])
 

@@ -106,6 +106,14 @@ def test_our_start_names_the_state_in_which_a_budget_is_full(state: RefusalState
     assert seen(StartCommit(commit_id=COMMIT), {"kind": "open", "plan": plan}).full is full
 
 
+def test_our_start_says_why_a_table_defers_the_plan() -> None:
+    def deferred(refusal: str) -> str:
+        plan = {"held": "some text", "refusal": refusal, "reason": "so much"}
+        return seen(StartCommit(commit_id=COMMIT), {"kind": "open", "plan": plan}).deferred
+
+    assert {state.name: deferred(state.name) for state in RefusalState if deferred(state.name)} == {"DEBT": "so much"}
+
+
 def test_our_failed_attempt_says_why() -> None:
     assert seen(StartCommit(commit_id=COMMIT), {"kind": "failed", "failed": "no catalog"}).failed == "no catalog"
 

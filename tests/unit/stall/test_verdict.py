@@ -776,6 +776,19 @@ def test_failed_commit_attempts_stall_a_landing_and_a_complete_clears() -> None:
     assert sink.verdict is Verdict.HEALTHY
 
 
+def test_a_table_whose_debt_defers_the_plan_slows_the_landing_until_a_window_is_planned() -> None:
+    sink = landing()
+    for _ in range(3):
+        sink.start(deferred="compaction debt: shop.orders has 2000 files; cleared by compaction of shop.orders")
+        sink.complete()
+        sink.wait()
+    found = sink.finding
+    assert (found.verdict, found.clears, found.since) == (Verdict.SLOWING, "compaction of shop.orders", 1e9)
+    assert found.reason == "no window is planned: compaction debt: shop.orders has 2000 files"
+    sink.start()
+    assert sink.verdict is Verdict.HEALTHY
+
+
 def test_a_dead_letter_table_that_fails_alone_slows_and_never_stalls() -> None:
     sink = landing()
     for _ in range(20):

@@ -179,6 +179,9 @@ FULL_CASES = {
 }
 
 
+LATER = ("compaction debt", "slowing")
+
+
 class TestRefusals:
     def test_there_is_a_case_for_every_row(self) -> None:
         assert [row.state for row in TABLE] == ["suspended", *FULL_CASES]
@@ -241,7 +244,9 @@ class TestRefusals:
         huge = Pressure(failed={}, pending={ORDERS: Pending()}, slice_files=999, record_bytes=10**6)
         assert admitted(admit(huge, TERMS)) == Admit(slices=1, records=1)
 
-    @pytest.mark.parametrize("state", ["pending slices", "pending files", "pending bytes", "compaction debt", "slowing"])
+    @pytest.mark.parametrize(
+        "state", ["pending slices", "pending files", "pending bytes", "compaction debt", "slowing"]
+    )
     def test_what_pending_slices_wait_for_is_planned_all_the_same(self, state: str) -> None:
         found = admitted(admit(replace(FULL_CASES[state], holes=5), replace(TERMS, slow_down=True)))
         assert found.holes_only
