@@ -13,7 +13,7 @@ Failure story: Arrow creates the object when the file is closed, so a missing bu
 from __future__ import annotations
 
 from pyarrow.fs import AwsDefaultS3RetryStrategy, FileSystem, S3FileSystem
-from pyiceberg.io import S3_RETRY_STRATEGY_IMPL
+from pyiceberg.io import S3_RETRY_STRATEGY_IMPL, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO, _import_retry_strategy
 
 __all__ = ["ATTEMPTS", "ArrowFileIO"]
@@ -22,8 +22,42 @@ ATTEMPTS = 11
 """With pauses of 50 ms, 100 ms and so on, for about 50 s in all."""
 
 
+class _Counting:
+    """A stream that counts what is written."""
+
+    def __init__(self, stream: OutputStream) -> None:
+        self._stream, self.size = stream, 0
+
+    def __enter__(self) -> OutputStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, data: bytes) -> int:
+        self.size += len(data)
+        return self._stream.write(data)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
 class _Output(PyArrowFile):
-    """A file that is checked for before it is created, by one request: pyiceberg also lists the folder of its name."""
+    """A file that is checked for before it is created, by one request: pyiceberg also lists the folder of its name. The
+    length of a manifest is known without one.
+    """
+
+    _written: _Counting | None = None
+
+    def __len__(self) -> int:
+        return super().__len__() if self._written is None else self._written.size
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        made = super().create(overwrite)
+        if not self.location.endswith(".avro"):
+            return made
+        self._written = _Counting(made)
+        return self._written
 
     def exists(self) -> bool:
         try:

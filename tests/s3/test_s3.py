@@ -112,7 +112,7 @@ def test_a_small_file_is_one_put(lake: RowsLake, proxy: FaultyProxy, capsys: pyt
     with capsys.disabled():
         print(f"\na data file: {counts(of_file)}; a commit: {counts(asked)}, {len(asked)} in all")
     assert not any("uploads" in a.path for a in asked)
-    assert len(asked) < 40
+    assert len(asked) <= 12
 
 
 # -- faults -----------------------------------------------------------------------------------------------------------
