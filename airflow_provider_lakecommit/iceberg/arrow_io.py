@@ -22,13 +22,13 @@ ATTEMPTS = 11
 """With pauses of 50 ms, 100 ms and so on, for about 50 s in all."""
 
 
-class _Counting:
+class _Counting(OutputStream):
     """A stream that counts what is written."""
 
     def __init__(self, stream: OutputStream) -> None:
         self._stream, self.size = stream, 0
 
-    def __enter__(self) -> OutputStream:
+    def __enter__(self) -> _Counting:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -37,6 +37,9 @@ class _Counting:
     def write(self, data: bytes) -> int:
         self.size += len(data)
         return self._stream.write(data)
+
+    def tell(self) -> int:
+        return self.size
 
     def close(self) -> None:
         self._stream.close()
