@@ -50,6 +50,8 @@ def spec_of(folder: Path, bootstrap: str, topic: str, control: str) -> dict[str,
         "unknown_fields": "dead_letter",
         "metadata_columns": True,
         "slice_records": 5,
+        # Runs compact soon, beside whatever else is done.
+        "max_debt_files": 10,
         "create": SCHEMA,
         "control_topic": control,
         "kafka": {"bootstrap.servers": bootstrap},
