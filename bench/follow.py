@@ -21,10 +21,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -33,8 +36,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.catalog import load_catalog
 from pyiceberg.conversions import from_bytes
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.types import LongType
 
 from dev.paths import run_dir
@@ -49,6 +53,10 @@ COST_SECONDS = 1.0
 NOTE = "x" * 180
 AT = 2
 """Field id of the column that says when a record was produced."""
+
+
+SECOND, OF_SECOND = 5_000, 10**12
+"""Records of each run of the second landing, and their first id."""
 
 
 @dataclass(slots=True)
@@ -76,14 +84,15 @@ def main(arguments: list[str]) -> int:
         with (Path(folder) / "cycles.jsonl").open("w") as cycles:
             process = subprocess.Popen(command, stdout=cycles)
             try:
-                samples, phases = _watch(process, broker.bootstrap, settings, options)
-                produced = until_landed(settings, phases["sent"])
+                with crossed(spec, broker.bootstrap, settings, options.crossed) as seconds:
+                    samples, phases = _watch(process, broker.bootstrap, settings, options)
+                produced = until_landed(settings, phases["sent"], seconds)
             finally:
                 process.send_signal(signal.SIGTERM)
                 process.wait(120)
         _tell(samples, phases, options)
         _tell_windows(Path(folder) / "cycles.jsonl", _table(settings))
-        return verify_ids(settings, produced)
+        return verify_ids(settings, produced, seconds)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -97,6 +106,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--groups", type=int, default=1)
     parser.add_argument("--window-age", default="2s")
+    parser.add_argument(
+        "--crossed", type=float, default=0, help="seconds between a second landing, a replay, a rollback"
+    )
     return parser.parse_args(arguments)
 
 
@@ -200,6 +212,75 @@ def _watch(
     return samples, {**starts, "end": time.time(), "sent": sent.value}
 
 
+@contextmanager
+def crossed(spec: Path, bootstrap: str, settings: dict[str, str], every: float) -> Iterator[Counter[str]]:
+    """In turns, a second landing into the same table, a replay of a landed range, and a rollback of the table.
+
+    :param every: seconds between them; 0: nothing is done
+    :return: how often each was done
+    """
+    done, count = Event(), Counter[str]()
+    thread = Thread(target=_cross, args=(spec, bootstrap, settings, every, done, count))
+    if every:
+        thread.start()
+    try:
+        yield count
+    finally:
+        done.set()
+        if every:
+            thread.join()
+
+
+def _cross(
+    spec: Path, bootstrap: str, settings: dict[str, str], every: float, done: Event, count: Counter[str]
+) -> None:
+    values = json.loads(spec.read_text())
+    other = spec.with_name("second.yaml")
+    other.write_text(json.dumps({**values, "name": "second", "topics": "second"}))
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("second", 1, 1)])["second"].result()
+    producer = Producer({"bootstrap.servers": bootstrap})
+
+    def second() -> int:
+        first = OF_SECOND + SECOND * count["second landing"]
+        for n in range(first, first + SECOND):
+            producer.produce("second", b'{"id":%d,"at":0,"note":""}' % n)
+        producer.flush(60)
+        return _lakecommit("land", str(other))
+
+    def replay() -> int:
+        ranges = f"{TOPIC}:0={1000 * count['replay']}-{1000 * count['replay'] + 700}"
+        return _lakecommit("backfill", str(spec), "--replace", "--range", ranges, "--yes", "--reason", "bench")
+
+    def rollback() -> int:
+        for _ in range(20):
+            # The landing commits every two seconds, and a rollback is not tried again.
+            table = _table(settings)
+            line = [s.snapshot_id for s in ancestors_of(table.current_snapshot(), table.metadata)]
+            with suppress(CommitFailedException):
+                table.manage_snapshots().rollback_to_snapshot(line[3]).commit()
+                return 0
+        return 1
+
+    acts = cycle({"second landing": second, "replay": replay, "rollback": rollback}.items())
+    while not done.wait(every):
+        name, act = next(acts)
+        try:
+            failed = act()
+        except Exception as e:
+            print(f"{name}: {type(e).__name__}: {e}", flush=True)
+            failed = 1
+        count[f"{name} failed" if failed else name] += 1
+
+
+def _lakecommit(*words: str) -> int:
+    command = [sys.executable, "-m", "airflow_provider_lakecommit.cli.main", *words]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if found.returncode:
+        print(f"lakecommit {words[0]} ended with {found.returncode}: {found.stderr[-600:]}", flush=True)
+    return found.returncode
+
+
 def _cost(tree: psutil.Process) -> tuple[float, float]:
     """CPU-seconds and resident megabytes of a process with all below it, those that have ended too."""
     seconds = megabytes = 0.0
@@ -212,11 +293,12 @@ def _cost(tree: psutil.Process) -> tuple[float, float]:
     return seconds, megabytes
 
 
-def until_landed(settings: dict[str, str], count: int) -> int:
-    deadline = time.monotonic() + 600
+def until_landed(settings: dict[str, str], count: int, seconds: Counter[str] | None = None) -> int:
+    """:param seconds: what was done beside the follow"""
+    due, deadline = count + SECOND * (seconds or Counter())["second landing"], time.monotonic() + 600
     while time.monotonic() < deadline:
         head = _table(settings).current_snapshot()
-        if head is not None and head.summary is not None and int(head.summary["total-records"] or 0) >= count:
+        if head is not None and head.summary is not None and int(head.summary["total-records"] or 0) >= due:
             break
         time.sleep(0.5)
     return count
@@ -253,8 +335,16 @@ def _tell_windows(lines: Path, table: Table) -> None:
     print(f"table: {len(table.metadata.snapshots)} snapshots, {manifests} manifests")
 
 
-def verify_ids(settings: dict[str, str], produced: int) -> int:
+def verify_ids(settings: dict[str, str], produced: int, seconds: Counter[str] | None = None) -> int:
+    """:param seconds: what was done beside the follow"""
     ids = _table(settings).scan(selected_fields=("id",)).to_arrow().column("id").to_numpy()
+    if seconds:
+        others = np.sort(ids[ids >= OF_SECOND]) - OF_SECOND
+        print(f"beside: {dict(seconds)}")
+        if not np.array_equal(others, np.arange(SECOND * seconds["second landing"])):
+            print(f"the second landing has {len(others)} rows, {len(np.unique(others))} different")
+            return 1
+        ids = ids[ids < OF_SECOND]
     counts = np.bincount(ids, minlength=produced)
     lost, doubled = int((counts[:produced] == 0).sum()), int((counts > 1).sum())
     print(f"{produced} records, {lost} lost, {doubled} doubled")

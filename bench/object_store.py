@@ -37,7 +37,10 @@ def main(arguments: list[str]) -> int:
         disk = ends.enter_context(place_of(options))
         server = ends.enter_context(S3Server(disk.folder / "s3"))
         settings = {**disk.settings, **server.properties}
-        places = {"local disk": disk, "S3": replace(disk, settings=settings, catalog=load_catalog("lakecommit", **settings))}
+        places = {
+            "local disk": disk,
+            "S3": replace(disk, settings=settings, catalog=load_catalog("lakecommit", **settings)),
+        }
         products = {
             name: ends.enter_context(Product(place.kafka, place.settings, lambda _: None))
             for name, place in places.items()
