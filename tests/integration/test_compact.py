@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import ManifestContent
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
@@ -35,6 +36,7 @@ from airflow_provider_lakecommit.committer.trim import expire_older
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
 from airflow_provider_lakecommit.landing import Maintain
 from airflow_provider_lakecommit.operations.backfill.replace import replace_preview
+from airflow_provider_lakecommit.operations.maintenance import compact as compaction
 from airflow_provider_lakecommit.operations.maintenance.background import RunCompaction
 from airflow_provider_lakecommit.operations.maintenance.compact import CompactedTable, compact
 from tests.fakes.catalog import Fault
@@ -479,6 +481,27 @@ def test_a_run_compacts_what_is_due_in_the_tables_that_it_may(
             compaction.after(())
     assert (len(lake.files()), lines) == ((1, ["shop.orders: compacted 6 files into 1"]) if does else (6, []))
     assert lake.found() == lake.expected(SIX)
+
+
+def test_each_group_of_bins_has_storage_keys_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that a catalog hands out expire while a large table is compacted."""
+    lake = lake_at(tmp_path, **TABLES["identity"])
+    lake.join(lake.starting("live", *((p, 0) for p in range(3))))
+    for n in range(5):
+        lake.land(*((p, n * 5, n * 5 + 5) for p in range(3)))
+    monkeypatch.setattr(compaction, "BINS_OF_A_COMMIT", 1)
+    used, write = list[int](), compaction.write_bin
+
+    def noted(table: Table, *rest: Any) -> compaction.WrittenBin:
+        used.append(id(table.io))
+        kept.append(table.io)
+        return write(table, *rest)
+
+    kept: list[Any] = []
+    monkeypatch.setattr(compaction, "write_bin", noted)
+    (done,) = compact(lake.session(), write=True)
+    assert (done.error, len(done.snapshots), len(set(used))) == ("", 3, 3)
+    assert lake.findings() == []
 
 
 def test_a_run_looks_only_at_tables_whose_commit_left_enough_debt(lake: RowsLake) -> None:

@@ -189,9 +189,16 @@ class _TableCompaction:
                 if end is not None and time.monotonic() > end:
                     self._out.later += len(some)
                     continue
+                if at:
+                    self._renew_keys()
                 if written := [w for w in pool.map(self._write, some) if w is not None]:
                     self._commit(written)
                 progress(self._out)
+
+    def _renew_keys(self) -> None:
+        """Take new storage keys from the catalog: those of the beginning may have expired."""
+        old, new = self._table, self._session.tables.load(self._name)
+        self._table = Table(old.name(), old.metadata, old.metadata_location, new.io, old.catalog)
 
     def _write(self, one: Bin) -> WrittenBin | None:
         """Write a bin; ``None``: it cannot be written, which is reported and stops no other bin."""
