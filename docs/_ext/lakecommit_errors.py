@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error reference: every code in the package's source, with its message.
+"""The error reference: every code in the package's source, with its message, cause, example and remedy.
 
 `lakecommit-error-codes` lists them by area. A code is either the first argument of an error, or it ends a mistake of a
-declaration in brackets.
+declaration in brackets. `reference/error_causes.csv` has the cause and the remedy: one line for all codes that share
+them, with an example of one of these codes.
 """
 
 from __future__ import annotations
 
 import ast
+import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from sphinx.util.docutils import SphinxDirective
 from airflow_provider_lakecommit import exceptions
 
 PACKAGE = Path(__file__).resolve().parents[2] / "airflow_provider_lakecommit"
+CAUSES = Path(__file__).resolve().parents[1] / "reference" / "error_causes.csv"
 CODE = re.compile(r"LC\d{4}")
 _AT_END = re.compile(r"(.*) \[(LC\d{4})\]")
 AREAS = {
@@ -59,6 +62,28 @@ class CodedError:
     kind: str
     message: str
     module: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why the errors of some codes are raised, and what to do. ``codes`` are numbers and ranges of them."""
+
+    codes: str
+    cause: str
+    example: str
+    remedy: str
+
+    def has(self, code: str) -> bool:
+        """Return True if *code* is one of the codes."""
+        bounds = (part.partition("-") for part in self.codes.split())
+        return any(first <= code.removeprefix("LC") <= (last or first) for first, _, last in bounds)
+
+
+@cache
+def causes() -> tuple[Cause, ...]:
+    """Return the lines of the file of causes."""
+    with CAUSES.open(encoding="utf-8", newline="") as lines:
+        return tuple(Cause(**line) for line in csv.DictReader(lines, delimiter="|", quoting=csv.QUOTE_NONE))
 
 
 @cache
@@ -121,9 +146,10 @@ def _name(node: ast.expr) -> str:
 
 
 class ErrorCodesDirective(SphinxDirective):
-    """All codes, by area: code, error and message."""
+    """All codes, by area: code, error, message, cause, example and remedy."""
 
     def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(CAUSES))
         lines: list[str] = []
         area = ""
         seen: set[str] = set()
@@ -136,7 +162,10 @@ class ErrorCodesDirective(SphinxDirective):
                 area = AREAS[error.code[2:4]]
                 lines += ["", area, "~" * len(area), ""]
             kind = f" (:ref:`{error.kind} <{error.kind}>`)" if error.kind in described else ""
+            why = next(cause for cause in causes() if cause.has(error.code))
             lines += [f".. _{error.code}:", "", f"``{error.code}``{kind}", f"    {_escaped(error.message)}", ""]
+            lines += [f"    | *Cause:* {why.cause}", f"    | *Example:* {_escaped(why.example)}"]
+            lines += [f"    | *Remedy:* {why.remedy}", ""]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 

@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 
 import pytest
-from lakecommit_errors import AREAS, coded_errors
+from lakecommit_errors import AREAS, Cause, causes, coded_errors
 
 from airflow_provider_lakecommit import exceptions
 from airflow_provider_lakecommit.exceptions import LakecommitError, SourceError, SparkJobError, SpecError
@@ -33,6 +33,23 @@ def test_every_code_has_a_message_and_no_other_place_states_one() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path, _ in sources().values())
     examples = {"LC1042", "LC1117"} - found
     assert set(re.findall(r"LC\d{4}", text)) - examples == found
+
+
+def test_every_code_has_one_cause_and_remedy() -> None:
+    found = {error.code: [c for c in causes() if c.has(error.code)] for error in coded_errors()}
+    assert {code: len(lines) for code, lines in found.items() if len(lines) != 1} == {}
+    assert [c for c in causes() if not (c.cause and c.example and c.remedy)] == []
+    bounds = {code for cause in causes() for part in cause.codes.split() for code in part.split("-")}
+    assert sorted(bounds - {error.code.removeprefix("LC") for error in coded_errors()}) == []
+
+
+@pytest.mark.parametrize("cause", causes(), ids=lambda cause: cause.codes.split()[0])
+def test_an_example_is_a_message_of_its_code(cause: Cause) -> None:
+    example, code = re.fullmatch(r"(.*) \[(LC\d{4})\]", cause.example).groups()  # type: ignore[union-attr]
+    assert cause.has(code)
+    message = next(" ".join(error.message.split()) for error in coded_errors() if error.code == code)
+    parts = (re.escape(part) for part in re.split(r"\{[^{}]*\}", message))
+    assert re.search(f"{'.*'.join(parts)}$", example)
 
 
 @pytest.mark.parametrize("name", [n for n in exceptions.__all__ if n not in {"Terminal", "Transient"}])
