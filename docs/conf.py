@@ -26,6 +26,9 @@ exclude_patterns = ["_build", "_ext"]
 html_theme = "furo"
 html_title = f"Lakecommit {__version__}"
 
+# Messages and commands stay as they are typed: no long dashes, no curved quotes.
+smartquotes = False
+
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 # Code in the prose of docstrings is written as `code`.

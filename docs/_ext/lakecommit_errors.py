@@ -20,11 +20,14 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from airflow_provider_lakecommit import exceptions
+from airflow_provider_lakecommit.core import commands
 
 PACKAGE = Path(__file__).resolve().parents[2] / "airflow_provider_lakecommit"
 CAUSES = Path(__file__).resolve().parents[1] / "reference" / "error_causes.csv"
 CODE = re.compile(r"LC\d{4}")
 _AT_END = re.compile(r"(.*) \[(LC\d{4})\]")
+_COMMANDS = {name: text for name, text in vars(commands).items() if name.isupper() and isinstance(text, str)}
+"""The commands that messages name, as a user types them."""
 AREAS = {
     "10": "Declarations of landings and sets",
     "11": "Options of a landing",
@@ -122,6 +125,8 @@ def _template(node: ast.expr) -> str:
             return text
         case ast.JoinedStr(values=values):
             return "".join(_template(value) for value in values)
+        case ast.FormattedValue(value=ast.Name(id=name)) if name in _COMMANDS:
+            return _COMMANDS[name]
         case ast.FormattedValue(value=value):
             return f"{{{_name(value)}}}"
         case ast.BinOp(left=left, right=right):
