@@ -24,6 +24,8 @@ version = release = __version__
 extensions = ["sphinx.ext.autodoc", "lakecommit_docs"]
 exclude_patterns = ["_build", "_ext"]
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["lakecommit.css"]
 html_title = f"Lakecommit {__version__}"
 
 # Messages and commands stay as they are typed: no long dashes, no curved quotes.

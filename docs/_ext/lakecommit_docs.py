@@ -4,6 +4,7 @@
 `lakecommit-config` lists the options of `[lakecommit]` from the provider info. `lakecommit-error` describes one error
 from its class, with the remedy as its body; an error class that no page describes is a warning, and `make docs` fails.
 All other directives are in :mod:`lakecommit_tables`, :mod:`lakecommit_diagrams` and :mod:`lakecommit_errors`.
+:mod:`lakecommit_glossary` links the terms of the glossary.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import lakecommit_diagrams
 import lakecommit_errors
+import lakecommit_glossary
 import lakecommit_tables
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -100,4 +102,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     }.items():
         app.add_directive(name, directive)
     app.connect("env-check-consistency", check_errors)
+    app.connect("doctree-resolved", lakecommit_glossary.link_first_uses)
     return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}
