@@ -84,13 +84,13 @@ def test_a_stall_is_seen_with_what_it_holds_and_so_is_its_end(
     browser.evaluate("document.querySelector('a.entry').click()")
     for size, dark, name in (((1280, 800), True, "dark"), ((390, 844), False, "390")):
         browser.resize(*size, dark=dark)
-        browser.wait_for("What helps now")
+        browser.wait_for("Suggested commands")
         shot(browser, f"landing-{name}")
     assert browser.evaluate("document.documentElement.scrollWidth") <= 390, "a phone scrolls one way"
 
     browser.resize(1280, 800)
     browser.visit(f"{live.airflow.url}/plugin/lakecommits")
-    for text in ("STALLED", "catalog answers 503", "Held: 1 sensor waits", f"{DAG}.guard"):
+    for text in ("STALLED", "catalog answers 503", "Sensors: 1 waiting", f"{DAG}.guard"):
         browser.wait_for(text)
     shot(browser, "in-airflow")
     orders.lands("mended")
@@ -136,10 +136,10 @@ def test_a_window_under_way_is_seen_slice_by_slice_and_then_in_the_curves(
     for text in (
         "group 2",
         "1 redundant",
-        "1 in trouble",
+        "1 with errors",
         "500 read = 500 landed",
         "One partition is hot",
-        "Records a second",
+        "Records per second",
     ):
         browser.wait_for(text)
     drawn = "[...document.querySelectorAll('.chart canvas')].filter((c) => c.width > 100).length"
@@ -147,7 +147,7 @@ def test_a_window_under_way_is_seen_slice_by_slice_and_then_in_the_curves(
     busy.reports("now")
     browser.wait_for("13 of 13 slices")
     busy.completes("now")
-    waiting.until(lambda: "Windows under way" not in browser.text(), 60, "its end, which nobody loads the page for")
+    waiting.until(lambda: "Open windows" not in browser.text(), 60, "its end, which nobody loads the page for")
     browser.wait_for("accounting")
 
 
@@ -157,7 +157,7 @@ def test_a_sink_is_seen_with_its_tasks_and_the_files_that_wait(
     sink = Coordinator(bootstrap, control, "connect-clicks")
     sink.healthy(3)
     sink.announce(sink.start(), "shop.clicks", 4)
-    look_at(browser, live, "connect-clicks", "Files announced and not committed", "sink")
+    look_at(browser, live, "connect-clicks", "Uncommitted files", "sink")
     for text in ("4 files for shop.clicks", "they wait for the next commit", "orders[0]"):
         browser.wait_for(text)
 
@@ -230,29 +230,29 @@ def test_what_is_asked_for_is_asked_back_and_then_done_by_airflow_in_the_users_n
     shot(browser, "actions")
 
     press(browser, "Verify …")
-    browser.wait_for("triggers a run of DAG acted_verify")
+    browser.wait_for("trigger a run of DAG acted_verify")
     shot(browser, "actions-asked")
     press(browser, "Cancel")
     assert live.runs("acted_verify") == []
     press(browser, "Verify …")
     press(browser, "Verify")
-    browser.wait_for("Its run")
+    browser.wait_for("Open the run")
     waiting.until(lambda: len(live.runs("acted_verify")) == 1, 60, "the run of the check")
     told = live.client.told("/eventLogs?dag_id=acted_verify&event=trigger_dag_run")["event_logs"]
     assert [event["owner"] for event in told] == ["admin"]
 
-    press(browser, "Suspend …")
-    press(browser, "Suspend")
+    press(browser, "Pause …")
+    press(browser, "Pause")
     has_focus(browser, "Resume …")
     assert live.client.told("/dags/acted")["is_paused"] is True
     browser.press("Enter")
-    browser.wait_for("unpauses DAG acted")
+    browser.wait_for("unpause DAG acted")
     press(browser, "Resume")
-    has_focus(browser, "Suspend …")
+    has_focus(browser, "Pause …")
     assert live.client.told("/dags/acted")["is_paused"] is False
     browser.evaluate(f"{FRAME}.querySelector('input, nav a').focus()")
     live.client.pause("acted", paused=True)
-    browser.wait_for("unpauses DAG acted")
+    browser.wait_for("unpause DAG acted")
     has_focus(browser, "← all landings")
 
 
@@ -294,7 +294,7 @@ def test_an_action_is_asked_for_by_the_keyboard_once_and_outlives_a_server_that_
     browser.evaluate("[...document.querySelectorAll('button')].find((b) => b.innerText === 'Verify …').focus()")
 
     browser.press("Enter")
-    browser.wait_for("triggers a run of DAG")
+    browser.wait_for("trigger a run of DAG")
     shot(browser, "actions-asked-390")
     assert browser.evaluate("(d => d.scrollWidth <= d.clientWidth)(document.querySelector('dialog'))"), "all is seen"
     axe = (page.SOURCE / "node_modules" / "axe-core" / "axe.min.js").read_text()
@@ -306,13 +306,13 @@ def test_an_action_is_asked_for_by_the_keyboard_once_and_outlives_a_server_that_
 
     browser.press("Enter")
     browser.evaluate("window.away = true")
-    browser.wait_for("The API server says")
+    browser.wait_for("The API server reports")
     assert browser.evaluate("document.querySelector('dialog').open"), "what is asked stays"
     browser.press("Tab")
     assert browser.evaluate(FOCUSED) == "Verify"
     yes = "[...document.querySelectorAll('dialog button')].find((b) => b.innerText === 'Verify')"
     browser.evaluate(f"((b) => {{ b.click(); b.click() }})({yes})")
-    browser.wait_for("Airflow is asked")
+    browser.wait_for("sending the request to Airflow")
     assert browser.evaluate(FOCUSED) == "Verify …"
     browser.press("Enter")
     browser.evaluate('window.answer(new Response(\'{"detail": "not today"}\', { status: 409 }))')

@@ -7,8 +7,8 @@ const PARTS: [keyof Account, string, string][] = [
   ["landed", "landed", "good"],
   ["rejected", "rejected", "bad"],
   ["filtered", "filtered", "calm"],
-  ["gaps", "without a record", "none"],
-  ["skipped", "given up", "warn"],
+  ["gaps", "gaps", "none"],
+  ["skipped", "skipped", "warn"],
 ];
 
 /** "15 read = 12 landed + 2 rejected + 1 filtered", with the parts that are none left out. */
@@ -47,7 +47,7 @@ export function Accounting({
       </div>
       <p class={addsUp(account) ? "dim" : "failure"}>
         {sum(account)}
-        {!addsUp(account) && " – which does not add up"}
+        {!addsUp(account) && " – the sum does not match"}
         {Object.entries(rows).map(([table, n]) => (
           <span key={table}>
             {" · "}

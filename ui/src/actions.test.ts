@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, test } from "vitest";
-import { refusal, stepsOf } from "./actions";
+import { refusal, sentence, stepsOf } from "./actions";
 import type { Action } from "./api";
 
 const NONE: Action = {
@@ -36,4 +36,8 @@ test("a refusal is told in the words of who refused", () => {
   expect(refusal(403, '{"detail": "Forbidden"}')).toBe("Forbidden");
   expect(refusal(502, "<html>bad gateway</html>")).toBe("<html>bad gateway</html>");
   expect(refusal(500, "")).toBe("Airflow answered 500");
+});
+
+test("an effect is shown as a sentence", () => {
+  expect(sentence("ends the run")).toBe("Ends the run.");
 });

@@ -11,12 +11,17 @@ const TITLES: Record<string, string> = {
   retry_blocked: "Retry blocked",
   verify: "Verify",
   drain: "Drain",
-  suspend: "Suspend",
+  suspend: "Pause",
   resume: "Resume",
 };
 
 export function titleOf(kind: string): string {
   return TITLES[kind] ?? kind;
+}
+
+/** "ends the run" as a sentence. */
+export function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }
 
 /** A request to Airflow's API in the user's name. */
@@ -33,7 +38,7 @@ export function stepsOf(action: Action, landing: string): Step[] {
     method: "PATCH",
     path: `api/v2/dags/${encodeURIComponent(dag)}?update_mask=is_paused`,
     body: { is_paused: paused },
-    does: `${paused ? "pauses" : "unpauses"} DAG ${dag}`,
+    does: `${paused ? "pause" : "unpause"} DAG ${dag}`,
   });
   const run: Step[] = action.dag
     ? [
@@ -45,7 +50,7 @@ export function stepsOf(action: Action, landing: string): Step[] {
             conf: action.conf,
             note: `${titleOf(action.kind)}: landing ${landing}, from the page Lake commits`,
           },
-          does: `triggers a run of DAG ${action.dag}`,
+          does: `trigger a run of DAG ${action.dag}`,
         },
       ]
     : [];
@@ -87,7 +92,7 @@ async function perform(action: Action, landing: string): Promise<Done> {
       done.run = (await send(step)) || done.run;
       done.did.push(step.does);
     } catch (error) {
-      done.error = `Airflow refused what ${step.does}: ${error instanceof Error ? error.message : String(error)}`;
+      done.error = `Airflow refused to ${step.does}: ${error instanceof Error ? error.message : String(error)}`;
       break;
     }
   }
@@ -180,7 +185,7 @@ export function Actions({ landing, now }: { landing: Detail; now: number }) {
         ))}
       </ul>
       <div role="status">
-        {doing && <p>{titleOf(doing)}: Airflow is asked …</p>}
+        {doing && <p>{titleOf(doing)}: sending the request to Airflow …</p>}
         {done !== null && <Result done={done} />}
       </div>
       {asked !== null && <Ask action={asked} landing={landing.name} answered={(yes) => void answered(yes)} />}
@@ -191,8 +196,8 @@ export function Actions({ landing, now }: { landing: Detail; now: number }) {
 function Result({ done }: { done: Done }) {
   return (
     <p class={done.error ? "failure" : "held"}>
-      {titleOf(done.action.kind)}: {done.did.length > 0 ? `Airflow did what ${done.did.join(", then ")}. ` : ""}
-      {done.run && <AirflowLink href={runUrl(done.action.dag, done.run)}>Its run</AirflowLink>}
+      {titleOf(done.action.kind)}: {done.did.length > 0 ? `done: ${done.did.join(", ")}. ` : ""}
+      {done.run && <AirflowLink href={runUrl(done.action.dag, done.run)}>Open the run</AirflowLink>}
       {done.error && <strong>{done.error}</strong>}
     </p>
   );
@@ -227,9 +232,9 @@ function Ask({
         {titleOf(action.kind)}: <bdi>{landing}</bdi>
       </h2>
       <p>
-        It {action.does}. Now: {action.now}.
+        {sentence(action.does)} Now: {action.now}.
       </p>
-      <p>In your name, and in Airflow&apos;s audit log as yours, Airflow</p>
+      <p>Airflow does this in your name. Its audit log shows you as the user:</p>
       <ol>
         {stepsOf(action, landing).map((step) => (
           <li key={step.path}>{step.does}</li>
@@ -237,7 +242,7 @@ function Ask({
       </ol>
       {action.asks && (
         <p>
-          That DAG asks a person before anything is changed: see <em>Required Actions</em> of{" "}
+          This DAG waits for an approval before it changes anything: see <em>Required Actions</em> on{" "}
           <AirflowLink href={dagUrl(action.dag)}>its page</AirflowLink>.
         </p>
       )}

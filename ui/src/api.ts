@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The status API, version 1, as `page/answers.py` defines it; times are ISO 8601 in UTC, `null` is "not known". */
+/** The status API, version 1, as `page/answers.py` defines it; times are ISO 8601 in UTC, `null` is "unknown". */
 
 export type Outcome = "running" | "complete" | "partial" | "failed" | "empty" | "refused" | "left";
 

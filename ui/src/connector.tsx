@@ -19,8 +19,8 @@ export function ConnectorParts({ landing, now }: { landing: Detail; now: number 
 function Announced({ landing, now }: { landing: Detail; now: number }) {
   return (
     <section>
-      <h2>Files announced and not committed</h2>
-      {landing.announced.length === 0 && <p class="dim">None: what was announced is committed.</p>}
+      <h2>Uncommitted files</h2>
+      {landing.announced.length === 0 && <p class="dim">All announced files are committed.</p>}
       <ul class="announced">
         {landing.announced.map((a) => (
           <li key={`${a.table}/${a.passed_over}`} class={a.passed_over ? "over" : ""}>
@@ -36,18 +36,18 @@ function Announced({ landing, now }: { landing: Detail; now: number }) {
 function Tasks({ landing, now }: { landing: Detail; now: number }) {
   return (
     <section>
-      <h2>Tasks that answer</h2>
+      <h2>Tasks</h2>
       {landing.tasks.length === 0 && <p class="dim">No task has answered its coordinator yet.</p>}
       {landing.tasks.length > 0 && (
         <Table
           label="Tasks of the connector"
-          heads={["task (its id on the topic)", "#last answer", "#since", "#answers", "partitions of the last answer"]}
+          heads={["task id", "#last answer", "#since", "#answers", "partitions of the last answer"]}
         >
           {landing.tasks.map((t) => (
             <tr key={t.id} class={t.silent ? "silent" : ""}>
               <td>
                 <bdi title={t.id}>{short(t.id, 40) || "no id"}</bdi>
-                {t.silent && <strong> silent: ended, or stuck</strong>}
+                {t.silent && <strong> silent: ended or stuck</strong>}
               </td>
               <td class="number">
                 <Time at={t.at} now={now} />

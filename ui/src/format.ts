@@ -82,7 +82,7 @@ export function clocks(times: number[]): string[] {
 
 /** In the user's own zone, for a title. */
 export function absolute(time: string | null): string {
-  return time === null ? "not known" : new Date(time).toLocaleString(undefined, { timeZoneName: "short" });
+  return time === null ? "unknown" : new Date(time).toLocaleString(undefined, { timeZoneName: "short" });
 }
 
 /** A long name in the middle of a line: its two ends tell it from others. */

@@ -45,7 +45,7 @@ export function LandingPage({ id }: { id: string }) {
         <a href="#/">← all landings</a>
       </nav>
       <Failure error={error} />
-      {value === null && !error && <p class="dim">Asking the API server …</p>}
+      {value === null && !error && <p class="dim">Loading …</p>}
       {own && <Freshness topics={own} now={now} />}
       {value !== null && <Body landing={value} now={now} />}
     </main>
@@ -65,13 +65,13 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
               run by <DagLinks dags={landing.dags} /> ·{" "}
             </>
           )}
-          from {landing.topics.join(", ") || "topics that are not known"}
+          from {landing.topics.join(", ") || "unknown topics"}
           {landing.control_topic && ` · control topic ${landing.control_topic} · pending: ${pending(landing)}`}
           {landing.spec_version && ` · spec ${landing.spec_version.slice(0, 12)}`}
         </p>
         {landing.held.sensors.length > 0 && (
           <div class="held">
-            <strong>Sensors that hold</strong>
+            <strong>Sensors</strong>
             <SensorLinks sensors={landing.held.sensors} now={now} />
           </div>
         )}
@@ -96,8 +96,8 @@ function Waiting({ landing }: { landing: Detail }) {
   if (rows.length === 0 && landing.debt === null) return null;
   return (
     <section>
-      <h2>Waiting</h2>
-      <Table label="What waits, against its budgets" heads={["budget", "share", "#waits", "#may wait"]}>
+      <h2>Pending work</h2>
+      <Table label="Pending work, by budget" heads={["budget", "used", "#pending", "#limit"]}>
         {rows.map((b) => (
           <tr key={b.option}>
             <td>
@@ -133,7 +133,7 @@ function Remedies({ landing }: { landing: Detail }) {
   if (landing.remedies.length === 0) return null;
   return (
     <section>
-      <h2>What helps now</h2>
+      <h2>Suggested commands</h2>
       <ul class="remedies">
         {landing.remedies.map((r) => (
           <li key={r.command}>
@@ -156,7 +156,7 @@ function Copy({ text }: { text: string }) {
             setSaid("Copied");
           },
           () => {
-            setSaid("Select it by hand");
+            setSaid("Select and copy it");
           },
         );
       }}
@@ -180,11 +180,11 @@ function Partitions({ partitions }: { partitions: Partition[] }) {
       <h2>Partitions</h2>
       {hot > 0 && (
         <p>
-          {hot === 1 ? "One partition is" : `${hot} partitions are`} hot: behind by several times what the others are.
+          {hot === 1 ? "One partition is" : `${hot} partitions are`} hot: several times further behind than the others.
         </p>
       )}
       <Table
-        label="Partitions, the furthest behind first"
+        label="Partitions, furthest behind first"
         heads={["partition", "behind", "#not read", "#not committed", "#committed up to", "#end"]}
       >
         {hottest.map((p) => (
@@ -209,7 +209,7 @@ function Partitions({ partitions }: { partitions: Partition[] }) {
       </Table>
       {partitions.length > MOST_PARTITIONS && (
         <p class="dim">
-          {MOST_PARTITIONS} of {partitions.length} are shown.
+          Showing {MOST_PARTITIONS} of {partitions.length}.
         </p>
       )}
     </section>
@@ -222,7 +222,7 @@ export function remark(c: Cycle): string {
   const trouble = c.slices_troubled ? `${many(c.slices_troubled, "slice")} over budget or failed` : "";
   const redundant = c.redundant ? many(c.redundant, "redundant report") : "";
   const again = c.failures > 1 ? `${c.failures} attempts failed` : "";
-  const left = c.left ? `${count(c.left)} left to the next` : "";
+  const left = c.left ? `${count(c.left)} left for the next cycle` : "";
   return [c.failed, trouble, again, c.reason, c.end_asked, slices, redundant, left].filter(Boolean).join(" · ");
 }
 
@@ -232,8 +232,8 @@ function History({ landing, now }: { landing: Detail; now: number }) {
     <section>
       <h2>Cycles</h2>
       <Table
-        label="Cycles, the newest first"
-        heads={["began", "outcome", "#records", "#rejected", "#files", "#bytes", "#took", "run", "remark"]}
+        label="Cycles, newest first"
+        heads={["began", "outcome", "#records", "#rejected", "#files", "#bytes", "#took", "run", "notes"]}
       >
         {landing.history.map((c) => (
           <tr key={c.commit_id}>

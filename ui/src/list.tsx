@@ -77,7 +77,7 @@ export function List({ dag, opened }: { dag: string; opened: string }) {
       ))}
       {rows.length > 0 && <Rows rows={rows} now={now} />}
       {value !== null && value.total === 0 && <Empty search={search} />}
-      {value === null && !error && <p class="dim">Asking the API server …</p>}
+      {value === null && !error && <p class="dim">Loading …</p>}
       {value !== null && value.total > PAGE_ROWS && (
         <nav class="pages" aria-label="Pages">
           <button
@@ -121,7 +121,7 @@ function Card({ landing, now }: { landing: Landing; now: number }) {
           <Time at={landing.last_commit} now={now} />
         </Fact>
         <Fact term="valid through">
-          <Time at={landing.valid_through} now={now} never="not known" />
+          <Time at={landing.valid_through} now={now} never="unknown" />
         </Fact>
         <Fact term="not read">
           <Lag records={landing.read_lag} since={landing.read_lag_since} now={now} />
@@ -137,8 +137,7 @@ function Card({ landing, now }: { landing: Landing; now: number }) {
       {held.waiting + held.ended > 0 && (
         <div class="held">
           <strong>
-            Held: {held.waiting} {held.waiting === 1 ? "sensor waits" : "sensors wait"}, {held.ended} skipped or failed
-            within a day
+            Sensors: {held.waiting} waiting, {held.ended} skipped or failed in the last day
           </strong>
           <SensorLinks sensors={held.sensors} now={now} />
         </div>
@@ -197,12 +196,12 @@ function Rows({ rows, now }: { rows: Landing[]; now: number }) {
 }
 
 function Empty({ search }: { search: Search }) {
-  if (search.q || search.verdicts.length) return <p>No landing fits the search.</p>;
-  if (search.dag) return <p>No landing of this DAG is known: it declares none, or is not parsed yet.</p>;
+  if (search.q || search.verdicts.length) return <p>No landing matches.</p>;
+  if (search.dag) return <p>This DAG has no known landing: it declares none, or Airflow has not parsed it yet.</p>;
   return (
     <p>
-      Nothing was seen on these control topics that you may see. A landing shows here when its DAG is parsed; other
-      control topics are named by the option <code>page_topics</code> of <code>[lakecommit]</code>.
+      These control topics have no landing that you may see. A landing appears when Airflow has parsed its DAG. To watch
+      other control topics, set <code>page_topics</code> in the section <code>[lakecommit]</code>.
     </p>
   );
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What is worth knowing beyond the cycles: dead letters by kind, and decisions by hand. */
+/** What is worth knowing beyond the cycles: dead letters by kind, and decisions of users. */
 import type { ComponentChildren } from "preact";
 import type { Detail } from "./api";
 import { count, short } from "./format";
@@ -19,7 +19,7 @@ function Part({ label, heads, children }: { label: string; heads: string[]; chil
 export function Rejects({ rejects, now }: { rejects: Detail["rejects"]; now: number }) {
   if (rejects.length === 0) return null;
   return (
-    <Part label="Dead letters by kind" heads={["kind", "#committed", "last", "since", "newest where", "told as"]}>
+    <Part label="Dead letters by kind" heads={["kind", "#committed", "last", "since", "newest ranges", "reason"]}>
       {rejects.map((r) => (
         <tr key={r.kind}>
           <td>
@@ -43,7 +43,7 @@ export function Rejects({ rejects, now }: { rejects: Detail["rejects"]; now: num
 export function Decisions({ decisions }: { decisions: Detail["decisions"] }) {
   if (decisions.length === 0) return null;
   return (
-    <Part label="Decided by hand" heads={["at", "command", "who", "what", "why"]}>
+    <Part label="Decisions" heads={["time", "command", "user", "decision", "reason"]}>
       {decisions.map((d) => (
         <tr key={d.at + d.command}>
           <td>{d.at}</td>

@@ -95,7 +95,7 @@ export function Head({
         <Strip cycles={landing.cycles} />
       </div>
       <p class="reason">{landing.reason}</p>
-      {landing.clears && <p class="dim">Ended by {landing.clears}.</p>}
+      {landing.clears && <p class="dim">Cleared by {landing.clears}.</p>}
     </>
   );
 }
@@ -200,14 +200,14 @@ export function Freshness({ topics, now }: { topics: Topic[]; now: number }) {
         return (
           <div key={`${t.connection}/${t.topic}`} class={stale ? "stale" : ""}>
             <bdi>{short(`${t.connection}/${t.topic}`)}</bdi>:{" "}
-            {age === null ? (t.trouble ? "not read yet" : "being read for the first time …") : null}
+            {age === null ? (t.trouble ? "not read yet" : "reading it for the first time …") : null}
             {age !== null && (
               <>
                 as of <Time at={t.as_of} now={now} /> ago
               </>
             )}
             {t.trouble && <span> · {t.trouble}</span>}
-            {t.overlooked > 0 && <span> · {count(t.overlooked)} records of too many groups are not shown</span>}
+            {t.overlooked > 0 && <span> · {count(t.overlooked)} records are ignored: the topic has too many groups</span>}
           </div>
         );
       })}
@@ -218,7 +218,7 @@ export function Freshness({ topics, now }: { topics: Topic[]; now: number }) {
 export function Failure({ error }: { error: string }) {
   return error ? (
     <p class="failure" role="alert">
-      The API server says: {error}. It is asked again in a moment; what is shown below is older.
+      The API server reports: {error}. Retrying; the data below is older.
     </p>
   ) : null;
 }

@@ -18,7 +18,7 @@ test("the summary says in words what colours say", () => {
   expect(summary([cycle(1, "complete"), cycle(2, "failed"), cycle(3, "failed")])).toBe(
     "last 3 cycles: 1 complete, 2 failed",
   );
-  expect(summary([])).toBe("no cycle was seen");
+  expect(summary([])).toBe("no cycle seen");
 });
 
 test("only the newest are drawn, and hostile texts stay texts", () => {

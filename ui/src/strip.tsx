@@ -9,13 +9,13 @@ const HEIGHT = 24;
 const LEAST = 4;
 
 const WORDS: Record<Outcome, string> = {
-  running: "under way",
+  running: "running",
   complete: "complete",
-  partial: "complete in part",
+  partial: "partly complete",
   failed: "failed",
-  empty: "nothing to do",
-  refused: "nothing planned",
-  left: "left to a later one",
+  empty: "no new records",
+  refused: "deferred",
+  left: "continued by a later cycle",
 };
 
 export function outcomeWords(outcome: Outcome): string {
@@ -37,7 +37,7 @@ export function summary(cycles: CycleMark[]): string {
   const counts = new Map<Outcome, number>();
   for (const c of cycles) counts.set(c.outcome, (counts.get(c.outcome) ?? 0) + 1);
   const parts = [...counts].map(([outcome, n]) => `${n} ${WORDS[outcome]}`);
-  return parts.length ? `last ${cycles.length} cycles: ${parts.join(", ")}` : "no cycle was seen";
+  return parts.length ? `last ${cycles.length} cycles: ${parts.join(", ")}` : "no cycle seen";
 }
 
 export function Strip({ cycles }: { cycles: CycleMark[] }) {

@@ -72,7 +72,7 @@ export function Timeline({ cycles, now }: { cycles: Cycle[]; now: number }) {
     <section>
       <h2>
         Timeline{" "}
-        <span class="filters inline" role="group" aria-label="Time that is shown">
+        <span class="filters inline" role="group" aria-label="Time range">
           {SPANS.map(([label, size]) => (
             <button
               key={label}

@@ -18,7 +18,7 @@ export function Trends({ id, kind }: { id: string; kind: string }) {
     return (
       <section>
         <h2>Over time</h2>
-        <p class="dim">The curves begin when something was read or committed in two minutes.</p>
+        <p class="dim">Curves appear after two minutes in which records were read or committed.</p>
       </section>
     );
   }
@@ -26,7 +26,7 @@ export function Trends({ id, kind }: { id: string; kind: string }) {
     <section>
       <h2>
         Over time{" "}
-        <span class="filters inline" role="group" aria-label="Time that the curves show">
+        <span class="filters inline" role="group" aria-label="Time range">
           {steps.map((s, i) => (
             <button
               key={s.step_seconds}
@@ -42,16 +42,16 @@ export function Trends({ id, kind }: { id: string; kind: string }) {
         </span>
       </h2>
       <div class="charts">
-        <Chart title="Records a second" times={drawn.times} series={drawn.rates} show={rate} />
+        <Chart title="Records per second" times={drawn.times} series={drawn.rates} show={rate} />
         {drawn.lags.length > 0 && (
-          <Chart title="Records behind, the most of each" times={drawn.times} series={drawn.lags} show={count} />
+          <Chart title="Records behind (maximum)" times={drawn.times} series={drawn.lags} show={count} />
         )}
         {drawn.late.length > 0 && (
-          <Chart title="Time behind, the most of each" times={drawn.times} series={drawn.late} show={duration} />
+          <Chart title="Time behind (maximum)" times={drawn.times} series={drawn.late} show={duration} />
         )}
         {drawn.commits.length > 0 && (
           <Chart
-            title="From the last report to COMPLETE, the longest of each"
+            title="From the last report to COMPLETE (maximum)"
             times={drawn.times}
             series={drawn.commits}
             show={duration}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Windows under way: their groups with a cell for each slice, how fast they go, and how long it may take. */
+/** Open windows: their groups with a cell for each slice, how fast they go, and how long it may take. */
 import { runUrl } from "./airflow";
 import { Accounting } from "./account";
 import type { Detail, Group, Slice, SliceOutcome, Window } from "./api";
@@ -7,10 +7,10 @@ import { bytes, count, duration, many, short, span } from "./format";
 import { AirflowLink, Table, Time } from "./parts";
 
 const WORDS: Record<SliceOutcome, string> = {
-  waiting: "not reported yet",
+  waiting: "waiting",
   done: "reported",
-  part: "reported in part",
-  blocked: "over its budget",
+  part: "partly reported",
+  blocked: "over budget",
   failed: "failed",
 };
 const SIGNS: Record<SliceOutcome, string> = { waiting: "", done: "✓", part: "½", blocked: "!", failed: "✖" };
@@ -28,7 +28,7 @@ export function Windows({ landing, now }: { landing: Detail; now: number }) {
   if (landing.windows.length === 0) return null;
   return (
     <section>
-      <h2>Windows under way</h2>
+      <h2>Open windows</h2>
       {landing.windows.map((w) => (
         <WindowCard key={w.commit_id} window={w} own={landing.dags.includes(w.dag)} now={now} />
       ))}
@@ -53,7 +53,7 @@ function WindowCard({ window: w, own, now }: { window: Window; own: boolean; now
         {w.redundant > 0 && ` · ${many(w.redundant, "redundant report")}`}
       </p>
       {w.failed && <p class="reason">{w.failed}</p>}
-      {w.end_asked && <p class="dim">It was asked to end: {w.end_asked}.</p>}
+      {w.end_asked && <p class="dim">Ends early: {w.end_asked}.</p>}
       <Accounting account={w} rows={w.rows} planned={w.planned} />
       <ul class="groups">
         {w.groups.map((g) => (
@@ -69,7 +69,7 @@ function WindowCard({ window: w, own, now }: { window: Window; own: boolean; now
 }
 
 function GroupRow({ group: g, slices, now }: { group: Group; slices: Slice[]; now: number }) {
-  const name = g.group < 0 ? "cut again" : `group ${g.group}`;
+  const name = g.group < 0 ? "split again" : `group ${g.group}`;
   return (
     <li>
       <span class="group">{name}</span>
@@ -83,10 +83,10 @@ function GroupRow({ group: g, slices, now }: { group: Group; slices: Slice[]; no
       <span class="dim">
         {g.slices_done} of {g.slices} · {count(g.read)} of {count(g.offsets)} offsets
         {g.bytes > 0 && ` · ${bytes(g.bytes)}`}
-        {g.slices_troubled > 0 && ` · ${g.slices_troubled} in trouble`}
+        {g.slices_troubled > 0 && ` · ${g.slices_troubled} with errors`}
         {g.redundant > 0 && ` · ${g.redundant} redundant`} ·{" "}
         {g.reported === null ? (
-          "nothing reported yet"
+          "no report yet"
         ) : (
           <>
             last report <Time at={g.reported} now={now} /> ago
@@ -106,7 +106,7 @@ function Slices({ slices, now }: { slices: Slice[]; now: number }) {
   return (
     <>
       <Table
-        label="Slices, those in trouble first"
+        label="Slices, errors first"
         heads={HEADS}
       >
         {slices.slice(0, MOST_ROWS).map((s) => (
@@ -134,7 +134,7 @@ function Slices({ slices, now }: { slices: Slice[]; now: number }) {
           </tr>
         ))}
       </Table>
-      {slices.length > MOST_ROWS && <p class="dim">{`${MOST_ROWS} of ${slices.length} are shown.`}</p>}
+      {slices.length > MOST_ROWS && <p class="dim">{`Showing ${MOST_ROWS} of ${slices.length}.`}</p>}
     </>
   );
 }
