@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The error tree.
 
-Contract: everything this package raises on purpose is a :class:`LakecommitError`. Whether trying again can help is part
-of the type: ``Transient`` errors may go away by themselves (a broker that is away, a catalog that does not answer),
-``Terminal`` errors need a change by somebody (a wrong spec, lost offsets). A retry loop reads only that mixin. Messages
-name the window or the offsets, and the remedy.
+Contract: everything this package raises on purpose is a :class:`LakecommitError`. Its type states whether a retry can
+help: ``Transient`` errors may disappear by themselves (an unreachable broker, a catalog that does not answer),
+``Terminal`` errors need a change first (a wrong spec, lost offsets). A retry loop reads only that mixin. Messages name
+the window or the offsets, and the remedy.
 """
 
 from __future__ import annotations
@@ -96,15 +96,13 @@ class StorageError(CatalogError):
 
 
 class ClosedError(Transient, LakecommitError):
-    """The committer of this process is shutting down: the work was not begun, or was asked to end. The next attempt
-    looks at the table.
+    """The committer of this process is shutting down: the work did not start, or had to stop. The next attempt reads
+    the result from the table.
     """
 
 
 class CommitUnknownError(Transient, LakecommitError):
-    """A commit request was sent and its outcome could not be learned; nothing is deleted, the next attempt looks
-    again.
-    """
+    """A commit request was sent and its outcome is unknown. Nothing is deleted; the next attempt checks again."""
 
 
 class CommitRefusedError(CommitUnknownError):
@@ -112,7 +110,7 @@ class CommitRefusedError(CommitUnknownError):
 
 
 class SourceError(Terminal, LakecommitError):
-    """Source offsets that are needed are gone, or the topic or cluster is not the one that was planned."""
+    """The source no longer has offsets that are needed, or the topic or cluster is not the planned one."""
 
     def __init__(self, code: str, message: str, spans: tuple[Any, ...] = ()) -> None:
         """:param spans: the ones that it is about, where it is not about all that was to be read"""
@@ -141,7 +139,7 @@ class ControlTopicError(Transient, LakecommitError):
 
 
 class ConnectError(Transient, LakecommitError):
-    """Kafka Connect's REST interface could not be reached, refused, or did not do in time what it was asked for."""
+    """Kafka Connect's REST interface was unreachable, rejected a request, or did not complete it in time."""
 
 
 class ConnectorError(Terminal, LakecommitError):
@@ -157,8 +155,8 @@ class AccountingError(Terminal, LakecommitError):
 
 
 class RecordsError(Terminal, LakecommitError):
-    """Handling the records of a range ended in an exception that says nothing of brokers or storage: the same records
-    would bring it again.
+    """Processing the records of a range raised an exception that neither brokers nor storage caused: the same records
+    would raise it again.
     """
 
     def __init__(self, code: str, message: str, spans: tuple[Any, ...] = ()) -> None:
@@ -172,13 +170,13 @@ class BlockedRangeError(Terminal, LakecommitError):
 
 
 class DecisionError(Terminal, LakecommitError):
-    """What was asked for would give something up or change a ledger, and no person has decided it as it is now."""
+    """The request would give something up or change a ledger, and no user has approved it in its current form."""
 
 
 class SparkJobError(Transient, LakecommitError):
     """The Spark job of a partition group ended before all of its slices were reported."""
 
     def __init__(self, code: str, message: str, *, workers_died: bool = False) -> None:
-        """:param workers_died: because processes died that worked at slices, and neither Spark nor a person ended it"""
+        """:param workers_died: because processes died that processed slices, and neither Spark nor a user stopped it"""
         super().__init__(code, message)
         self.workers_died = workers_died

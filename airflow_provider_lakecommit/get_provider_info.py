@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Airflow reads about this provider: one literal, read in every Airflow process, so nothing is imported here.
+"""The provider info: one literal, which every Airflow process reads, so this module imports nothing.
 
-The options of `[lakecommit]` stand here and nowhere else; the configuration page of the docs is made from this dict.
+The options of `[lakecommit]` are defined only here; the configuration page of the docs is generated from this dict.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From Airflow's connections to the plain settings that the rest of the package takes.
+"""Convert Airflow's connections to the plain settings that the rest of the package takes.
 
-Contract: the connections of the existing providers are used as they are, and mean here what they mean to those
-providers: the Kafka provider's own hook resolves callbacks and managed tokens, and catalog properties are made the
-way the Iceberg provider's hook makes them. What is returned holds secrets: it is handed on, never logged or stored, and
-Airflow is told to strike them out (:mod:`~airflow_provider_lakecommit.hooks.secrets`).
+Contract: connections of the existing providers keep their meaning: the Kafka provider's own hook resolves callbacks and
+managed tokens, and catalog properties are built as the Iceberg provider's hook builds them. The returned settings hold
+secrets. They are never logged or stored, and Airflow masks them (:mod:`~airflow_provider_lakecommit.hooks.secrets`).
 
-Failure story: a connection that is missing or unusable is a :class:`SpecError` that names it, its type and what it must
-hold.
+Failure story: a missing or unusable connection is a :class:`SpecError` with its name, its type and the fields it needs.
 """
 
 from __future__ import annotations
@@ -95,11 +93,11 @@ def source_settings(landing: Landing) -> dict[str, Any]:
 
 
 def registry_connection(conn_id: str) -> dict[str, Any]:
-    """Settings of the registry's client by a connection of type `http`, or of any other: its address, login and
-    password, and what its extra holds under the client's own names. One that was given as a URI has a path, and TLS
-    where its type is `https`.
+    """Return the registry client's settings from a connection of type `http`, or of any other type: its address, login
+    and password, and the client's own settings in its extra. A connection given as a URI has a path, and TLS if its
+    type is `https`.
 
-    :raises SpecError: no such connection, or it does not say where the registry is
+    :raises SpecError: the connection is missing, or has no address of the registry
     """
     found = connection(conn_id, "http", "the address of a schema registry")
     settings = {key: value for key, value in found.extra_dejson.items() if value is not None}
@@ -142,14 +140,15 @@ def _signing() -> dict[str, str]:
 
 
 def catalog_properties(iceberg_conn_id: str, *, reach: bool = True) -> dict[str, str]:
-    """pyiceberg properties of a connection of type `iceberg`: its extra, then its fields; REST if it does not say.
+    """Return the pyiceberg properties of a connection of type `iceberg`: its extra, then its fields; REST is the
+    default type.
 
-    The catalog is called by the connection's id, as the Iceberg provider's hook does, unless its extra gives a `name`
-    or, where the catalog may be reached, all its tables are under another one.
+    The catalog has the connection's id as its name, as in the Iceberg provider's hook, unless the extra sets `name` or,
+    if the catalog may be contacted, all its tables are under another name.
 
-    :param reach: may the catalog be asked? A writer must do without it
+    :param reach: whether the catalog may be contacted; a writer must not
 
-    :raises SpecError: no such connection, or it says neither where nor what the catalog is
+    :raises SpecError: the connection is missing, or has neither an address nor a type of catalog
     """
     properties = stated_properties(iceberg_conn_id)
     if reach:
@@ -160,9 +159,9 @@ def catalog_properties(iceberg_conn_id: str, *, reach: bool = True) -> dict[str,
 
 
 def stated_properties(iceberg_conn_id: str) -> dict[str, str]:
-    """The same without a name that nobody stated, so that nothing is asked of the catalog.
+    """Return the same, without a name unless one is configured, so that the catalog is not contacted.
 
-    :raises SpecError: no such connection, or it says neither where nor what the catalog is
+    :raises SpecError: the connection is missing, or has neither an address nor a type of catalog
     """
     found = connection(iceberg_conn_id, "iceberg", "the catalog's URI as host or properties in its extra")
     properties = as_text({key: value for key, value in found.extra_dejson.items() if value is not None})
@@ -182,7 +181,7 @@ def stated_properties(iceberg_conn_id: str) -> dict[str, str]:
 
 
 def _unlike(found: Connection, kind: str) -> str:
-    """Airflow's environment and secrets backends take any type, which may well be meant; in an error it is said."""
+    """Airflow's environment and secrets backends accept any type, possibly on purpose; errors mention it."""
     return "" if found.conn_type == kind else f", which is of type `{found.conn_type}`,"
 
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which engine runs the jobs of a landing: the type of the Spark connection decides.
+"""Choose the engine that runs the jobs of a landing by the type of the Spark connection.
 
-Contract: the connections of the Spark provider are used as they are. ``spark_connect`` is a warm Spark Connect server,
-``spark`` is spark-submit; a connection of another type is used as ``spark``, as the provider's own hooks do. Nothing is
-contacted.
+Contract: connections of the Spark provider keep their meaning. ``spark_connect`` is a warm Spark Connect server,
+``spark`` is spark-submit; any other type is used as ``spark``, as in the provider's own hooks. Nothing is contacted.
 
-Failure story: a connection that is missing or unusable is a :class:`SpecError` that names it.
+Failure story: a missing or unusable connection is a :class:`SpecError` with its name.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ def engine_of(
     conf: Mapping[str, Any] | None = None,
     grace: timedelta,
 ) -> Engine:
-    """The engine that a connection stands for.
+    """Return the engine of a connection.
 
-    :param deployment: with landing and lane, whose warm session it is
-    :param conf: Spark settings of the jobs; a server that runs already cannot take them
-    :param grace: how long a job that is asked to stop may take
+    :param deployment: identifies the warm session, together with landing and stream
+    :param conf: Spark settings of the jobs; a running server cannot apply them
+    :param grace: maximum duration of a job after a request to stop
 
-    :raises SpecError: no such connection, or one that cannot be meant
+    :raises SpecError: the connection is missing or unusable
     """
     found = connection(conn_id, "spark", "the master as host (local[2], yarn, …), or of type `spark_connect`")
     if found.conn_type != CONNECT:

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka Connect by a connection of Airflow.
+"""Kafka Connect through an Airflow connection.
 
-Contract: the connection is of type `http`, with the fields that Airflow's own HTTP hook takes: host (which may be a
-whole address), port, schema (`http` or `https`), login and password; in its extra `verify` (false, or a file of
-certificates to trust), `headers`, and further headers as they are. It is read at the first call, not before. Nothing is
-needed but Airflow itself.
+Contract: the connection is of type `http`, with the fields of Airflow's own HTTP hook: host (possibly a whole address),
+port, schema (`http` or `https`), login and password; its extra has `verify` (false, or a file of trusted certificates),
+`headers`, and further headers by name. It is read at the first call. Only Airflow itself is required.
 
-Failure story: a connection that is missing or says no host is a :class:`SpecError`; all else is raised by
-:mod:`~airflow_provider_lakecommit.operations.kafka_connect.rest`.
+Failure story: a missing connection, or one without a host, is a :class:`SpecError`;
+:mod:`~airflow_provider_lakecommit.operations.kafka_connect.rest` raises all other errors.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class KafkaConnectHook(BaseHook):
         return self.rest.config(connector)
 
     def pause(self, connector: str) -> None:
-        """Its tasks read nothing more; the coordinator of an Iceberg sink goes on committing."""
+        """Stop its tasks from reading; the coordinator of an Iceberg sink continues to commit."""
         self.rest.pause(connector)
 
     def resume(self, connector: str) -> None:
@@ -79,7 +78,7 @@ class KafkaConnectHook(BaseHook):
         self.rest.stop(connector)
 
     def restart(self, connector: str, *, include_tasks: bool = True, only_failed: bool = True) -> None:
-        """Start anew what has failed, or all of it."""
+        """Restart the failed parts, or all of it."""
         self.rest.restart(connector, include_tasks=include_tasks, only_failed=only_failed)
 
     def test_connection(self) -> tuple[bool, str]:
@@ -92,17 +91,17 @@ class KafkaConnectHook(BaseHook):
 
 
 def rest_of(conn: Connection) -> ConnectRest:
-    """A client from a connection.
+    """Return a client for a connection.
 
-    :raises SpecError: it says no host
+    :raises SpecError: it has no host
     """
     return ConnectRest(**rest_settings(conn))
 
 
 def rest_settings(conn: Connection) -> dict[str, Any]:
-    """What a client is made of.
+    """Return the arguments of a client.
 
-    :raises SpecError: it says no host
+    :raises SpecError: the connection has no host
     """
     host = (conn.host or "").strip().rstrip("/")
     if not host:

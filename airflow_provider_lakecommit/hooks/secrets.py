@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has Airflow strike secrets out of what its tasks show.
+"""Let Airflow mask secrets in the output of its tasks.
 
-Contract: :func:`hide` names to Airflow all that is secret in some settings, in the forms in which a driver may show it;
-from then on Airflow strikes them out of this process's logs, tracebacks and rendered fields. What it does not look at,
-XComs among it, gets its text from :func:`told`. Light: imported when a DAG is parsed.
+Contract: :func:`hide` registers all secrets of some settings with Airflow, in each form that a driver may print. From
+then on Airflow masks them in this process's logs, tracebacks and rendered fields. :func:`told` masks them in text that
+Airflow does not check, such as XComs. Light: imported when a DAG is parsed.
 
-Failure story: Airflow leaves values of less than five characters alone (``[logging] min_length_masked_secret``), and
-words of every message are not named to it, as it would strike them out of longer words too. Messages of this package
-have been without them before.
+Failure story: Airflow does not mask values of less than five characters (``[logging] min_length_masked_secret``). Words
+that every message contains are not registered, because Airflow would mask them inside longer words too. This package
+has already removed them from its own messages.
 """
 
 from __future__ import annotations

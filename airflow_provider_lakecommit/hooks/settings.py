@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `[lakecommit]` section of this Airflow, as one typed value.
 
-Contract: read when a task runs, never when a DAG is parsed. Defaults and descriptions stand in
-:mod:`~airflow_provider_lakecommit.get_provider_info` and nowhere else.
+Contract: read when a task runs, never when a DAG is parsed. Defaults and descriptions are defined only in
+:mod:`~airflow_provider_lakecommit.get_provider_info`.
 """
 
 from __future__ import annotations

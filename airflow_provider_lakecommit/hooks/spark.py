@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A window job by spark-submit, through the Spark provider's own hook.
+"""Run a window job by spark-submit, through the Spark provider's own hook.
 
-Contract: each job is a process of its own. Job and connection settings, and what is secret of the user's own settings
-of Spark, go in files of a private folder that is gone when the job has ended; nothing secret is in an argument or in
-the log. Spark's output is the task's log. On a local master the workers are the Python that runs this; a cluster is
-sent this package, and the files where the driver runs there too; the other libraries must be installed there or be
-sent by `spark.archives`. Connection settings reach executors in the tasks' code, not in a file.
+Contract: each job is a process of its own. Job and connection settings, and secret Spark settings of the user, are in
+files of a private folder that is deleted when the job ends; arguments and logs contain no secret. Spark's output is the
+task's log. On a local master, the workers run this Python. To a cluster, this package is sent, and the files too if the
+driver runs there; other libraries must be installed there or sent by `spark.archives`. Connection settings reach
+executors in the tasks' code, not in a file.
 
-Failure story: a job that ends badly is a :class:`SparkJobError`; what of it was reported stands in the control log, so
-the caller asks there and not here. What a killed task leaves of its files is removed by the next job on that machine.
-:meth:`SparkSubmit.stop` asks by SIGTERM and, after the grace period, has the provider's hook end the job by force; a
-job whose caller was interrupted does not outlive it.
+Failure story: a failed job is a :class:`SparkJobError`; its reported slices are in the control log, where the caller
+reads them. The next job on the same machine removes the files of a killed task. :meth:`SparkSubmit.stop` sends SIGTERM
+and, after the grace period, the provider's hook kills the job; a job does not outlive an interrupted caller.
 """
 
 from __future__ import annotations
@@ -91,8 +90,9 @@ class SparkMaster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of the spark-submit process: the one installed beside this Python, for a cluster the user's own if there is
-        one. The one beside runs the first `python3` of the search path and expects pyspark there.
+        """Return the environment of the spark-submit process: the one installed with this Python, or for a cluster the
+        user's own, if there is one. The installed one runs the first `python3` of the search path and expects pyspark
+        there.
         """
         beside, others = os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)
         own = not self.local and shutil.which("spark-submit", path=others) is not None
@@ -140,8 +140,8 @@ _NO_JAVA = re.compile(r"JAVA_HOME is not set|/java: No such file|command not fou
 
 
 def _last_words(error: str) -> str:
-    """What the provider's hook says of a job that failed: its last line, and those before it. The whole command, with
-    which that begins, is in the log already, and so are stacks.
+    """Return what the provider's hook reports for a failed job: its last line and the lines before it. The command line
+    at its beginning, and stack traces, are already in the log.
     """
     ended = _ENDED.match(error)
     said = [line.strip() for line in error[ended.end() :].splitlines() if line.strip()] if ended else []
@@ -168,11 +168,11 @@ class _SubmitHook(SparkSubmitHook):
 
 
 class SparkSubmit:
-    """Window jobs, each by a spark-submit of its own.
+    """Window jobs, each in its own spark-submit.
 
     :param conn_id: Airflow connection of type `spark`
-    :param conf: Spark settings that win over the defaults here
-    :param grace: how long a job that is asked to stop may take
+    :param conf: Spark settings that override the defaults here
+    :param grace: maximum duration of a job after a request to stop
     """
 
     ahead = 0
@@ -301,7 +301,9 @@ class _Files(NamedTuple):
     name: str
 
     def environment(self, master: SparkMaster) -> dict[str, str]:
-        """Of the spark-submit process. A driver copies what it ships; a killed one leaves its copies behind."""
+        """Return the environment of the spark-submit process. A driver copies the files it ships; a killed driver
+        leaves these copies.
+        """
         copies = {"SPARK_LOCAL_DIRS": str(self.job.parent / "local")}
         return {**master.environment, **(copies if self.package and not master.driver_on_cluster else {})}
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions to a cluster: which topics are there, under which ids, from which offset to which.
+"""Requests to a cluster: its topics, their ids, and their first and last offsets.
 
-Contract: every question is answered by the brokers now, never from a cache, as
-:mod:`~airflow_provider_lakecommit.kafka.admin_requests` asks it: again, where a change in the cluster explains the
-answer, and with the same errors.
+Contract: the brokers answer every request, never a cache. As in
+:mod:`~airflow_provider_lakecommit.kafka.admin_requests`, a request is repeated if a change in the cluster explains its
+answer, and raises the same errors.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ NAMES_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """A topic as the brokers describe it. Where its rights were asked for, ``operations`` are what this principal may
-    do with it, and ``replicas`` those of the partition with the fewest.
+    """A topic as the brokers describe it. If its rights were requested, ``operations`` are those of this principal;
+    ``replicas`` are those of the partition with the fewest.
     """
 
     name: str
@@ -71,7 +71,7 @@ def topic_id_text(topic_id: Uuid) -> str:
 
 
 class ClusterAdmin(AdminRequests):
-    """The questions that are asked of a cluster."""
+    """Requests to a cluster."""
 
     def cluster_id(self) -> str:
         """Id of the cluster that answers now."""
@@ -80,15 +80,15 @@ class ClusterAdmin(AdminRequests):
         return str(self._granted(doing, answer).cluster_id or "")
 
     def names(self) -> tuple[str, ...]:
-        """All topics that this principal may see; none where the brokers do not say so at once."""
+        """Return all topics that this principal may see; none if the brokers do not answer at once."""
         with contextlib.suppress(KafkaException):
             return tuple(self._client.list_topics(timeout=NAMES_SECONDS).topics)
         return ()
 
     def listed(self) -> tuple[str, ...]:
-        """All topics that this principal may see, by name.
+        """Return all topics that this principal may see, by name.
 
-        :raises LakecommitError: the brokers do not say so in time; of the kind that this admin was made with
+        :raises LakecommitError: the brokers do not answer in time; the kind is that of this admin
         """
         self._trouble.forget()
         try:
@@ -130,7 +130,7 @@ class ClusterAdmin(AdminRequests):
         return lambda left: self._client.list_offsets(specs, isolation_level=level, request_timeout=left)
 
     def settings(self, topic: str) -> dict[str, str] | None:
-        """The topic's settings; None when we may not look at them."""
+        """Return the topic's settings; None without the right to read them."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         return self._settings(f"reading the settings of topic {topic!r}", resource)
 
@@ -164,8 +164,8 @@ class ClusterAdmin(AdminRequests):
         return PendingAnswers({(p.topic, p.partition): f for p, f in futures.items()}, lambda found: int(found.offset))
 
     def rights(self, topic: str) -> TopicFacts | None:
-        """What we may do with a topic; None when it does not exist. One that may not even be described has no
-        partitions, whether it is there or not.
+        """Return our rights on a topic; None if it does not exist. A topic that may not be described has no partitions,
+        whether it exists or not.
         """
         asked = TopicCollection([topic])
         answer = self._ask(
@@ -184,7 +184,7 @@ class ClusterAdmin(AdminRequests):
         )
 
     def broker_settings(self) -> dict[str, str] | None:
-        """The settings of one broker; None when we may not look at them."""
+        """Return the settings of one broker; None without the right to read them."""
         doing = "asking for the brokers"
         answer = self._ask(doing, lambda left: {"": self._client.describe_cluster(request_timeout=left)})[""]
         node = self._granted(doing, answer).nodes[0]
@@ -233,8 +233,8 @@ class ClusterAdmin(AdminRequests):
 
 
 def _watermark(start: Border, stable: Border, high: Border) -> Watermark:
-    """Of borders that were asked for at once: each of them only grows, and what came in between may be before the one
-    and behind the next.
+    """Combine offsets that were requested together: each only grows, so a record may be after the first and before the
+    second.
     """
     reach = max(start[0], stable[0])
     return Watermark(start=start[0], stable=reach, high=max(reach, high[0]), leader_epoch=high[1])

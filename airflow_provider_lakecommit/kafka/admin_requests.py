@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a cluster is asked: patiently, by one admin client, with errors that name cause and remedy.
+"""Send requests to a cluster: patiently, with one admin client, and with errors that name cause and remedy.
 
-Contract: a request is answered within `timeout`. Answers that a change in the cluster explains (an election, a broker
-that restarts, metadata still on its way) are asked for again until then.
+Contract: a request is answered within `timeout`. Until then it is repeated if a change in the cluster explains the
+answer (an election, a broker that restarts, metadata in transit).
 
-Failure story: brokers that give no answer end in the `away` error, with the cause; brokers that do not allow the
-question in the `refused` error, with the remedy; refused credentials at once. A topic that vanished or changed
-between two questions is :class:`StaleTopicError`, on which :meth:`AdminRequests.steadily` looks again from the
-start.
+Failure story: brokers that do not answer raise the `away` error with the cause; brokers that reject the request raise
+the `refused` error with the remedy; rejected credentials raise it at once. A topic that vanished or changed between two
+requests is :class:`StaleTopicError`, after which :meth:`AdminRequests.steadily` starts again.
 """
 
 from __future__ import annotations
@@ -67,12 +66,12 @@ DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AU
 
 
 class StaleTopicError(Exception):
-    """The topic is not what it was a moment ago: what was learned of it must be asked for again."""
+    """The topic has changed since the last request: everything about it must be requested again."""
 
 
 class PendingAnswers(Generic[K, V]):
-    """Questions that are on their way while the caller does something else. Nothing is asked again: what has no answer
-    by the time it is wanted, or a refusal, is simply not known.
+    """Requests that are in flight while the caller does something else. Nothing is repeated: a late answer or a
+    rejection counts as unknown.
     """
 
     def __init__(self, futures: Mapping[K, Future[Any]], read: Callable[[Any], V]) -> None:
@@ -87,11 +86,11 @@ class PendingAnswers(Generic[K, V]):
 
 
 class AdminRequests:
-    """One admin client, made at the first question.
+    """One admin client, created at the first request.
 
-    :param away: the error when the brokers do not answer.
-    :param refused: the error when they do not allow it.
-    :param remedy: what helps then.
+    :param away: the error if the brokers do not answer.
+    :param refused: the error if they reject a request.
+    :param remedy: the remedy in that case.
     """
 
     def __init__(
@@ -135,7 +134,7 @@ class AdminRequests:
             self.serve(LOOK_SECONDS)
 
     def serve(self, seconds: float) -> None:
-        """Wait, and hear what the client has to say meanwhile."""
+        """Wait, and handle the client's callbacks meanwhile."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._client.poll(left)
@@ -160,7 +159,7 @@ class AdminRequests:
     def _ask_together(
         self, questions: Mapping[str, Callable[[float], Mapping[K, Future[V]]]]
     ) -> list[dict[K, V | KafkaError]]:
-        """The answers to several questions, by what is being done, that are on their way at the same time."""
+        """Return the answers to several requests that are in flight at the same time, by their description."""
         begun = {doing: request(self._timeout) for doing, request in questions.items()}
 
         def once(doing: str, left: float) -> Mapping[K, Future[V]]:

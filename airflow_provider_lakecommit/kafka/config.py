@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a user's librdkafka configuration to the one that a client of ours runs with, and from a client's trouble to an
-error text.
+"""Convert a user's librdkafka configuration to that of a client, and a client's failure to an error text.
 
-Contract: a configuration is a plain mapping of librdkafka names. The user decides where the brokers are and how to
-talk to them; what a read or a transaction means is ours alone, so those keys of the user are left out, with a note
-in the log when they differ. Error texts name `bootstrap.servers` and the last thing the client ran into, and never
-the value of a secret.
+Contract: a configuration is a plain mapping of librdkafka names. The user defines where the brokers are and how to
+reach them; the meaning of a read or a transaction is fixed, so those keys of the user are dropped, with a note in the
+log if they differ. Error texts name `bootstrap.servers` and the last failure of the client, never the value of a
+secret.
 
-Failure story: librdkafka answers a request to dead brokers with "timed out"; why, it tells only its error callback.
-:class:`LastError` listens there, so that a message can say "connection refused", "name not known" or "invalid
-password".
+Failure story: librdkafka answers a request to dead brokers with "timed out"; only its error callback gets the cause.
+:class:`LastError` is that callback, so a message can say "connection refused", "name not known" or "invalid password".
 """
 
 from __future__ import annotations
@@ -81,12 +79,12 @@ _CLOSED = (
 
 
 class LastError:
-    """The last error a client reported by itself, for use as its error callback.
+    """The last error that a client reported by itself; used as its error callback.
 
-    A consumer must have a group, and asks for its coordinator though ours join none: who has no right on groups is
-    refused that, which is no trouble.
+    A consumer must have a group, and requests its coordinator although ours join none. Without rights on groups this is
+    rejected, which does no harm.
 
-    :param also: the user's own callback, which hears everything too.
+    :param also: the user's own callback, which gets everything too.
     """
 
     def __init__(self, also: Callable[[KafkaError], object] | None = None) -> None:
@@ -104,7 +102,7 @@ class LastError:
             self._also(error)
 
     def forget(self) -> None:
-        """What comes now is another request: what was wrong before may be over."""
+        """Forget the last error before a new request: it may be over."""
         self._last = None
 
     @property
@@ -165,9 +163,9 @@ def made(client: Callable[[dict[str, Any]], C], config: Mapping[str, Any], troub
 
 
 def bootstrap_servers(config: Mapping[str, Any]) -> str:
-    """Where the brokers are, for a message, with the connection that says so.
+    """Return the address of the brokers for a message, with the connection that defines it.
 
-    :raises SpecError: the configuration does not say, or in no way that Kafka knows
+    :raises SpecError: the configuration has none, or in a form that Kafka does not know
     """
     return f"{servers_of(config)}{whose(config)}"
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a copy of a partition goes on, by the records themselves: a copy keeps their order and times, not their
+"""Find where a copy of a partition continues, by the records themselves: a copy keeps their order and times, not their
 offsets.
 
-Contract: reads only, committed records. The last records before an offset are looked for in the copy, from the first
-one of their time on. Records are the same if timestamp, key and value are; several in a row are compared, so that two
-equal ones are told apart by their neighbours.
+Contract: reads committed records only, and writes nothing. The last records before an offset are searched in the copy,
+from the first record of their time. Records are equal if timestamp, key and value are; several in a row are compared,
+so that their neighbours distinguish equal ones.
 
-Failure story: what is not found, or found at several places, is no place: the reason is given. Brokers that do not
-answer are the error of whoever opened the sources.
+Failure story: records that are not found, or found at several places, give no offset but a reason. Unreachable brokers
+raise the error of the caller that opened the sources.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PartitionLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPlace:
-    """The offset in the copy at which the next record is, or why nobody can tell."""
+    """The offset in the copy at which the next record is, or why it is unknown."""
 
     offset: int | None
     why: str = ""
@@ -97,7 +97,7 @@ def place_in_copy(original: PartitionLog, offset: int, copy: PartitionLog) -> Co
 
 
 def _by_the_next(original: PartitionLog, offset: int, copy: PartitionLog) -> CopyPlace:
-    """Nothing is left before it: by what comes."""
+    """No record before it is left: use the next record."""
     first = next(original.records(offset, original.mark.stable), None)
     if first is None:
         if copy.mark.start == copy.mark.stable:

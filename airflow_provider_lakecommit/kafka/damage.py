@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients and brokers say of records that are not what was written.
+"""Errors of clients and brokers about records that differ from what was written.
 
-Contract: a batch whose bytes were altered fails its checksum, cannot be decompressed, or has no form that there is.
-None of it passes by waiting, and none of it says that brokers are away. A batch is damaged as a whole, because nobody
-can tell where in it; where it ends is found by trying.
+Contract: a batch with altered bytes fails its checksum, cannot be decompressed, or has an unknown form. Waiting does
+not fix it, and it does not mean that brokers are unreachable. A batch is corrupt as a whole, because the exact place is
+unknown; its end is found by trying.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DAMAGE = frozenset(
 
 
 def answers_at_once(consumer: Consumer, topic: str, partition: int) -> bool:
-    """Return False where brokers are slow, or away."""
+    """Return False if brokers are slow or unreachable."""
     began = time.monotonic()
     try:
         consumer.get_watermark_offsets(TopicPartition(topic, partition), ASK_SECONDS, cached=False)

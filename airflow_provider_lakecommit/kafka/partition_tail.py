@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads one partition between two known offsets, committed records only, and stays at the end for the next read.
+"""Read one partition between two known offsets, committed records only, and stay at the end for the next read.
 
-Contract: :meth:`PartitionTail.read` gives every committed record of `[start, end)` once, in order, and is done when
-the *position* has reached `end`: the last offsets of a range may be transaction markers or aborted records, which
-nobody is ever given. A read that starts where the last one ended costs no new connection and no seek. No consumer
-group is joined and no offset stored.
+Contract: :meth:`PartitionTail.read` yields every committed record of `[start, end)` once, in order, and is done when
+the *position* has reached `end`: the last offsets of a range may be transaction markers or aborted records, which no
+client receives. A read that starts at the end of the previous one needs no new connection and no seek. It joins no
+consumer group and stores no offset.
 
-Failure story: an offset that the broker does not have (deleted by retention, cut off, topic made anew) is
-:class:`StaleTopicError`: the borders must be asked for again. A broker that restarts is waited for; `timeout`
-seconds without any progress end in the `away` error with the cause, a partition that may not be read at once. A batch
-that is not what was written is asked for once more, since it may have been damaged on its way; then a
-:class:`DamagedBatch` stands in its place, and what comes behind it is read.
+Failure story: an offset that the broker does not have (deleted by retention, truncated, topic recreated) is
+:class:`StaleTopicError`: the ends must be requested again. It waits for a broker that restarts; `timeout` seconds
+without progress raise the `away` error with the cause, a partition without read rights raises it at once. A corrupt
+batch is requested once more, since it may have been corrupted in transit; then a :class:`DamagedBatch` takes its place,
+and the batches after it are read.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class DamagedBatch:
 class PartitionTail:
     """One consumer, assigned to one partition.
 
-    :param away: the error when the brokers do not answer.
+    :param away: the error if the brokers do not answer.
     :param settings: further settings of the consumer
     """
 
@@ -156,8 +156,9 @@ class PartitionTail:
         return int(place.offset)
 
     def _pass_over(self, said: str, offset: int, end: int, *, astray: bool) -> DamagedBatch | None:
-        """What to make of damage at an offset. The client tells of it before it gives the records before it. It passes
-        over what fails its checksum by itself, mostly, and stays at anything else, with a word or without.
+        """Decide how to handle corruption at an offset. The client reports it before it returns the records before it.
+        It usually skips a batch with a wrong checksum by itself, and stops at any other corruption, with or without an
+        error.
         """
         if self._damaged is None:
             self._damaged = (offset if self._next <= offset < end else self._next), 1
@@ -183,7 +184,7 @@ class PartitionTail:
         return time.monotonic()
 
     def _step(self, end: int) -> None:
-        """Go on behind the damage."""
+        """Continue after the corruption."""
         start, _ = self._damaged or (self._next, 0)
         behind = max(self._next, start) + 1
         self._move(first_readable(self._consumer, self._topic, self._partition, behind, end))

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times and headers of Kafka records as values of Python, whatever is in them: these conversions never raise.
+"""Times and headers of Kafka records as Python values: these conversions never raise.
 
-Contract: a record holds any 64-bit number as its time, and any bytes as the name of a header; both are a client's to
-choose. :func:`time_of` knows the times that a table, Arrow and Python can all hold, the years 1 to 9999; ``-1`` is
-Kafka's word for none. :func:`bounded_time` is for what only has to be compared: it moves a time that lies beyond to the
-end of what durations can still be added to. :func:`headers_of` names a header whose own name is not UTF-8
-:data:`UNREADABLE_NAME`; its value and all other headers stay as they are.
+Contract: clients choose a record's time, any 64-bit number, and the names of its headers, any bytes. :func:`time_of`
+returns times that a table, Arrow and Python can all hold, the years 1 to 9999; ``-1`` means no time in Kafka.
+:func:`bounded_time` is for comparisons only: it moves a time beyond these years to the nearest one to which durations
+can be added. :func:`headers_of` names a header :data:`UNREADABLE_NAME` if its own name is not UTF-8; its value and all
+other headers are unchanged.
 
-Failure story: headers of which the client tells nothing at all are ``None``.
+Failure story: headers that the client cannot return at all are ``None``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def headers_of(record: _Record) -> Headers | None:
 
 
 def _pair(pair: tuple[Any, Any]) -> tuple[str, bytes | None]:
-    """A hole must not be touched: no object is there. Python's collector tells what there is without doing so."""
+    """Do not touch a hole: it has no object. Python's collector lists the objects without doing so."""
     held = gc.get_referents(pair)
     name, value = (UNREADABLE_NAME, held[-1] if held else None) if len(held) < len(pair) else pair
     return str(name), value.encode() if isinstance(value, str) else value

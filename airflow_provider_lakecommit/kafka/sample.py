@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample of a topic's records, from the begin, the middle and the end of every partition: to see what they are
-(:func:`sample`), the same of some ranges (:func:`sample_of`), single records
-(:func:`records_at`), or only how big (:func:`sizes`).
+"""Samples of a topic's records, from the beginning, the middle and the end of every partition: the records
+(:func:`sample`), those of some ranges (:func:`sample_of`), single records (:func:`records_at`), or only their sizes
+(:func:`sizes`).
 
-Contract: bounded in records, bytes and time, whichever comes first; no group is joined and no offset is committed.
-Committed records only.
+Contract: limited by records, bytes and time, whichever comes first; joins no group and commits no offset. Committed
+records only.
 
-Failure story: brokers that do not answer are a :class:`SourceUnavailableError`; a topic that may not be read a
-:class:`SourceError`. A sample that is cut short by time or bytes is a smaller sample. Sizes are for planning only, so
-whatever keeps them from being seen is left to the reader of the records to tell.
+Failure story: unreachable brokers are a :class:`SourceUnavailableError`; a topic without read rights is a
+:class:`SourceError`. A sample that time or bytes cut short is a smaller sample. Sizes are for planning only, so the
+reader of the records reports why they are unknown.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _FIRST_BATCH: dict[str, Any] = {
 
 
 def shares(marks: Mapping[SourcePartition, Watermark], records: int) -> dict[SourcePartition, int]:
-    """How many records to read of each partition in each of three rounds, so that they come to about ``records`` in
-    all: what small ones have no use for is the large ones'.
+    """Return how many records to read of each partition in each of three rounds, about ``records`` in all: what small
+    partitions do not need goes to the large ones.
     """
     out, left = dict[SourcePartition, int](), records
     for n, (p, mark) in enumerate(sorted(marks.items(), key=lambda item: item[1].stable - item[1].start)):
@@ -150,7 +150,7 @@ def _place(message: Message) -> str:
 
 
 def _marks(parts: Mapping[SourcePartition, RangeSet]) -> dict[SourcePartition, Watermark]:
-    """Each partition from the begin of what is wanted of it to the end."""
+    """Yield each partition from the beginning of its requested range to the end."""
     return {
         p: Watermark(start=r.ranges[0].start, stable=r.ranges[-1].end, high=r.ranges[-1].end) for p, r in parts.items()
     }
@@ -183,8 +183,8 @@ def _lies_in(message: Message, ranges: Mapping[tuple[str, int], Sequence[OffsetR
 
 
 def sizes(kafka: Mapping[str, Any], ranges: Coverage) -> dict[SourcePartition, int]:
-    """The mean size in bytes of the values in these ranges, by a few from each of the partitions that have the most;
-    without those of which nothing was seen.
+    """Return the mean size in bytes of the values in these ranges, from a few of each of the largest partitions,
+    without those of which nothing was read.
     """
     most = sorted(ranges.parts.items(), key=lambda item: len(item[1]), reverse=True)[:SIZES_PARTITIONS]
     marks = _marks(dict(most))

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source topics of a landing as they are now: ids, partitions, and how far they can be read.
+"""The current source topics of a landing: ids, partitions, and how far they can be read.
 
-Contract: one :class:`SourceState` is consistent: all offsets belong to the topic ids in it, `start <= stable <=
-high`, and every record below `stable` is decided. `stable` is the last stable offset, the only end to which a
-window may be planned; a `high` above it is an open transaction, not "nothing new". Nothing is consumed and no group
-is touched.
+Contract: one :class:`SourceState` is consistent: all offsets belong to the topic ids in it, `start <= stable <= high`,
+and every record below `stable` is decided. `stable` is the last stable offset, the only end to which a window may be
+planned; a `high` above it is an open transaction, not "nothing new". Nothing is consumed and no group is used.
 
-Failure story: a topic that is missing or may not be read is a :class:`SourceError` with the remedy, brokers that do
-not answer within `timeout` a :class:`SourceUnavailableError` with the cause.
+Failure story: a topic that is missing or may not be read is a :class:`SourceError` with the remedy; brokers that do not
+answer within `timeout` are a :class:`SourceUnavailableError` with the cause.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ First = tuple[int, datetime] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """The source topics at `asked_at`, a time before any of the offsets was asked for."""
+    """The source topics at `asked_at`, a time before any of the offsets was requested."""
 
     cluster_id: str
     asked_at: datetime
@@ -70,11 +69,11 @@ class SourceTopics:
         )
 
     def of(self, topics: tuple[str, ...]) -> SourceTopics:
-        """Other topics of the same cluster, for who closes it."""
+        """Return other topics of the same cluster; the caller closes them."""
         return SourceTopics(self._config, topics, self._timeout)
 
     def beside(self, topics: tuple[str, ...]) -> SourceTopics:
-        """Other topics, asked for through the client of these, which goes with these."""
+        """Return other topics that use the client of these and are closed with these."""
         other = self.of(topics)
         other._admin = self._admin
         return other
@@ -89,13 +88,13 @@ class SourceTopics:
         return self._admin.steadily("asking for the source's offsets", lambda: self._look(missing_ok))
 
     def ask_retention(self) -> None:
-        """Ask for the topics' settings, unless they were asked for a moment ago; does not wait."""
+        """Request the topics' settings, unless this was done a moment ago; does not wait."""
         if self._settings is None or time.monotonic() - self._asked_at > SETTINGS_SECONDS:
             self._asked_at = time.monotonic()
             self._settings = self._admin.ask_settings(self._topics)
 
     def retentions(self, seconds: float) -> dict[str, Retention]:
-        """What each topic's settings say about removal, of those that are known after at most that time."""
+        """Return each topic's settings about removal, if they are known after at most that time."""
         self.ask_retention()
         found = self._settings.within(seconds) if self._settings else {}
         out: dict[str, Retention] = {}
@@ -109,9 +108,9 @@ class SourceTopics:
     def ask_first_since(
         self, times: Iterable[tuple[SourcePartition, datetime]]
     ) -> Callable[[float], list[tuple[SourcePartition, datetime, First]]]:
-        """Ask for the first offset at or after a time, of any number of partitions and times, without waiting.
+        """Request the first offset at or after a time, for any number of partitions and times, without waiting.
 
-        The answer waits for at most the seconds it is given; what has no answer by then is left out.
+        The answer waits for at most the given seconds; unanswered ones are left out.
         """
         rounds: list[
             tuple[dict[SourcePartition, datetime], PendingAnswers[tuple[str, int], tuple[int, int] | None]]
@@ -139,9 +138,9 @@ class SourceTopics:
         return answers
 
     def diverged(self, places: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
-        """The positions at which the logs hold other records than those that were read.
+        """Return the positions at which the logs have other records than those that were read.
 
-        :raises SourceUnavailableError: the brokers did not say in time
+        :raises SourceUnavailableError: the brokers did not answer in time
         """
         return diverged(self._config, places, self._timeout)
 

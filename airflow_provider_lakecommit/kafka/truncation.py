@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking brokers whether their logs still hold what was read of them (KIP-320).
+"""Check whether the brokers' logs still have what was read of them (KIP-320).
 
-Contract: :func:`diverged` gives the positions that do not hold, and where the log's records of their leader epoch end.
-librdkafka asks the leader (OffsetForLeaderEpoch) before it fetches from a position that comes with an epoch; whatever
-arrives from there, a record or the end of the partition, says that the position holds. Nothing is committed to a
-consumer group.
+Contract: :func:`diverged` returns the positions that are no longer valid, and where the log's records of their leader
+epoch end. librdkafka asks the leader (OffsetForLeaderEpoch) before it fetches from a position with an epoch; if it
+returns anything, a record or the end of the partition, the position is valid. Nothing is committed to a consumer group.
 
-Failure story: no answer within the time is a :class:`SourceUnavailableError`, never "all is well". Who may not read a
-topic gets no answer ever, and is told so at once: a :class:`SourceError`. An offset that retention has removed is not
-judged here.
+Failure story: no answer within the time is a :class:`SourceUnavailableError`, never "all is well". Without read rights
+on a topic there is never an answer, so this is a :class:`SourceError` at once. Offsets that retention has removed are
+not checked here.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def diverged(
 
 
 def _round(consumer: Consumer, open_: Places, deadline: float) -> list[Truncation]:
-    """Removes what is answered."""
+    """Remove the answered ones."""
     out: list[Truncation] = []
     places = [
         TopicPartition(topic, n, at.offset, leader_epoch=at.leader_epoch) for (topic, n), (_, at) in open_.items()
@@ -127,7 +126,7 @@ def _check_allowed(message: Message) -> None:
 
 
 def _answer(message: Message, p: SourcePartition, at: ReadPosition) -> tuple[bool, Truncation | None]:
-    """Whether it is one, and what it says."""
+    """Return whether it is an answer, and which."""
     error = message.error()
     if error is None or error.code() == KafkaError._PARTITION_EOF:
         return True, None
