@@ -3,14 +3,14 @@
 
 Whoever can write to a table, or runs its catalog, chooses these values. pyiceberg imports classes that properties name
 (``py-io-impl``, ``s3.retry-strategy-impl``, ``auth.impl``), and reads files and profiles that they name (``ssl``,
-``s3.profile-name``, ``hdfs.kerberos_ticket``). All of those come from the user's connection alone.
+``s3.profile-name``, ``hdfs.kerberos_ticket``). Such properties are taken from the user's connection only.
 
-Contract: pure. Both functions list what they let through, so a property that a later pyiceberg adds is dropped until it
-is listed here. Table properties set nothing about storage, as in Iceberg's Java client. Only text, numbers and booleans
-pass. A credential for Google's storage passes only if no client can take it for the path of a key file.
+Contract: pure. Both functions are allow-lists, so a property that a later pyiceberg adds is dropped until it is listed
+here. Table properties set nothing about storage, as in Iceberg's Java client. Only text, numbers and booleans pass. A
+credential for Google's storage passes only if no client can mistake it for the path of a key file.
 
 Failure story: a dropped property is as if the catalog had not sent it. If the storage needs it, the storage refuses the
-request; state the property in the connection.
+request; set the property in the connection.
 """
 
 from __future__ import annotations

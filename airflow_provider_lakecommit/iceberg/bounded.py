@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of catalogs and files of tables, measured before they are read into memory.
+"""Check the size of catalog answers and table files before they are read into memory.
 
-A gigabyte of JSON, or a megabyte that unpacks into one, would end the process that reads it, which may be a task with
-other tables in it or a child of the API server.
+A gigabyte of JSON, or a megabyte that unpacks into one, would kill the process that reads it, for example a task with
+other tables.
 
-Contract: :func:`check_json` estimates the memory that a JSON text takes when pyiceberg parses it, from its length, its
-widest character and its number of parts. :func:`bounded_body` reads an HTTP response, and :class:`BoundedInput` opens a
-file: what is read whole must be within :data:`MEMORY_LIMIT`; reading by parts, as Parquet is read, is not limited.
+Contract: :func:`check_json` estimates the memory that pyiceberg needs to parse a JSON text, from its length, its widest
+character and its number of parts. :func:`bounded_body` reads an HTTP response, and :class:`BoundedInput` opens a file:
+a complete read must be within :data:`MEMORY_LIMIT`; reads in parts, as of Parquet, are not limited.
 
-Failure story: a larger text is a :class:`ValueError` that names both sizes, a larger file a :class:`TableError`. The
-limit fits ten thousand snapshots, or fifty schemas of a thousand columns, or a thousand snapshots with full ledgers.
+Failure story: a larger text is a :class:`ValueError` with both sizes, a larger file a :class:`TableError`. The limit
+fits ten thousand snapshots, or fifty schemas of a thousand columns, or a thousand snapshots with full ledgers.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Iceberg catalog of a landing: load a table, make one, send one commit request.
+"""The Iceberg catalog of a landing: load a table, create one, send one commit request.
 
-Contract: the catalog is reached when it is first needed. :meth:`Tables.load` always asks it, so what it gives is as new
-as the call, with all snapshots of the table: a REST catalog is never asked for fewer, whatever the properties say.
-:meth:`Tables.commit` sends one request with the requirements it was given (pyiceberg's REST client sends the same once
-more with a new token where the old one was refused) and lets every exception through: only a look at the table can tell
-what became of it. Several threads may call at once, each with a client of its own
-(:mod:`~airflow_provider_lakecommit.iceberg.clients`), and no call waits longer than :data:`ANSWER_SECONDS`.
+Contract: the catalog is contacted when it is first needed. :meth:`Tables.load` always requests the table, so the result
+is current and has all snapshots: a REST catalog is never asked for fewer, whatever the properties are.
+:meth:`Tables.commit` sends one request with the given requirements (pyiceberg's REST client repeats it once with a new
+token if the old one was rejected) and raises every exception unchanged: only the table shows the outcome. Several
+threads may call at once, each with its own client (:mod:`~airflow_provider_lakecommit.iceberg.clients`), and no call
+waits longer than :data:`ANSWER_SECONDS`.
 
-Failure story: a table that is missing is a :class:`TableError` (somebody must make it), a catalog that is away or
-refuses the credentials a :class:`CatalogError` (it may come back), wrong properties a :class:`SpecError`. A gateway's
-answer is never taken for the catalog's. No message shows a secret: values of secret-looking properties and passwords in
-addresses are struck out of what drivers say. After :meth:`Tables.close` every call is refused.
+Failure story: a missing table is a :class:`TableError` (create it), an unreachable catalog or rejected credentials a
+:class:`CatalogError` (a retry may help), wrong properties a :class:`SpecError`. A gateway's answer is never mistaken
+for the catalog's. No message shows a secret: values of secret-looking properties, and passwords in addresses, are
+redacted in the texts of drivers. After :meth:`Tables.close` every call is refused.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Tables:
 
     @property
     def called(self) -> str:
-        """The catalog in a message, with the connection that says where it is."""
+        """Return the catalog's name in a message, with the connection that defines its address."""
         return f"catalog {self.name}{self._whose}"
 
     @property
@@ -127,9 +127,9 @@ class Tables:
             return catalog
 
     def load(self, identifier: str) -> Table:
-        """A table as it is now.
+        """Load the current table.
 
-        :raises TableError: there is no such table
+        :raises TableError: it does not exist
         :raises CatalogError: the catalog cannot be reached, or refuses the credentials
         """
         table = self.find(identifier)
@@ -178,11 +178,11 @@ class Tables:
         properties: Mapping[str, str] | None = None,
         order: SortOrder = UNSORTED_SORT_ORDER,
     ) -> Table:
-        """Make a table and its namespace, unless they exist. Who comes second gets the table of who came first.
+        """Create a table and its namespace, unless they exist. Of two callers, the second gets the first one's table.
 
         :raises CatalogError: the catalog cannot be reached
-        :raises StorageError: it is reached, and the table cannot be made
-        :raises SpecError: nobody would find it again
+        :raises StorageError: it answers, but the table cannot be created
+        :raises SpecError: no other process would find the table
         """
         table = self.find(identifier)
         if table is not None:
@@ -208,7 +208,7 @@ class Tables:
     def commit(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> TableMetadata:
-        """Send one commit request; every exception comes through as it is."""
+        """Send one commit request; exceptions are raised unchanged."""
         response = self._ask(lambda catalog: catalog.commit_table(table, requirements, updates))
         _remove_old_metadata(table, response.metadata)
         return response.metadata
@@ -220,17 +220,17 @@ class Tables:
         return {key: value for key, value in self._properties.items() if key.startswith(_STORAGE)}
 
     def storage(self, identifier: str) -> TableStorage:
-        """How the files of a table are reached, as the catalog says now: the connection's properties, and what it hands
-        out with the table. For tasks, like :meth:`io_properties`.
+        """Return the current access to a table's files: the connection's properties, and those that the catalog issues
+        with the table. For tasks, like :meth:`io_properties`.
 
-        :raises TableError: there is no such table
+        :raises TableError: the table does not exist
         :raises CatalogError: the catalog cannot be reached, or refuses the credentials
         """
         self.load(identifier)
         return self._storage[identifier]
 
     def known_storage(self, identifier: str) -> TableStorage | None:
-        """The same as the catalog said when it was last asked for this table, if it was; it is not asked here."""
+        """Return the access of the last request for this table, if there was one; sends no request."""
         return self._storage.get(identifier)
 
     def close(self) -> None:

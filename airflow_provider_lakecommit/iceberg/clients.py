@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of one catalog, lent to one call at a time and used again.
+"""Clients of one catalog, each lent to one call at a time and reused.
 
-pyiceberg promises nothing of clients that are shared: Hive's has one connection, that any call opens and closes; REST's
-refreshes its token without a lock; a SQL client has 15 connections, which as many calls that hang use up for all
-others.
+pyiceberg makes no promise for shared clients: Hive's has one connection, which any call opens and closes; REST's
+refreshes its token without a lock; a SQL client has 15 connections, and as many hanging calls block all others.
 
-Contract: a client belongs to whoever it is lent to until the end of the block, from whichever thread. One that gave no
-answer in time is not used again: the other end of its connection may be gone without a word, and its call may still
-hang.
+Contract: a client belongs to its borrower until the end of the block, from any thread. A client that did not answer in
+time is not reused: its connection may be dead, and its call may still hang.
 
-Failure story: after :meth:`CatalogClients.close` none is lent, also not to a thread that hung in a call all the while.
+Failure story: after :meth:`CatalogClients.close` none is lent, not even to a thread that was in a hanging call.
 """
 
 from __future__ import annotations
@@ -32,11 +30,11 @@ FIRST_SECONDS = 10.0
 
 
 class CatalogClients:
-    """Those that nobody has now, and a way to more.
+    """The clients that are not lent, and a way to create more.
 
-    :param connect: makes one
+    :param connect: creates one
     :param name: of the catalog, for messages
-    :param few: at a time, as long as none of them takes long
+    :param few: number in use at a time while none is slow
     """
 
     def __init__(self, connect: Callable[[], Catalog], name: Callable[[], str], few: int = MANY) -> None:
@@ -51,7 +49,7 @@ class CatalogClients:
 
     @contextmanager
     def lend(self) -> Iterator[Catalog]:
-        """A client that nobody else is given until the end of the block.
+        """Lend a client exclusively until the end of the block.
 
         :raises ClosedError: none is lent any more
         """

@@ -115,7 +115,7 @@ def _appendable(file: DataFile, sources: Sequence[int], spec_id: int) -> Manifes
 
 
 def is_data(file: ManifestFile) -> bool:
-    """Return whether a file is a data file, whatever kind of manifest lists it; those of version 1 state no content."""
+    """Return whether a file is a data file, in any kind of manifest; those of version 1 state no content."""
     return (file.content or DataFileContent.DATA) == DataFileContent.DATA
 
 
@@ -136,7 +136,7 @@ def rows_in_footer(io: FileIO, path: str) -> int:
 
 
 def _contradiction(file: DataFile) -> str | None:
-    """What a file's announcement says that cannot be, or that a manifest cannot hold."""
+    """Return the impossible part of a file's announcement, or the part that a manifest cannot hold."""
     if not file.file_path:
         return "has no path"
     if file.record_count < 0 or file.file_size_in_bytes < 0:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A deadline for calls of libraries that have none: a database driver waits for ever for a server that stands still.
+"""A deadline for library calls that have none: a database driver waits forever for a server that hangs.
 
-Contract: :func:`within` gives what the call gives and raises what it raises, an interrupt of the process included, or
-raises ``TimeoutError`` when the time is up. It is done by a thread of its own, so that the caller can be interrupted
-whatever the call is stuck in.
+Contract: :func:`within` returns or raises the call's result, an interrupt of the process included, or raises
+``TimeoutError`` at the deadline. Its own thread makes the call, so the caller can be interrupted wherever the call
+hangs.
 
-Failure story: a thread cannot be stopped. A call that was given up may still come to its end, so what it was to do has
-an unknown outcome; its thread is a daemon and does not keep the process from ending.
+Failure story: a thread cannot be stopped. An abandoned call may still complete, so its outcome is unknown; its thread
+is a daemon and does not keep the process alive.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How all files of tables are opened: by the scheme of each location, and only where the connection allows it.
+"""Open all files of tables: by the scheme of each location, and only if the connection allows it.
 
-Contract: :class:`GuardedFileIO` serves each location by its own scheme, so one catalog may hold tables in several
-storages; S3 by :class:`~airflow_provider_lakecommit.iceberg.arrow_io.ArrowFileIO`. It refuses what
-:func:`~airflow_provider_lakecommit.iceberg.locations.location_problem` refuses, and files that are too large to be read
-at once. A ``py-io-impl`` of the connection is used behind it, for all locations.
-:class:`LightFileIO` is the same for a catalog's client, with local files served without Arrow: pyiceberg takes Arrow's
-file systems also for local paths, and loading those costs a process more than a second of CPU (they bring pandas
-along). A plan and a commit only touch metadata files, in tasks that live for a second or two.
+Contract: :class:`GuardedFileIO` opens each location by its own scheme, so one catalog may hold tables in several
+storages; S3 by :class:`~airflow_provider_lakecommit.iceberg.arrow_io.ArrowFileIO`. It refuses locations that
+:func:`~airflow_provider_lakecommit.iceberg.locations.location_problem` refuses, and files that are too large to read at
+once. A ``py-io-impl`` of the connection is used behind it, for all locations. :class:`LightFileIO` is the same for a
+catalog's client, but opens local files without Arrow: pyiceberg uses Arrow's file systems also for local paths, and
+loading those costs more than a second of CPU per process (they import pandas). A plan and a commit only read metadata
+files, in tasks that live for a second or two.
 
 Failure story: a refused location or file is a :class:`TableError`: only a change of the table or of the connection
-helps. That pyiceberg loads an implementation for each table anew is logged nowhere.
+helps. pyiceberg's log line about loading an implementation for each table is suppressed.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def _local(properties: Properties) -> FileIO:
     from pyiceberg.io.fsspec import FsspecFileIO
 
     class LocalFiles(LocalFileSystem):  # type: ignore[misc,unused-ignore]
-        """fsspec takes the scheme off a path in all calls but this one, by which pyiceberg asks whether a file is
-        there: without it every file would seem to be gone.
+        """Local files. fsspec strips the scheme from a path in all calls but this one, with which pyiceberg checks that
+        a file exists: without it, every file would seem to be missing.
         """
 
         def lexists(self, path: str, **options: Any) -> bool:

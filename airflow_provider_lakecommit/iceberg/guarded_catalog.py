@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of catalogs that take nothing from an answer but what is allowed.
+"""Catalog clients that use only allowed parts of an answer.
 
-Contract: :func:`connect` makes a client as :func:`pyiceberg.catalog.load_catalog` does, a REST catalog's as a
+Contract: :func:`connect` creates a client as :func:`pyiceberg.catalog.load_catalog` does, for a REST catalog a
 :class:`RestClient`. :func:`guard` changes any client in the two places where pyiceberg uses properties of a table: its
 files are opened with the connection's properties and the allowed ones of the answer, and a commit imports no class that
 the table names. Loads, commits and refreshes of a client all pass through these.

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files may be opened for a table: paths in its metadata are chosen by whoever can write to the table.
+"""Decide which files may be opened for a table: anyone who can write to the table chooses the paths in its metadata.
 
 Contract: pure. Local files may be opened only below the connection's ``warehouse``. S3, Google's and Alibaba's storage
-may be opened always: their clients use the credentials of the connection or of the catalog, run no command and read no
+are always allowed: their clients use the credentials of the connection or of the catalog, run no command and read no
 file that a path names. Azure's client may run a command to find credentials if it has none, HDFS starts a Java machine,
-and Hugging Face's client reads a token from the home folder: these three are opened only if the connection's warehouse
+and Hugging Face's client reads a token from the home folder: these three are allowed only if the connection's warehouse
 is there, or if a property with their prefix is set. All other schemes are refused.
 
-Failure story: a path with a step up, or with characters that clients read differently, counts as outside.
+Failure story: a path with a step up, or with characters that clients interpret differently, counts as outside.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells a catalog's answer from a gateway's: before a REST catalog there are proxies that answer in its place.
+"""Distinguish a catalog's answer from a gateway's: proxies before a REST catalog may answer in its place.
 
-A gateway whose catalog is being restarted, or that has no route to it, answers 404 or a page in HTML with 200. Neither
-says anything of a table. Believed, the first would be a table that does not exist, which is an error that no
-retry mends (or even a table to be made), and the second a table that cannot be read.
+A gateway whose catalog restarts, or that has no route to it, answers 404, or an HTML page with 200. Neither is
+information about a table. If it were trusted, the first would be a missing table, an error that no retry fixes (or even
+a table to create), and the second an unreadable table.
 
-Contract: a function of pyiceberg's exception. Iceberg's REST specification wants an error to
-be a JSON object with ``error`` in it; an answer to "load this table" to be one with ``metadata``.
+Contract: a function of pyiceberg's exception. In Iceberg's REST specification, an error is a JSON object with
+``error``, and the answer to a table request is one with ``metadata``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _FEW = 20
 
 
 def denies(error: Exception) -> bool:
-    """Whether the catalog itself says that there is no such thing. Other catalogs than REST ones always do."""
+    """Return whether the catalog itself reports that the object does not exist. Catalogs other than REST ones always
+    do.
+    """
     response = getattr(error.__cause__, "response", None)
     if response is None:
         return True
@@ -41,7 +43,7 @@ def is_no_answer(error: pydantic.ValidationError) -> bool:
 
 
 def brief(error: BaseException) -> str:
-    """Return an error's own text, or how many errors it stands for where their texts would take much memory."""
+    """Return an error's own text, or only the number of errors if their texts would take much memory."""
     if isinstance(error, pydantic.ValidationError) and error.error_count() > _FEW:
         return f"{error.error_count()} validation errors for {error.title}"
     return str(error)

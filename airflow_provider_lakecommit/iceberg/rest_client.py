@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A REST catalog's client that takes from the server's answers only what is allowed, and answers of bounded size.
+"""A REST catalog's client that uses only allowed parts of the server's answers, and only answers of bounded size.
 
 Contract: the server's configuration may set the properties that
-:func:`~airflow_provider_lakecommit.iceberg.allowed_settings.client_settings` lists. How to log in, certificates,
-classes and profiles stay the connection's. A table's files are opened with what the server hands out for the table,
-never with the table's own properties. :attr:`RestClient.credentials` are those of the newest answer about a table.
+:func:`~airflow_provider_lakecommit.iceberg.allowed_settings.client_settings` lists. Login, certificates, classes and
+profiles are always the connection's. A table's files are opened with the properties that the server issues for the
+table, never with the table's own. :attr:`RestClient.credentials` are those of the newest answer about a table.
 
-Failure story: an answer that is too large is a :class:`CatalogError` that names the request; the rest of the answer is
-not read.
+Failure story: an answer that is too large is a :class:`CatalogError` with the request; the rest of the answer is not
+read.
 """
 
 from __future__ import annotations

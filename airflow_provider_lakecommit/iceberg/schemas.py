@@ -67,8 +67,8 @@ OPTIONAL_DEAD_LETTER_COLUMNS = frozenset({"generation"})
 
 
 def record_column_ids(schema: Schema, role: Role) -> tuple[int, ...]:
-    """Return the ids of the columns that hold topic, partition and offset of a row's record, and of the one with the
-    generation, if the table has it; empty where one of the three is missing or has another type.
+    """Return the ids of the columns with topic, partition and offset of a row's record, and with the generation if the
+    table has it; empty if one of the three is missing or has another type.
     """
     topic, partition, generation, offset = _MARK_NAMES[role]
     wanted = {topic: StringType(), partition: IntegerType(), offset: LongType(), generation: LongType()}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with the properties of a catalog, by what pyiceberg and the drivers make of them.
+"""Explain wrong catalog properties, from the errors of pyiceberg and the drivers.
 
-Contract: :func:`mistake_in` tells errors that only a change of the properties, or of what is installed, can mend from
-those of a catalog that is away. Of this package's own extras it names the one to install.
+Contract: :func:`mistake_in` separates errors that only a change of the properties or of the installation can fix from
+those of an unreachable catalog. If an extra of this package is missing, it names the extra.
 
-Failure story: an error that no row knows is told in its own words.
+Failure story: an unknown error keeps its own text.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def mistake_in(properties: Mapping[str, str], error: Exception) -> str | None:
 
 
 def missing_folder(properties: Mapping[str, str]) -> str:
-    """What to say of a catalog that is away, where its database would be in a folder that is not there: a wrong path,
-    or a disk that is not mounted now. Empty where it is not so.
+    """Explain an unreachable catalog whose database would be in a missing folder: a wrong path, or a disk that is not
+    mounted. Empty otherwise.
     """
     scheme, _, path = properties.get("uri", "").partition(":///")
     folder = Path(path).parent
@@ -66,8 +66,8 @@ def missing_folder(properties: Mapping[str, str]) -> str:
 
 
 def wrong_warehouse(properties: Mapping[str, str]) -> str:
-    """What to say of a folder that depends on where a process happens to work; empty where tables are in one place, and
-    of catalogs to which a warehouse is a name.
+    """Explain a warehouse that depends on the working directory of a process; empty if it is absolute, and for catalogs
+    in which a warehouse is a name.
     """
     stated = properties.get("warehouse", "")
     if properties.get("type") not in _OF_FOLDERS or not stated or ":/" in stated or Path(stated).is_absolute():

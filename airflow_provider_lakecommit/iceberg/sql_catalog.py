@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name under which a SQL catalog keeps its tables.
+"""Find the name under which a SQL catalog keeps its tables.
 
-Contract: pyiceberg's SQL catalog files every table under the catalog's *name*, so that one database may hold several
-catalogs; opened under another name it looks empty. A name that is stated wins. Otherwise the database is asked: if all
-of its tables are under one name, that is the one.
+Contract: pyiceberg's SQL catalog stores every table under the catalog's *name*, so one database may hold several
+catalogs; under another name it looks empty. A configured name wins. Otherwise, if all tables of the database are under
+one name, that name is used.
 
-Failure story: a database that cannot be asked decides nothing; connecting will say what is wrong with it.
+Failure story: an unreachable database decides nothing; connecting reports the cause.
 """
 
 from __future__ import annotations

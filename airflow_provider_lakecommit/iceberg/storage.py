@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the files of one table are reached: by what the connection of its catalog says, and by what the catalog hands out
-with the table.
+"""Access to the files of one table: the properties of the catalog's connection, and those that the catalog issues with
+the table.
 
-A REST catalog may answer a question for a table with storage properties: an endpoint, a region, keys that hold for an
-hour and open nothing but this table ("vended credentials"). They are in its settings, in the ``config`` of the answer
-or in its ``storage-credentials``, of which the one with the longest prefix counts. pyiceberg asks for them by default.
+A REST catalog may answer a table request with storage properties: an endpoint, a region, keys that are valid for an
+hour and for this table only ("vended credentials"). They are in its settings, in the ``config`` of the answer, or in
+its ``storage-credentials``, of which the one with the longest prefix counts. pyiceberg requests them by default.
 
-Contract: the later the stronger, properties are the connection's, the server's settings, ``config`` and the credential,
-as far as :mod:`~airflow_provider_lakecommit.iceberg.allowed_settings` lets them through; table properties set nothing.
-If several credentials are handed out, pyiceberg uses the one for the metadata file, and a writer gets the one for the
-folder of the data files. Signing by the catalog is left out unless the connection states it, since no task talks to a
-catalog.
+Contract: in ascending priority, properties are the connection's, the server's settings, ``config`` and the credential,
+as far as :mod:`~airflow_provider_lakecommit.iceberg.allowed_settings` allows them; table properties set nothing. Of
+several issued credentials, pyiceberg uses the one for the metadata file, and a writer gets the one for the folder of
+the data files. Signing by the catalog is used only if the connection sets it, since no task contacts a catalog.
 
-Failure story: a catalog that does not tell until when its keys hold is believed to hand out good ones; the storage then
-refuses them, and the next attempt has others.
+Failure story: keys without a known expiry are used; if they have expired, the storage rejects them, and the next
+attempt has new ones.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ Credential = tuple[str, Mapping[str, str]]
 class TableStorage:
     """Storage properties of a table, secrets included, as :func:`pyiceberg.io.load_file_io` takes them.
 
-    ``handed_out`` are the names of those that are not the connection's, ``expires_at`` when the first of them ceases to
-    hold (seconds since the epoch), ``signed`` says that the catalog hands out no keys and wants to sign each request.
+    ``handed_out`` are the names of those that the catalog issued, ``expires_at`` is when the first of them expires
+    (seconds since the epoch), ``signed`` is set if the catalog issues no keys and wants to sign each request.
     """
 
     properties: Mapping[str, str]
@@ -93,15 +92,15 @@ class TableStorage:
 
     @property
     def has_keys(self) -> bool:
-        """Whether there are secrets among what was handed out."""
+        """Return whether the catalog issued secrets."""
         return any(map(is_secret, self.handed_out))
 
     def left(self, now: float) -> float | None:
-        """Seconds for which they hold; ``None`` if nobody tells."""
+        """Return the seconds until they expire; ``None`` if unknown."""
         return None if self.expires_at is None else self.expires_at - now
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values, for a file or a channel that nobody else reads."""
+        """Return JSON values, for a file or a channel that no other process reads."""
         return {
             "properties": dict(self.properties),
             "handed_out": list(self.handed_out),

@@ -4,13 +4,13 @@
 Contract: types are Iceberg's type strings (``long``, ``decimal(12, 2)``, ``struct<a: long, b: string>``,
 ``list<string>``, ``map<string, long>``) or nested mappings (``{struct: [...]}``, ``{list: type, required: bool}``,
 ``{map: {key: type, value: type, required: bool}}``). Partition fields are a column, or ``identity``, ``year``,
-``month``, ``day``, ``hour``, ``bucket(n, column)``, ``truncate(width, column)`` of one. Sort fields are the same, with
-``asc`` or ``desc`` and ``nulls first`` or ``nulls last`` after it; nulls are first in an ascending order and last in a
-descending one if nothing is said.
+``month``, ``day``, ``hour``, ``bucket(n, column)``, ``truncate(width, column)`` of one. Sort fields are the same,
+followed by ``asc`` or ``desc`` and ``nulls first`` or ``nulls last``; by default, nulls are first in an ascending order
+and last in a descending one.
 
-A table with a column that needs a newer format version than the usual gets that version.
+A table with a column that needs a newer format version gets that version.
 
-Failure story: every mistake is a :class:`SpecError` that names the column and what is allowed.
+Failure story: every mistake is a :class:`SpecError` with the column and the allowed values.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SORTED = re.compile(r"(.*?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?", re.
 def create_from_spec(create: Mapping[str, Any]) -> tuple[Schema, PartitionSpec, dict[str, str]]:
     """Parse a ``create`` section.
 
-    :raises SpecError: naming the column or the key, and what is allowed
+    :raises SpecError: with the column or the key, and the allowed values
     """
     unknown = sorted(set(create) - set(CREATE_KEYS))
     if unknown:
@@ -75,10 +75,10 @@ def create_from_spec(create: Mapping[str, Any]) -> tuple[Schema, PartitionSpec, 
 
 
 def sort_order_from_spec(create: Mapping[str, Any], schema: Schema) -> SortOrder:
-    """The ``sort_order`` of a ``create`` section.
+    """Parse the ``sort_order`` of a ``create`` section.
 
     :param schema: of the same section
-    :raises SpecError: naming the entry, and what is allowed
+    :raises SpecError: with the entry, and the allowed values
     """
     key = "sort_order"
     fields: list[SortField] = []
@@ -100,7 +100,7 @@ def sort_order_from_spec(create: Mapping[str, Any], schema: Schema) -> SortOrder
 
 
 class _Builder:
-    """Builds nested fields and numbers them. Catalogs number the fields of a new table anew."""
+    """Build nested fields and number them. Catalogs renumber the fields of a new table."""
 
     def __init__(self) -> None:
         self._ids = count(1)

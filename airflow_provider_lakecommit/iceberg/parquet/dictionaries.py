@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which columns of a Parquet file get a dictionary: those whose values repeat.
+"""Choose the columns of a Parquet file that get a dictionary: those whose values repeat.
 
-Contract: :meth:`Dictionaries.of` judges by the first rows of a file, and reads no more than :data:`SAMPLE` of them, and
-:data:`SAMPLE_BYTES`, per column: the table of different values that is made of them takes several times their memory.
-It decides about size and time only; every answer gives a right file. A dictionary of values that hardly repeat
-costs a third of the writing time and makes the file bigger, above all where partitions are small; Parquet itself gives
-up on it only when it has grown too big.
+Contract: :meth:`Dictionaries.of` decides from the first rows of a file, at most :data:`SAMPLE` rows and
+:data:`SAMPLE_BYTES` per column: the table of different values takes several times their memory. The decision affects
+only size and time; the file is correct in any case. A dictionary of values that hardly repeat costs a third of the
+writing time and makes the file bigger, above all for small partitions; Parquet itself abandons it only when it is
+already too big.
 
 The estimate: ``d`` different values among ``s`` rows drawn from ``n`` come from about ``s / (2 * (1 - d / s))``
-different ones in all, and a dictionary pays when those are fewer than half of the rows.
+different ones in all, and a dictionary pays if those are fewer than half of the rows.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan's target says about the data files of its table: partitions, order, format, statistics, locations.
+"""The layout of a table's data files, from a plan's target: partitions, order, format, statistics, locations.
 
-Contract: a :class:`Layout` is complete once it is made, without a catalog. A target that wants what cannot be done is a
-:class:`~airflow_provider_lakecommit.exceptions.TableError` then, before a record is read. A target may name a class
-that says where files go; it is imported only if it is pyiceberg's own or the landing allows it, because who imports a
-module runs it, beside all secrets of the process.
+Contract: a :class:`Layout` is complete when it is created, without a catalog. A target with an unsupported property is
+a :class:`~airflow_provider_lakecommit.exceptions.TableError` at that time, before a record is read. A target may name a
+class that chooses file locations; it is imported only if it is pyiceberg's own or the landing allows it, because an
+import runs the module, in a process with secrets.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ STREAM_BUFFER, STREAM_BYTES = "buffer-size", "65536"
 
 
 class Layout:
-    """All that a target says about its files.
+    """The layout of a table's files.
 
-    :param providers: location providers that may be imported, beside pyiceberg's own
-    :raises TableError: it wants what cannot be done
+    :param providers: location providers that may be imported, besides pyiceberg's own
+    :raises TableError: a property is unsupported
     """
 
     def __init__(self, target: TableTarget, providers: Collection[str] = ()) -> None:
@@ -61,10 +61,10 @@ def file_io(properties: Mapping[str, str]) -> FileIO:
 
 
 def check_target(target: TableTarget, providers: Collection[str] = ()) -> None:
-    """Whether files can be written for this table as it wants them.
+    """Check that files can be written for this table with its properties.
 
     :param providers: as for :class:`Layout`
-    :raises TableError: naming the property, the partition field or the column that stands against it
+    :raises TableError: with the property, the partition field or the column that prevents it
     """
     Layout(target, providers)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metrics mode of each column of a table: whether it is counted, and how long its bounds are.
 
-Contract: modes decide by column name: ``write.metadata.metrics.column.<name>``, else the default, else
+Contract: modes depend on the column name: ``write.metadata.metrics.column.<name>``, else the default, else
 ``truncate(16)`` for the first 100 columns (``…max-inferred-column-defaults``) and none for the others. A sort column
-gets at least ``truncate(16)``. A mode that cannot be read is passed over, as by the Java writers.
+gets at least ``truncate(16)``. An invalid mode is ignored, as by the Java writers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def _most_inferred(properties: Mapping[str, str]) -> int:
 
 
 def _first_columns(schema: Schema, most: int) -> set[int]:
-    """Ids of the columns that have metrics by default: of a struct first its primitive fields, then what they hold."""
+    """Return the ids of the columns that have metrics by default: of a struct first its primitive fields, then the
+    nested ones.
+    """
     ids: list[int] = []
 
     def visit(fields: Iterable[NestedField]) -> None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Required fields of structs that are null, for Parquet's writer.
+"""Fill required fields of null structs, for Parquet's writer.
 
-Contract: where an optional struct is null, so are its fields, also those that it must have where it is there. Arrow's
-writer takes such a null for a missing value and refuses the whole file. :func:`with_whole_fields` gives the same rows
-without them: nothing is written below a struct that is null, so that it does not matter what is there. Columns without
-such a struct, and tables without such a null, are given back as they are.
+Contract: if an optional struct is null, so are its fields, the required ones included. Arrow's writer takes such a null
+for a missing value and refuses the whole file. :func:`with_whole_fields` returns the same rows without them: nothing is
+written below a null struct, so the values do not matter. Columns without such a struct, and tables without such a null,
+are returned unchanged.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["with_whole_fields"]
 
 
 def with_whole_fields(table: pa.Table) -> pa.Table:
-    """The same rows; every required field of a struct is valid.
+    """Return the same rows; every required field of a struct is valid.
 
-    :param table: in which no struct that is there lacks a required field
+    :param table: no present struct lacks a required field
     """
     for place, field in enumerate(table.schema):
         if _concerns(field.type):
@@ -65,7 +65,7 @@ def _offsets(array: pa.Array) -> pa.Array:
 
 
 def _without_nulls(array: pa.Array) -> pa.Array:
-    """A scalar array of which all is valid: where it was null, whatever its memory holds."""
+    """Return a scalar array without nulls: a former null has whatever its memory holds."""
     if isinstance(array, pa.ExtensionArray):
         return array.type.wrap_array(_without_nulls(array.storage))
     memory = [buffer or pa.py_buffer(b"") for buffer in array.buffers()[1:]]

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One Parquet file of a table: how the table's properties want it written, and the file while it is written.
+"""One Parquet file of a table: the settings from the table's properties, and the file while it is written.
 
-Contract: :class:`FileFormat` reads the ``write.*`` properties once; what they do not set is our own choice
-(:data:`DEFAULTS`). :class:`OpenFile` writes row groups and, closed, is a
-:class:`~pyiceberg.manifest.DataFile` with its statistics. A file is created exclusively: none is ever overwritten.
+Contract: :class:`FileFormat` reads the ``write.*`` properties once; :data:`DEFAULTS` replace the missing ones.
+:class:`OpenFile` writes row groups and, once closed, is a :class:`~pyiceberg.manifest.DataFile` with its statistics. A
+file is created exclusively: none is ever overwritten.
 
-Memory: a row group's pages are all that is held of a file. Values are handed to a page in batches that are small where
-values are big, because a page is only ended between two batches.
+Memory: only a row group's pages are held. Values are passed to a page in batches, small ones for big values, because a
+page can only end between two batches.
 
-Failure story: a property that cannot be obeyed (another format, an unknown codec, a level that the codec lacks, a
-number that is none or out of its range) is a :class:`TableError` when the window is planned. Some would be no error
-later: Parquet's writer ends its process over a negative row limit of a page, and never ends over one of zero.
+Failure story: an unsupported property (another format, an unknown codec, a level that the codec lacks, an invalid
+number) is a :class:`TableError` when the window is planned. Some would raise no error later: Parquet's writer kills its
+process for a negative row limit of a page, and never ends for a limit of zero.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class FileFormat:
 class OpenFile:
     """A file being written. Its first rows create it.
 
-    :raises FileExistsError: the file is there already
+    :raises FileExistsError: the file exists
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class OpenFile:
         return file
 
     def give_up(self) -> None:
-        """Let go of the file, whatever is in it."""
+        """Abandon the file, whatever is in it."""
         with self._stream:
             self._writer.close()
 

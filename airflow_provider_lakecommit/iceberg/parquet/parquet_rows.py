@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of a Parquet data file in blocks of bounded size, as they are in the file, with the deletes that apply.
+"""Read a Parquet data file in blocks of bounded size, with its own columns and the deletes that apply.
 
-Contract: columns keep the names, types and field ids of the file itself, whatever the table's schema is by now. A block
-has at most :data:`BLOCK_BYTES` of rows by the file's own sizes. ``live`` says of each row whether no position delete
-names it.
+Contract: columns keep the names, types and field ids of the file itself, whatever the table's schema is now. A block
+has at most :data:`BLOCK_BYTES` of rows by the file's own sizes. ``live`` is true for each row that no position delete
+names.
 
-Failure story: a file that cannot be read is a :class:`StorageError`, one that is no Parquet a :class:`TableError`.
+Failure story: an unreadable file is a :class:`StorageError`; a file that is not Parquet is a :class:`TableError`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ParquetRows:
         self._names = _names_by_id(self.schema, mapping)
 
     def name(self, field_id: int) -> str | None:
-        """The name that a column of the table has in the file, if it is there."""
+        """Return the name of a table's column in the file, if the file has it."""
         return self._names.get(field_id)
 
     def blocks(self, deleted: Numbers, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.Table, Numbers]]:

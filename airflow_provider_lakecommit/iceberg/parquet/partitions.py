@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows dealt out to the partitions of an Iceberg spec.
+"""Distribute rows to the partitions of an Iceberg spec.
 
-Contract: :class:`Partitioning` gives, for a block of rows, each partition once with the numbers of its rows in their
-order. Values are those of the Iceberg specification and have the form that a manifest holds (days, microseconds,
-unscaled text, bytes of a uuid), ``None`` included; sources may be nested in structs. Fields are told apart by their
-position: two fields of one source, fields that were dropped (void) and fields whose source is gone are as good as any.
--0.0 and 0.0 are two values, NaN is one.
+Contract: for a block of rows, :class:`Partitioning` yields each partition once with the numbers of its rows in their
+order. Values follow the Iceberg specification and have the form of a manifest (days, microseconds, unscaled text, bytes
+of a uuid), ``None`` included; sources may be nested in structs. Fields are distinguished by position: two fields of one
+source, dropped fields (void) and fields of dropped sources are all possible. -0.0 and 0.0 are two values, NaN is one.
 
-The path of a partition names it for people; readers have its values from the manifest. So what is longer than a file
-system or an object store takes for a name is cut, with a digest behind it that keeps partitions apart.
+The path of a partition is for people; readers use the values in the manifest. So a name that is too long for a file
+system or an object store is cut, with a digest after it that keeps partitions apart.
 
-The transforms are pyiceberg's, but where those are wrong or missing: nanoseconds before 1970 in buckets and hours of
-nanoseconds. A transform that nobody here knows, or that cannot take its column, is a :class:`TableError` before a
-record is read.
+The transforms are pyiceberg's, except where those are wrong or missing: nanoseconds before 1970 in buckets, and hours
+of nanoseconds. A transform that is unknown, or does not fit its column, is a :class:`TableError` before a record is
+read.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class Partitioning:
 
 
 def transformed(array: pa.Array, transform: Transform[Any, Any], kind: IcebergType) -> pa.Array:
-    """What a partition or sort field makes of its source, in the form that a manifest holds."""
+    """Apply the transform of a partition or sort field to its source; the result has the form of a manifest."""
     if isinstance(transform, VoidTransform):
         return pa.nulls(len(array))
     if isinstance(kind, _NANOS) and isinstance(transform, BucketTransform):

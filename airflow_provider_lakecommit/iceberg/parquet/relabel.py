@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows under the names, field ids and required flags of a file's schema, without copying or looking at a value.
+"""Put rows under the names, field ids and required flags of a file's schema, without copying or reading a value.
 
 Contract: :func:`relabelled` takes tables whose columns have the layout of the schema's: the same types in the same
 places, names, metadata and nullability aside; an extension type counts as its storage. Slices, structs, lists and maps
-are taken as they are, because Arrow's C data interface lets the same buffers be read under another schema. A column of
-another layout is a :class:`TableError` that names it: read under a foreign type its values would mean something else.
+are not copied, because Arrow's C data interface reads the same buffers under another schema. A column of another layout
+is a :class:`TableError` that names it: under a foreign type, its values would have another meaning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["relabelled"]
 
 
 class _Under:
-    """A batch that says it has another schema; what :func:`pyarrow.record_batch` makes of it has it."""
+    """A batch that claims another schema; :func:`pyarrow.record_batch` creates a batch with that schema from it."""
 
     __slots__ = ("_batch", "_schema")
 

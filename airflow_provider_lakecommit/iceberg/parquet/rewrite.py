@@ -82,9 +82,9 @@ class GroupedFile:
 class Projection:
     """Blocks of one file as rows of a schema: columns are matched by field id, missing ones are null.
 
-    :param schema: of the rows that are returned, with the names that columns have in files
-    :param arrow: the same for Arrow: files that have it need no look at their columns
-    :raises TableError: the columns of the file cannot be read as columns of a table
+    :param schema: of the returned rows, with the column names of files
+    :param arrow: the same for Arrow: for files that have it, columns are not compared
+    :raises TableError: the file's columns cannot be read as columns of a table
     """
 
     def __init__(self, table: Table, path: str, rows: ParquetRows, schema: Schema, arrow: pa.Schema) -> None:

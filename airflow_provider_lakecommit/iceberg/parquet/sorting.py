@@ -67,7 +67,7 @@ class Sorting:
 
 
 def _ranks(values: pa.Array) -> Numbers:
-    """Whole numbers in the order of the values; what stands for a null means nothing."""
+    """Return whole numbers in the order of the values; the number of a null has no meaning."""
     kind = values.type
     if pa.types.is_floating(kind):
         return _total_order(_filled(values.cast(pa.float64()), 0.0))

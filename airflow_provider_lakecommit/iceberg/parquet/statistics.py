@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statistics of a data file, as Iceberg's own writers make them.
 
-Contract: :class:`Metrics` is made once per table; a :class:`Tally` sees every row group before it is written and, with
-the footer, gives the statistics of the file. They follow the Iceberg specification and, where it leaves a choice, the
-Java writers:
+Contract: :class:`Metrics` is created once per table; a :class:`Tally` gets every row group before it is written and,
+with the footer, returns the statistics of the file. They follow the Iceberg specification and, where it leaves a
+choice, the Java writers:
 
-* Columns below a list or a map have a size only: no counts, no bounds. Columns of structs are like all others.
-* ``nan_value_counts`` is there for every float and double, and no bound is NaN: NaNs are left out of the bounds, and a
-  column of nothing else has none. A lower bound of zero is -0.0, an upper one +0.0, as Parquet has it.
-* What a column has is decided by its metrics mode (:mod:`~airflow_provider_lakecommit.iceberg.parquet.metrics_modes`).
-* Bounds of strings are cut by code points, of binaries by bytes; an upper bound that was cut is raised in its last
-  place that can be raised, surrogates left out, and is absent if there is none.
+* Columns below a list or a map have only a size: no counts, no bounds. Columns of structs are like all others.
+* ``nan_value_counts`` is set for every float and double, and no bound is NaN: NaNs are left out of the bounds, and a
+  column of only NaNs has none. A lower bound of zero is -0.0, an upper one +0.0, as in Parquet.
+* The metrics mode of a column (:mod:`~airflow_provider_lakecommit.iceberg.parquet.metrics_modes`) decides what it has.
+* Bounds of strings are cut by code points, of binaries by bytes; a cut upper bound is raised in the last place that can
+  be raised, surrogates left out, and is absent if there is none.
 
-A footer has no bounds of values above 4 kB. Bounds of such columns are taken from the rows, so that a file is never
+A footer has no bounds of values above 4 kB. Bounds of such columns are computed from the rows, so that a file is never
 pruned by the bounds of its other row groups.
 """
 

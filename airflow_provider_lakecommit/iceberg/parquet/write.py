@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a table to Parquet data files, fanned out by the table's partition spec.
+"""Write rows of a table to Parquet data files, fanned out by the table's partition spec.
 
-Contract: a :class:`FanoutWriter` needs no catalog: schema, spec, sort order, location and properties came with the
-plan. Files are laid out as the table's ``write.*`` properties say
-(:mod:`~airflow_provider_lakecommit.iceberg.parquet.parquet`) and carry the statistics that other writers give them
-(:mod:`~airflow_provider_lakecommit.iceberg.parquet.statistics`). Without a sort order rows keep their order within a
-partition. With one, each file is one sorted run, and only then does it claim the order's id.
+Contract: a :class:`FanoutWriter` needs no catalog: schema, spec, sort order, location and properties are in the plan.
+The table's ``write.*`` properties define the layout (:mod:`~airflow_provider_lakecommit.iceberg.parquet.parquet`), and
+files have the statistics of other writers (:mod:`~airflow_provider_lakecommit.iceberg.parquet.statistics`). Without a
+sort order, rows keep their order within a partition. With one, each file is one sorted run, and only then has the
+order's id.
 
-Memory is bounded over all partitions together, by bytes, however many partitions there are. Rows wait until they make a
-good row group. Blocks of few partitions are dealt out as they come, without a copy where a block is of one partition;
-blocks of many partitions wait whole in a *pile*, because thousands of small pieces would cost more than the rows. When
-all that waits is too much, the biggest partitions are written and the rest is kept as the new pile. The most that is
-held is what may wait, one block, and one row group. Open files are bounded by number and by the bytes that their
-streams may hold back: the one that was not written to for longest is closed, and its partition goes on in a further
-file. A file is closed when it has reached the target size.
+Memory is bounded over all partitions together, by bytes, however many partitions there are. Rows wait until they fill a
+good row group. Blocks of few partitions are distributed at once, without a copy if a block is of one partition; blocks
+of many partitions wait whole in a *pile*, because thousands of small pieces would cost more than the rows. If too much
+is waiting, the biggest partitions are written and the rest becomes the new pile. The maximum in memory is the waiting
+rows, one block, and one row group. Open files are limited by number and by the bytes that their streams may buffer: the
+least recently written one is closed, and its partition continues in another file. A file is closed when it reaches the
+target size.
 
-Failure story: file names hold the attempt's random UUID, and whose they are, and are created exclusively, so no attempt
-touches another's files. :meth:`abort` deletes what this writer made; it is called for an attempt that will not be
+Failure story: file names hold the attempt's random UUID and its owner, and files are created exclusively, so no attempt
+touches another's files. :meth:`abort` deletes this writer's files; it is called for an attempt that will not be
 reported.
 """
 
@@ -74,9 +74,9 @@ class _Waiting:
 
 
 class FanoutWriter:
-    """Writes the rows of one slice to one table.
+    """Write the rows of one slice to one table.
 
-    :param owner: the landing and the lane whose files they are, told by their names
+    :param owner: the landing and the stream of the files, for their names
     :raises TableError: see :class:`~airflow_provider_lakecommit.iceberg.parquet.layout.Layout`
     """
 
@@ -279,8 +279,8 @@ def _runs(chosen: Iterable[int], rows: Numbers, most: float) -> Iterator[list[in
 
 
 def _combined(pieces: list[pa.Table]) -> pa.Table:
-    """One table whose columns are of one chunk. Each piece is let go of column by column, so that no more than one
-    column is there twice if nobody else holds the pieces.
+    """Return one table whose columns have one chunk. Pieces are released column by column, so that at most one column
+    is in memory twice if nothing else holds the pieces.
     """
     schema = pieces[0].schema
     columns = [[c for p in pieces for c in p.column(i).chunks] for i in range(len(schema))]
