@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead letters after they were written: which of them are open, and how they become rows after all, exactly once.
+"""Written dead letters: which of them are open, and how they become rows, exactly once.
 
-Contract: the truth is in the data table alone. Its ledger says which dead letters were replayed, by the same
-compare-and-swap that appends their rows; the dead-letter table is only read.
+Contract: the data table alone decides. Its ledger has the replayed dead letters, by the same compare-and-swap that
+appends their rows; the dead-letter table is only read.
 """

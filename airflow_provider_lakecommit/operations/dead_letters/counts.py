@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What dead letters there are, and which of them are open.
+"""Count dead letters, and the open ones.
 
-Contract: reads only; one pass over the dead-letter table, of which keys and values are left out, except for those that
-are asked for.
+Contract: reads only; one pass over the dead-letter table, without keys and values except for requested ones.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of a dead-letter table, as records.
 
-Contract: reads one snapshot of the table, a batch at a time, whoever wrote or rewrote its files. Only rows of this
-landing. A row is of a *place*, topic, partition and offset, and of the generation of a reading; which incarnation of
-the topic that read, only a ledger can tell. A record's time that the table could not hold is none.
+Contract: reads one snapshot of the table, a batch at a time, whichever engine wrote its files. Only rows of this
+landing. A row has a *place*, topic, partition and offset, and the generation of a reading; only a ledger shows which
+incarnation of the topic was read. A record's time that the table could not hold is none.
 
-Failure story: a table that lacks one of our columns is a :class:`TableError`; a storage that is away is a
+Failure story: a table that lacks one of our columns is a :class:`TableError`; an unreachable storage is a
 :class:`CatalogError`.
 """
 
@@ -57,7 +57,7 @@ class DeadLetter:
 
     @property
     def kind(self) -> str:
-        """By which list and selection name what was wrong: its kind, and the column that refused it."""
+        """The name of the mistake in lists and selections: its kind, and the column that refused the value."""
         column = self.row["column"]
         return f"{self.row['kind']}:{column}" if column else str(self.row["kind"])
 
@@ -91,13 +91,13 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which dead letters are meant; by default all.
+    """The selected dead letters; by default all.
 
-    :ivar kinds: as they are listed, ``wrong_value`` or ``wrong_value:id``
+    :ivar kinds: as listed, ``wrong_value`` or ``wrong_value:id``
     :ivar ranges: offsets by topic and partition
-    :ivar since: of the records' own times; a record without one is left out where a time is asked for
+    :ivar since: of the records' own times; with it, records without a time are left out
     :ivar until: before this time
-    :ivar limit: not more than so many
+    :ivar limit: at most this number
     """
 
     kinds: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class Selection:
     limit: int | None = None
 
     def takes(self, letter: DeadLetter) -> bool:
-        """Return True if it is selected, whatever the limit."""
+        """Return True if it is selected, without regard to the limit."""
         topic, partition, offset = letter.place
         if self.ranges and not self.ranges.get((topic, partition), RangeSet()).overlaps(
             OffsetRange(offset, offset + 1)

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which dead letters are open, as the ledgers of the two tables say.
+"""Find the open dead letters, by the ledgers of the two tables.
 
 Contract: pure. A dead letter is *open* if the data table has its offset from the very reading that rejected the record,
-and the ledger does not say that it was replayed; whichever lane of the landing has it, also one that was closed. Where
-another reading landed the offset since, it has rejects of its own, so older ones are closed, in whatever dead-letter
-table they are. So are those whose reading the dead-letter table's ledger does not have any more, if a later one began.
-A dead letter *waits* where one of the tables does not have its offset yet: then its range may be read once more. What a
-lane lands anew waits until that lane is closed: before, the two tables may be of two readings.
+and the ledger does not have it as replayed; in any stream of the landing, closed ones included. If another reading
+landed the offset since, it has its own rejects, so older ones are closed, in any dead-letter table. So are those whose
+reading the dead-letter table's ledger no longer has, if a later one began. A dead letter *waits* if one of the tables
+does not have its offset yet: its range may be read once more. A range that a backfill replaces waits until that
+backfill is closed: before, the two tables may be of two readings.
 
-Rows of earlier releases do not say of which reading they are. They are of the one that both ledgers have of the offset;
-where that leaves two incarnations of a topic, it is *unsure*, and they are not replayed.
+Rows of earlier releases do not have their reading. They count as of the one that both ledgers have for the offset; if
+that leaves two incarnations of a topic, they are *unsure*, and not replayed.
 
-What was replayed is also taken from the table's snapshots, as far as they are left: a release that does not know of
-replays drops that part of a ledger with its next commit. A range that was taken out or landed anew since has dead
-letters of its own, which are open.
+Replayed offsets are also read from the table's remaining snapshots: a release that does not know replays drops that
+part of a ledger with its next commit. A range that was removed or landed again since has its own dead letters, which
+are open.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class State(StrEnum):
 
 
 def readings_by(sections: Iterable[LedgerSection], *, replacing: bool = False) -> Readings:
-    """Return what a table has, by the generation of the reading that landed it; ``None`` where that is unknown.
+    """Return what a table has, by the generation of the reading that landed it; ``None`` if that is unknown.
 
-    :param replacing: also what lanes are landing anew, and do not show yet
+    :param replacing: include ranges that backfills are replacing and do not show yet
     """
     found: dict[int | None, Coverage] = {}
     for section in (s for s in sections if replacing or not s.replaces):
@@ -59,11 +59,11 @@ def readings_by(sections: Iterable[LedgerSection], *, replacing: bool = False) -
 
 
 def closed_of(sections: Iterable[LedgerSection], records: Iterable[SnapshotRecord]) -> Coverage:
-    """The offsets whose dead letters are not open.
+    """Return the offsets whose dead letters are not open.
 
     :param sections: of the landing, in one table
     :param records: the snapshots of the landing that are on the branch, newest first
-    :raises WireError: one of them does not tell what it replayed
+    :raises WireError: one of them does not have its replayed offsets
     """
     closed, anew = Coverage.union(s.replayed for s in sections), Coverage()
     for record in records:
@@ -95,7 +95,7 @@ class OpenSet:
         self._seen: set[tuple[Place, int | None]] = set()
 
     def state(self, letter: DeadLetter) -> State:
-        """Of a dead letter; each row is asked for once."""
+        """Return the state of a dead letter; each row is requested once."""
         place, generation = letter.place, letter.generation
         if (place, generation) in self._seen:
             return State.TWICE
@@ -138,7 +138,7 @@ def _later(readings: Mapping[int | None, _Index], generation: int) -> Iterator[_
 
 
 class _Index:
-    """Coverage by topic and partition, whatever the topic's id."""
+    """Coverage by topic and partition, for any topic id."""
 
     def __init__(self, coverage: Coverage) -> None:
         self._known: defaultdict[tuple[str, int], list[tuple[SourcePartition, RangeSet]]] = defaultdict(list)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of which every record was rejected, before the data table's ledger has them.
+"""Publish ranges of which every record was rejected, before the data table's ledger has them.
 
-A table without rows is brought forward rarely, so that the ledger of a data table may be far behind its dead letters.
-These would have to wait, just where nothing but dead letters came.
+The ledger of a table without rows is rarely refreshed, so a data table may be far behind its dead letters. These would
+have to wait, just where only dead letters arrived.
 
-Contract: :func:`passed` tells what is reported without a row for the data table, and would be published now; reads
-only. :func:`bring_forward` publishes that by the compare-and-swap by which a commit does, with all of its checks, and
-nothing else. The next commit of the landing announces it.
+Contract: :func:`passed` returns what is reported without a row for the data table and can be published now; reads only.
+:func:`bring_forward` publishes it by the compare-and-swap of a commit, with all of its checks, and nothing else. The
+next commit of the landing announces it.
 
-Failure story: that of an append; done twice, it is done once.
+Failure story: that of an append; a repetition has no effect.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["bring_forward", "passed"]
 
 
 def passed(session: LandingSession, prepared: Prepared) -> tuple[tuple[AcceptedSlice, ...], FoldedLog]:
-    """What the data table has passed, in the order in which it can be published, and the log that tells it.
+    """Return what the data table has passed, in the order in which it can be published, and the log that has it.
 
     :raises LakecommitError: the control topic or the source cannot be read
     """

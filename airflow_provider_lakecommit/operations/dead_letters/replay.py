@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replaying dead letters: open ones become rows of the data table, each exactly once.
+"""Replay dead letters: open ones become rows of the data table, each exactly once.
 
-Contract: dead letters are read from their table (the source may have lost the records), decoded by the landing and the
-table's columns of now, and appended in batches. One compare-and-swap on the data table appends the rows of a batch and
-adds its offsets to ``replayed`` of the landing's section, so that what is in the table and what is open never differ;
-before each request the ledger of that very head is asked whether an offset was replayed by somebody else. What is
-refused again stays open. The dead-letter table is not written. The offsets may be of any lane of the landing; those
-that are replayed stand in the section of the live lane, or of another one where there is none.
+Contract: dead letters are read from their table (the source may have lost the records), decoded with the current
+landing and columns, and appended in batches. One compare-and-swap on the data table appends the rows of a batch and
+adds its offsets to ``replayed`` of the landing's entry, so table and open set never differ; before each request the
+ledger of that very head is checked for offsets that another process replayed. Records that are rejected again stay
+open. The dead-letter table is not written. The offsets may be of any stream of the landing; replayed ones are in the
+entry of the live stream, or of another one if there is none.
 
-A batch is of bounded records and bytes. It is done in this process: a dead letter is rare by its budget, and starting
+A batch is bounded in records and bytes. It runs in this process: dead letters are rare by their budget, and starting
 Spark takes longer than decoding a hundred thousand of them.
 
-Failure story: killed anywhere, a batch is in the table with its offsets, or not at all; the same command goes on with
-what is open. Of two at once each batch is of one of them: who comes second makes its own anew without what is replayed
-by then. What is landed anew meanwhile has dead letters of its own: those that were read before are left alone. A
-rollback of the data table opens again what it took out. A request whose outcome cannot be learned leaves its
-files.
+Failure story: after a kill, a batch is in the table with its offsets, or not at all; the same command continues with
+the open ones. With concurrent replays, each batch is applied by one of them; the other rebuilds its batch from the
+rest. A range that is landed again meanwhile has its own dead letters: those that were read before are left alone. A
+rollback of the data table reopens what it removed. A request with an unknown outcome leaves its files.
 """
 
 from __future__ import annotations
@@ -93,9 +92,7 @@ class _Overtaken(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledgers:
-    """The two tables as they were loaded, and what their ledgers say of dead letters: what each has, and of which the
-    dead letters are closed.
-    """
+    """The two loaded tables, and their ledgers' view of dead letters: what each has, and which dead letters are closed."""
 
     data: Table
     dead: Table
@@ -145,12 +142,12 @@ class Replayed:
 
 
 def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
-    """What the tables say now.
+    """Return the current state of the tables.
 
-    :param table: a dead-letter table that the landing had before
+    :param table: a former dead-letter table of the landing
     :raises SpecError: the landing has none, or several tables of rows
-    :raises LedgerError: a ledger does not tell what is in its table
-    :raises CatalogError: the catalog is away
+    :raises LedgerError: a ledger does not show what is in its table
+    :raises CatalogError: the catalog is unreachable
     """
     landing, dead_name = session.landing, table_name(session.landing, table)
     if landing.routing is not None:
@@ -179,7 +176,7 @@ def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
 def _sections(
     session: LandingSession, name: str, metadata: TableMetadata
 ) -> tuple[LedgerState, tuple[LedgerSection, ...]]:
-    """The ledger of a table, and those of its sections that are of the landing, whatever lane."""
+    """Return the ledger of a table, and its entries of the landing, of any stream."""
     landing = session.landing
     state = read_ledger(metadata, landing.branch)
     require_ledger(state, name)
@@ -211,16 +208,16 @@ def replay(
     decision: Decision | None = None,
     progress: Callable[[Replayed], None] = lambda _: None,
 ) -> Replayed:
-    """Replay the open dead letters that are meant; only tell what would come of it, where nobody has decided.
+    """Replay the selected open dead letters; without a decision, only preview it.
 
-    :param table: a dead-letter table that the landing had before
-    :param decision: who says it, for the table's history; without one nothing is written
+    :param table: a former dead-letter table of the landing
+    :param decision: the user who decided, for the table's history; without it nothing is written
     :param progress: gets the sums after each batch
     :raises SpecError: the landing has no dead-letter table
-    :raises LedgerError: a ledger does not tell what is in its table, or has no room for so many ranges
+    :raises LedgerError: a ledger does not show what is in its table, or has no room for so many ranges
     :raises TableError: the landing cannot fill the data table
-    :raises CommitUnknownError: what became of a request cannot be learned in time; the same again goes on
-    :raises CatalogError: the catalog or the storage is away
+    :raises CommitUnknownError: the outcome of a request stays unknown; run it again to continue
+    :raises CatalogError: the catalog or the storage is unreachable
     """
     if decision is not None:
         bring_forward(session)
@@ -261,7 +258,7 @@ def _to_be_brought_forward(session: LandingSession) -> Readings:
 
 
 def _as_it_is(session: LandingSession, name: str) -> PreparedTable | None:
-    """A table and its ledger, of which nothing is renewed."""
+    """Return a table and its ledger, without renewing anything."""
     table = session.tables.find(name)
     state = None if table is None else read_ledger(table.metadata, session.landing.branch)
     if table is None or state is None or state.section(session.landing.name, session.lane) is None:
@@ -295,9 +292,9 @@ def _published(
     decision: Decision,
     out: Replayed,
 ) -> None:
-    """One batch, made anew as long as somebody else is faster.
+    """Publish one batch, rebuilt as long as another process is faster.
 
-    :param first: as they were when the batch was read
+    :param first: the tables when the batch was read
     """
     for _ in range(TRIES):
         known = ledgers(session, table)
@@ -332,9 +329,10 @@ def _published(
 
 
 def _landed_anew(session: LandingSession, metadata: TableMetadata, first: Ledgers) -> Coverage:
-    """What was taken out of the data table, or landed anew, since a batch was read: its dead letters are others now.
+    """Return what was removed from the data table, or landed again, since a batch was read: its dead letters have
+    changed.
 
-    :raises LedgerError: nothing tells any more
+    :raises LedgerError: the ledgers no longer show it
     """
     landing, found = session.landing, Coverage()
     head = next(ancestry(first.data.metadata, landing.branch)).snapshot_id
@@ -354,7 +352,7 @@ def _landed_anew(session: LandingSession, metadata: TableMetadata, first: Ledger
 def _swapped(
     session: LandingSession, first: Ledgers, lane: str, made: Rows, coverage: Coverage, decision: Decision
 ) -> int | None:
-    """Append the rows, and say so in the ledger, in one request."""
+    """Append the rows and record them in the ledger, in one request."""
     landing, target = session.landing, made.target
     record = SnapshotRecord(
         kind=SnapshotKind.CARRY,

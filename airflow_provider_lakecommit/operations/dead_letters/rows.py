@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead letters to rows of the data table, as the landing decodes now.
+"""Convert dead letters to rows of the data table, as the landing decodes now.
 
-Contract: the same decoder and the same writer as of a window, with the table's schema, spec and properties of now, so
-that a replayed record is the row that it would have been. What is refused again is told with its new reason. Files bear
-an owner of their own, so that a sweep of the landing's windows never touches them.
+Contract: decoder and writer are those of a window, with the table's current schema, spec and properties, so a replayed
+record becomes the row that it would have been. Records that are rejected again have their new reason. Files have an
+owner of their own, so a sweep of the landing's windows never touches them.
 
-Failure story: :meth:`Rows.abort` deletes what was written; a process that is killed leaves files that no table has.
+Failure story: :meth:`Rows.abort` deletes written files; a killed process leaves files that no table has.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class Rows:
         return [*self.landed, *self.filtered]
 
     def abort(self) -> None:
-        """Delete what was written."""
+        """Delete the written files."""
         if self.writer is not None:
             self.writer.abort()
 
 
 def _provenance(made: Rows, open_set: OpenSet, columns: tuple[int, ...]) -> Iterator[Provenance]:
-    """Yield what a ledger says of the rows, by reading; nothing of letters whose reading is unknown."""
+    """Yield the ledger's provenance of the rows, by reading; nothing for dead letters with an unknown reading."""
     one_each = made.rows == len(made.landed)
     for letters, count in ((made.landed, 1), (made.filtered, 0)):
         by_reading: dict[int | None, list[tuple[SourcePartition, OffsetRange]]] = {}
@@ -95,11 +95,11 @@ def made_of(
     io: Mapping[str, str] | None,
     new_id: UUID,
 ) -> Rows:
-    """Decode, and write.
+    """Decode and write.
 
-    :param table: the data table as it was just loaded
-    :param open_set: tells of which reading a letter is
-    :param kafka: settings of the source, with those of a registry among them
+    :param table: the data table, just loaded
+    :param open_set: has the reading of each dead letter
+    :param kafka: settings of the source, with those of a registry
     :param io: properties of its storage; ``None`` writes nothing
     :param new_id: names the files
     :raises TableError: the landing cannot fill the table

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reset: where a ledger goes on, what a table holds, what becomes of a blocked range, what is pruned.
+"""Reset: where a ledger continues, what a table holds, how a blocked range continues, what is pruned.
 
-Each asks its question of tables, log and source first, and what it does is a commit or a cycle of its own, which the
-tables and the control topic tell of.
+Each operation first reads tables, log and source. Its effect is a commit or a cycle of its own, recorded in the tables
+and the control topic.
 """

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's word on what a table holds, where its metadata does not tell any more: `lakecommit reset assert`.
+"""Assert what a table holds if its metadata no longer shows it: `lakecommit reset assert`.
 
-Contract: :func:`look_up` reads and writes nothing; what it gives is what :func:`attest` then writes, by one
-compare-and-swap per table that is refused if the ledger of that table has changed since. The section that is written
-has a new epoch, so nothing that was pending is committed to it, and its snapshot says where the word came from. Unlike
-``reset offsets`` an attested ledger may also go *back*: the person answers for the rows, and is shown beforehand which
-offsets would be read again and which never.
+Contract: :func:`look_up` reads only; :func:`attest` writes its result, by one compare-and-swap per table that fails if
+the ledger of that table has changed since. The written entry has a new epoch, so nothing pending is committed to it,
+and its snapshot records the source of the assertion. Unlike ``reset offsets``, an assertion may also move a ledger
+*back*: the operator answers for the rows, and the preview shows which offsets would be read again and which never.
 
-A log does not know what became of a table afterwards: where the metadata remember a ledger that has less, or the table
-has fewer rows than the log says, its word is refused. What is reported and the source no longer has is not voided: it
-is published before, or the section keeps the epoch where the word is that of the newest ledger; else it has to be given
-up by a word of its own.
+A log does not record later changes of a table: if the metadata has a ledger with less, or the table has fewer rows than
+the log reports, the log is not used. Reported slices that the source no longer has are not voided: they are published
+first, or the entry keeps its epoch if the assertion equals the newest ledger; otherwise they must be given up
+explicitly.
 
-Failure story: killed in between, some tables have the attested ledger and some have not; the same command can be given
-again. A word that cannot be true (offsets past the end of the log, another topic) is refused.
+Failure story: after a kill, some tables have the asserted ledger and some do not; run the same command again. An
+impossible assertion (offsets past the end of the log, another topic) is refused.
 """
 
 from __future__ import annotations
@@ -79,12 +78,11 @@ __all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttestedTable:
-    """What is about to be said of one table. ``before`` is what its ledger says now, ``announced`` what the control log
-    says was published in it, ``reported`` what that log has for it and nobody published yet; ``others`` are sections of
-    other landings that come back with the named snapshot, ``old`` is the newest section that is known. A new epoch
-    would have ``lost`` what is reported and cannot be read again, and ``doubted`` says of what that may hold, too, by
-    records that are not believed; ``endangered`` is the same of other landings, by the epochs of their sections.
-    ``rows`` are those of the table now, of all writers.
+    """The pending assertion for one table. ``before`` is its current ledger, ``announced`` the publications in the
+    control log, ``reported`` the log's slices that are not published; ``others`` are entries of other landings that the
+    named snapshot restores, ``old`` is the newest known entry. A new epoch would lose ``lost``, reported slices that
+    cannot be read again; ``doubted`` describes unverified records that may hold more; ``endangered`` is the same of
+    other landings, by the epochs of their entries. ``rows`` are the table's current rows, of all writers.
     """
 
     table: str
@@ -103,8 +101,8 @@ class AttestedTable:
 
     @property
     def kept(self) -> LedgerSection | None:
-        """The section under the epoch that it had, where the word is what the newest ledger said: then what is reported
-        for it can be published still.
+        """Return the entry under its former epoch if the assertion equals the newest ledger: then its reported slices
+        can still be published.
         """
         if self.old is None or self.state.condition is not Condition.CUT or self.old.covered != self.section.covered:
             return None
@@ -131,7 +129,9 @@ class AttestedTable:
 
     @property
     def again(self) -> Coverage:
-        """Landed by the ledger or the log, and not by this word: read again, so doubled if the rows are there."""
+        """Return what the ledger or the log has as landed and the assertion does not: read again, so duplicated if the
+        rows exist.
+        """
         return (self.before | self.announced) - self.section.covered
 
     @property
@@ -209,11 +209,11 @@ def from_snapshot(session: LandingSession, snapshot_id: int) -> Attested:
 
 
 def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> Attested:
-    """The word that a table holds what the control log says was published in it. What the log has forgotten is taken to
-    be in the table too: all before the oldest range of a partition that it remembers.
+    """Assert what the control log reports as published in a table. Ranges that the log no longer has count as present:
+    everything before the oldest range of a partition in the log.
 
     :param tables: by default those whose ledger is not in order
-    :raises LedgerError: the log remembers nothing of them, or holds what cannot be read
+    :raises LedgerError: the log has nothing of them, or has unreadable records
     """
 
     def word(known: KnownTable, source: SourceState) -> Said:
@@ -249,11 +249,11 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> At
 def from_offsets(
     session: LandingSession, at: Mapping[tuple[str, int], int], tables: Sequence[str] | None = None
 ) -> Attested:
-    """The word that a table holds everything below these offsets, by (topic, partition).
+    """Assert that a table holds everything below these offsets, by (topic, partition).
 
     :param tables: by default those whose ledger is not in order
-    :raises SourceError: there is no such partition
-    :raises LedgerError: a partition is not named, and no ledger tells of it
+    :raises SourceError: the partition does not exist
+    :raises LedgerError: a partition is not named, and no ledger has it
     """
 
     def word(known: KnownTable, source: SourceState) -> Said:
@@ -286,13 +286,13 @@ def attest(
     give_up_reported: bool = False,
     rows_of_others: OtherSections = OtherSections.ASK,
 ) -> dict[str, Any]:
-    """Write it.
+    """Write the assertion.
 
-    :param decision: who says it, for the tables' history
-    :param give_up_reported: also what is reported and the source has no more
-    :param rows_of_others: the person's word on them, where the ledger is lost
-    :raises LedgerError: the ledger of a table has changed since it was looked up, or what is reported would be lost
-    :raises CatalogError: the catalog is away
+    :param decision: the user who decided, for the tables' history
+    :param give_up_reported: also give up reported slices that the source no longer has
+    :param rows_of_others: the user's statement about them, if the ledger is lost
+    :raises LedgerError: the ledger of a table has changed since the preview, or reported slices would be lost
+    :raises CatalogError: the catalog is unreachable
     """
     if not give_up_reported and (lost := [t for t in said.tables if t.loses]):
         raise LedgerError(

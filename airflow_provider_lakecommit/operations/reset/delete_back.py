@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Going back over what is landed, with its rows: `lakecommit reset offsets --delete` and `reset hard`.
+"""Go back over landed offsets and delete their rows: `lakecommit reset offsets --delete` and `reset hard`.
 
-Contract: the rows of the landing from the stated offsets on are taken out of each of its tables, and of their ledgers,
-in one snapshot per table (:mod:`~airflow_provider_lakecommit.operations.backfill.replace`); the live lane reads them
-again with its next run. What the source has removed of them cannot be read again: it is deleted, and given up. `reset
-hard` takes out all there is of the landing, and has it begin where its declaration says.
+Contract: the landing's rows from the given offsets on are removed from each of its tables and their ledgers, in one
+snapshot per table (:mod:`~airflow_provider_lakecommit.operations.backfill.replace`); the next run of the live stream
+reads them again. Records that the source no longer has cannot be read again: their rows are deleted, and given up.
+`reset hard` removes all rows of the landing, which then begins where its declaration says.
 
-Before the first row goes the tables are brought in step
-(:mod:`~airflow_provider_lakecommit.operations.backfill.level`), and all of them are checked: an operation that is
-refused has deleted nothing.
+Before the first row is removed, the tables are leveled (:mod:`~airflow_provider_lakecommit.operations.backfill.level`)
+and all of them are checked: a refused operation has deleted nothing.
 
-Failure story: killed in between, some tables are back and some are not, and the same command goes on. What the source
-has removed is not deleted unless it was shown.
+Failure story: after a kill, some tables are back and some are not; the same command continues. Rows that the source no
+longer has are deleted only if the preview showed them.
 """
 
 from __future__ import annotations
@@ -101,11 +100,11 @@ class DeleteBack:
 
 
 def delete_preview(session: LandingSession, start: Start | None, way: Way = PLAIN) -> DeleteBack:
-    """What goes; nothing is written.
+    """Return what would be deleted; writes nothing.
 
-    :param start: from where on, for each partition; ``None``: all there is of the landing, as `reset hard` does
-    :raises LedgerError: a ledger needs a person
-    :raises TableError: a table does not say which rows to take
+    :param start: the first offset of each partition; ``None``: everything of the landing, as `reset hard` does
+    :raises LedgerError: a ledger needs an operator
+    :raises TableError: a table does not show which rows to remove
     :raises SourceError: the source has no such partition
     """
     source = session.source.watermarks()
@@ -154,10 +153,10 @@ def _copied(own: Sequence[LedgerSection]) -> Coverage:
 def delete_back(
     session: LandingSession, found: DeleteBack, decision: Decision, *, fewer: bool = False
 ) -> dict[str, Any]:
-    """Do what was shown.
+    """Delete what the preview showed.
 
-    :param fewer: where a table has fewer of these rows than were landed, others deleted them
-    :raises LakecommitError: as :func:`delete_preview`, and what keeps it from being done
+    :param fewer: accept that other writers have already deleted some of these rows
+    :raises LakecommitError: as :func:`delete_preview`, and the reason that prevents the deletion
     """
     run = RunIdentity(deployment="person", dag_id="delete back", run_id=str(session.new_id()))
     level(session, run, "publishes reported slices before rows are deleted")

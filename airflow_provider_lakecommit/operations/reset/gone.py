@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a ledger is gone for good: offsets of topics that do not exist any more.
+"""Find the offsets in a ledger whose topics no longer exist.
 
-Contract: pure. A topic that is made anew has another id, and an id never comes back: no record of an id that is gone
-can be landed again, so a ledger need not remember it. Nothing else is ever gone: not a topic that the landing still
-names, not one whose new id the section does not know yet (that is for `reset offsets` to decide), not a section of
-another cluster.
+Contract: pure. A recreated topic has another id, and ids are never reused: records of a deleted id can never land
+again, so a ledger may forget it. Nothing else is deleted: no topic that the landing still names, no topic whose new id
+the entry does not have yet (`reset offsets` decides about it), no entry of another cluster.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ __all__ = ["gone", "pruned"]
 def gone(
     section: LedgerSection, cluster_id: str, ids: Mapping[str, str | None], named: Collection[str] = ()
 ) -> frozenset[SourcePartition]:
-    """The partitions of a section whose topics are gone.
+    """Return the partitions of an entry whose topics are deleted.
 
-    :param cluster_id: of the cluster that was asked
-    :param ids: what it says of each topic; one that it was not asked for is not gone
-    :param named: topics that the section's landing still names, as far as that is known
+    :param cluster_id: of the cluster that answered
+    :param ids: its answer for each topic; a topic without an answer is not deleted
+    :param named: topics that the entry's landing still names, as far as known
     """
     if section.cluster_id != cluster_id:
         return frozenset()
@@ -41,7 +40,7 @@ def gone(
 
 
 def pruned(section: LedgerSection, parts: Set[SourcePartition], epoch: UUID, *, own: bool) -> LedgerSection | None:
-    """What is left of a section, under a new epoch; ``None`` for nothing, but for that of whoever asks."""
+    """Return the rest of an entry, under a new epoch; ``None`` if it is empty, except for the caller's own."""
     starts = {p: start for p, start in section.starts.items() if p not in parts}
     covered = Coverage({p: ranges for p, ranges in section.covered.parts.items() if p not in parts})
     if not starts and not covered and not own:
@@ -57,8 +56,8 @@ def pruned(section: LedgerSection, parts: Set[SourcePartition], epoch: UUID, *, 
 
 
 def _closed(section: LedgerSection, parts: Collection[SourcePartition], left: Collection[str]) -> Coverage:
-    """What is left of ``replayed``. Of a topic that was made anew the former offsets stay closed as a whole: else the
-    dead letters of one would be taken for those of the other.
+    """Return the rest of ``replayed``. The former offsets of a recreated topic stay closed as a whole: otherwise the
+    dead letters of one would count as those of the other.
     """
     kept = {p: ranges for p, ranges in section.replayed.parts.items() if p not in parts}
     gone = section.covered | section.replayed

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `lakecommit reset offsets` would come to: in each table of a landing, in offsets, before anything is written.
+"""Preview `lakecommit reset offsets` for each table of a landing, in offsets, before anything is written.
 
-Contract: reads tables, log and source, and writes nothing. A ledger never goes back over offsets that it has, because
-their rows are in the table, except where the source's log lost them and holds other records there. What is reported
-and the source no longer has counts as published where it can be published first, and as lost where it cannot.
+Contract: reads tables, log and source, and writes nothing. A ledger never moves back over offsets that it has, because
+their rows are in the table, unless the source's log lost them and has other records there. Reported slices that the
+source no longer has count as published if they can be published first, and otherwise as lost.
 
-Failure story: a word that leaves a partition open, or names offsets that the log does not have, is refused with what
-the log has.
+Failure story: a decision that leaves a partition open, or names offsets that the log does not have, is refused with the
+offsets of the log.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ __all__ = ["InitPreview", "InitTable", "SectionInit", "init_preview", "section_i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitTable:
-    """What a word comes to in one table. ``published`` is published first, ``reported`` is voided; ``lost`` of that
-    cannot be read again. A table that ``begins`` has no ledger: ``not_again`` was in it before, by the log, and is not
-    read again by a ledger that begins there.
+    """The effect of a decision on one table. ``published`` is published first, ``reported`` is voided; ``lost`` of that
+    cannot be read again. A table that ``begins`` has no ledger: ``not_again`` was in it before, according to the log,
+    and a ledger that begins there does not read it again.
     """
 
     table: str
@@ -104,14 +104,14 @@ class InitTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitPreview:
-    """``unknown`` says that nothing knows the landing, and which one may be meant."""
+    """``unknown`` is set if nothing knows the landing, with the likely name."""
 
     tables: tuple[InitTable, ...]
     unknown: str = ""
 
     @property
     def loses(self) -> bool:
-        """Return True if a person has to agree: something is given up, or the name may be misspelt."""
+        """Return True if a user must agree: something is given up, or the name may be misspelt."""
         return bool(self.unknown) or any(t.loses for t in self.tables)
 
     @property
@@ -125,7 +125,7 @@ class InitPreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionInit:
-    """What a person's word makes of the section of one table, whatever has landed there since it was looked at."""
+    """The entry of one table after a decision, whatever has landed there since the preview."""
 
     name: str
     source: SourceState
@@ -179,8 +179,8 @@ class SectionInit:
 
     @property
     def _left(self) -> LedgerSection | None:
-        """Return what is left of a ledger that is lost: what others had landed before its first offsets. A word leads
-        forward from there, and what it leads over is never landed as if it were known not to be in the table.
+        """Return the rest of a lost ledger: what others had landed before its first offsets. A decision leads forward
+        from there, and the skipped ranges never count as known to be missing from the table.
         """
         if self.remembered is None:
             return None
@@ -194,8 +194,8 @@ class SectionInit:
         return {p: o for p, o in starts.items() if p in self.word.offsets}
 
     def positions(self, section: LedgerSection | None, found: Restart) -> dict[SourcePartition, ReadPosition]:
-        """Those that a word leaves as they are: what it says of a log that is another one is taken for it. Who names
-        offsets because a ledger is gone says nothing of the log.
+        """Return the positions that a decision keeps: if it is about a log that was replaced, it accepts the new log.
+        Offsets stated because a ledger is lost say nothing about the log.
         """
         if section is None and (gone := self.remembered) and gone.cluster_id == self.source.cluster_id:
             return positions_up_to(gone.positions, _ends(found, self.source.partitions))
@@ -215,7 +215,7 @@ class SectionInit:
         return rescued(self.name, self.old, self.pending, marks, self._given_up)
 
     def _given_up(self, section: LedgerSection) -> Coverage:
-        """Return what the word gives up, and what can never be read of a topic that was made anew."""
+        """Return what the decision gives up, and what can never be read of a recreated topic."""
         marks, reported = self.source.partitions, Coverage.union(a.coverage for a in self.pending)
         anew = {p: s for p, s in reported.parts.items() if p not in marks and p.topic in self.source.topic_ids}
         before = Coverage({p: RangeSet.of((section.starts.get(p, 0), s.ranges[-1].end)) for p, s in anew.items()})
@@ -260,7 +260,7 @@ class SectionInit:
 
 
 def init_preview(session: LandingSession, start: Start, way: Way = PLAIN) -> InitPreview:
-    """What the word would come to; nothing is written.
+    """Return the effect of the decision; writes nothing.
 
     :raises LakecommitError: as :func:`~airflow_provider_lakecommit.operations.reset.ledger_init.ledger_init`
     """
@@ -348,8 +348,8 @@ def _diverged(session: LandingSession, source: SourceState, state: LedgerState |
 
 
 def _in_order(session: LandingSession, states: Mapping[str, LedgerState | None]) -> bool:
-    """What a table has no rows of, only the log tells: a table without rows is brought forward rarely. Nothing of that
-    is known where a table has no ledger that holds.
+    """Add ranges without rows, which only the log has: the ledger of a table without rows is rarely refreshed. Nothing
+    of this is known if a table has no valid ledger.
     """
     return all(
         s and s.condition is Condition.PRESENT and s.section(session.landing.name, session.lane)
@@ -365,9 +365,9 @@ def _same_topic(session: LandingSession, section: LedgerSection | None) -> bool:
 def _firsts(
     session: LandingSession, name: str, state: LedgerState | None, old: LedgerSection | None, source: SourceState
 ) -> dict[SourcePartition, int]:
-    """Where partitions begin of which the data table's ledger does not tell, as in a plan: a topic that joins, and a
-    landing that never ran, where the landing says; a topic that was made anew with its first record. Nobody knows where
-    the rows of a ledger that is gone end.
+    """Return where partitions begin that the data table's ledger lacks, as in a plan: a new topic, and a landing that
+    never ran, where the landing says; a recreated topic with its first record. The end of the rows of a lost ledger is
+    unknown.
     """
     lost = state is not None and state.condition in (Condition.LOST, Condition.CUT)
     if old is None and (lost or remembered(session, name)):
@@ -378,7 +378,7 @@ def _firsts(
 
 
 def _ends(data: Restart, partitions: Iterable[SourcePartition]) -> dict[SourcePartition, int]:
-    """A table that joins goes on where the data table's ledger ends."""
+    """Return where a new table continues: at the end of the data table's ledger."""
     return {p: data.covered[p].reach(data.starts.get(p, 0)) for p in partitions}
 
 

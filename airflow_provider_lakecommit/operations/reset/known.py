@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a table before a person's word: its ledger, what the log says of it, and whether a word on it can
-be true.
+"""What is known of a table before a decision: its ledger, the log's records of it, and whether a decision is possible.
 
 Contract: reads only.
 """
@@ -42,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTable:
-    """One table as it is, for making the word, and all that the control partition still holds, from ``begin`` on."""
+    """The current state of one table for a decision, and all that the control partition still holds, from ``begin`` on."""
 
     name: str
     table: Table
@@ -53,7 +52,7 @@ class KnownTable:
 
     @property
     def announced(self) -> Coverage:
-        """What the log says was published in it."""
+        """Return what the log reports as published in it."""
         return announced_in(self.entries, self.name, self.state.table_uuid)
 
     @property
@@ -64,15 +63,17 @@ class KnownTable:
 
     @property
     def on_branch(self) -> frozenset[int]:
-        """Snapshots whose rows are on the branch: its ancestry, and where that was cut, the ledger behind the cut."""
+        """Return the snapshots whose rows are on the branch: its ancestry, and if that was cut, the ledger before the
+        cut.
+        """
         line = {s.snapshot_id for s in ancestry(self.table.metadata, self.state.branch)}
         tag = {self.state.tag_id} if self.state.condition is Condition.CUT and self.state.tag_id is not None else set()
         return frozenset(line | tag)
 
     @property
     def taken_back(self) -> Coverage:
-        """What snapshots published that the metadata still have beside the branch, and none that is on it: rows that a
-        rollback took out, also where it went back to before the first ledger of this landing.
+        """Return what was published by snapshots that are still in the metadata but not on the branch, and by none that
+        is: rows that a rollback removed, also one to before the first ledger of this landing.
         """
         metadata = self.table.metadata
         there = {s.snapshot_id for s in ancestry(metadata, self.state.branch)}
@@ -124,7 +125,7 @@ def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> N
 
 
 def check_topics(name: str, starts: Mapping[SourcePartition, int], covered: Coverage, source: SourceState) -> None:
-    """Raise unless it can be true for the topics as they are."""
+    """Raise an error unless it is possible for the current topics."""
     ids = source.topic_ids
     if strange := sorted({p.topic for p in starts.keys() | covered.parts.keys() if p.topic_id != ids.get(p.topic)}):
         raise SourceError(
@@ -154,8 +155,8 @@ def known_table(session: LandingSession, name: str, log: ControlLog) -> KnownTab
 
 
 def first_known(p: SourcePartition, known: KnownTable, start: int | None) -> int | None:
-    """Where a partition begins: where the log's oldest commit to *any* table does, because a table without rows is
-    announced late; ``None`` when nobody can tell.
+    """Return where a partition begins: at the log's oldest commit to *any* table, because a table without rows is
+    announced late; ``None`` if unknown.
     """
     if said := known.announced_of_any[p]:
         return said.ranges[0].start

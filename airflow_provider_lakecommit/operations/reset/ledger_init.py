@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's word on where a ledger goes on: `lakecommit reset offsets`.
+"""Set where a ledger continues: `lakecommit reset offsets`.
 
-Contract: durable before it is reported. A ledger that is set gets a new epoch, so nothing that was pending can be
-committed to it. What the word gives up is told by :mod:`~airflow_provider_lakecommit.operations.reset.init_preview`.
-What is reported and the source no longer has is published first, over holes that the same word gives up; where it
-cannot be, the word is refused unless it is about that too.
+Contract: durable before it is reported. A new ledger gets a new epoch, so nothing pending can be committed to it.
+:mod:`~airflow_provider_lakecommit.operations.reset.init_preview` shows what the decision gives up. Reported slices that
+the source no longer has are published first, over gaps that the same decision gives up; if they cannot be, the decision
+is refused unless it includes them.
 
-Failure story: killed in between, the word is in some tables, or only what is reported was published; the same command
-can be given again. What would be lost beyond the preview that a person agreed to is refused: look again.
+Failure story: after a kill, some tables have the decision, or only the reported slices were published; run the same
+command again. A loss beyond the approved preview is refused: preview again.
 """
 
 from __future__ import annotations
@@ -59,19 +59,20 @@ def ledger_init(
     others: OtherSections = OtherSections.ASK,
     decision: Decision | None = None,
 ) -> dict[str, Any]:
-    """Set the ledger of every table of the landing, under a new epoch. Where each partition goes on is decided by
-    :mod:`~airflow_provider_lakecommit.core.planning.restart`. Nothing is written before all tables were asked.
+    """Set the ledger of every table of the landing, under a new epoch.
+    :mod:`~airflow_provider_lakecommit.core.planning.restart` decides where each partition continues. All tables are
+    read before anything is written.
 
-    :param agreed: what a person was shown: more than that is not given up
-    :param give_up_reported: also what is reported, cannot be published and the source has no more
-    :param others: the person's word on rows of other landings, where the ledger is lost
-    :param decision: who says it, for the tables' history
-    :raises SourceError: an offset is stated for a partition that the topic lacks, that is past the end of the log, or
-        that the source has removed
-    :raises SourceUnavailableError: the brokers do not say whether their logs are those that were read
-    :raises LedgerError: partitions are not named, and no ledger tells of them; or what is reported would be lost
-    :raises TableError: a table is missing and may not be made, or cannot take the rows
-    :raises CatalogError: the catalog is away
+    :param agreed: the approved preview: nothing more is given up
+    :param give_up_reported: also give up reported slices that cannot be published and that the source no longer has
+    :param others: the user's statement about rows of other landings, if the ledger is lost
+    :param decision: the user who decided, for the tables' history
+    :raises SourceError: an offset is of a partition that the topic lacks, past the end of the log, or removed by the
+        source
+    :raises SourceUnavailableError: the brokers do not confirm that their logs are those that were read
+    :raises LedgerError: partitions are not named, and no ledger has them; or reported slices would be lost
+    :raises TableError: a table is missing and may not be created, or cannot take the rows
+    :raises CatalogError: the catalog is unreachable
     """
     settings = section_inits(session, start, way)
     if any(s.rescued.published for s in settings.values()):
@@ -96,7 +97,7 @@ def check_init(session: LandingSession, start: Start, way: Way = PLAIN) -> None:
 
 
 def _check_lost(session: LandingSession, settings: Mapping[str, SectionInit], agreed: bool) -> None:
-    """:raises LedgerError: what is reported would be lost, and nobody has agreed to that"""
+    """:raises LedgerError: reported slices would be lost, and the user has not agreed to that"""
     found = InitPreview(tables=tuple(s.preview() for s in settings.values()))
     _check_unbelieved(session, settings, found, agreed)
     if found.lost and not agreed:
@@ -127,7 +128,7 @@ def _check_unbelieved(
 def _published_first(
     session: LandingSession, start: Start, way: Way, decision: Decision | None
 ) -> dict[str, SectionInit]:
-    """Publish what the source has no more, over holes that the word gives up; what cannot be is told by a new look."""
+    """Publish what the source no longer has, over gaps that the decision gives up; a new preview shows the rest."""
     _drained(session)
     for name, setting in section_inits(session, start, way).items():
         if bridged := setting.rescued.bridged:
@@ -147,7 +148,7 @@ def _drained(session: LandingSession) -> None:
 
 
 def _bridge(session: LandingSession, name: str, bridged: Coverage, decision: Decision | None) -> None:
-    """Give up what nobody has reported, under the epoch of what is reported behind it."""
+    """Give up unreported ranges, under the epoch of the reported slices after them."""
     change_section(
         session.tables,
         name,
@@ -251,8 +252,8 @@ def _lines(setting: SectionInit, found: Restart) -> Iterator[str]:
 
 
 def _after_sink(setting: SectionInit, now: LedgerSection | None, section: LedgerSection) -> LedgerSection:
-    """Return the section with whom the landing goes on after. The turn of a connector ended with the topic that it
-    read, and who handed the table to it had the landing wait.
+    """Return the entry with the owner of the next turn. A connector's turn ended with the topic that it read, and the
+    user who handed it the table had paused the landing.
     """
     known = now or setting.remembered
     if known is None or known.sink is None:
@@ -265,9 +266,9 @@ def _after_sink(setting: SectionInit, now: LedgerSection | None, section: Ledger
 def _provenance(
     section: LedgerSection, before: LedgerSection | None, passed: Coverage, found: Restart
 ) -> tuple[Provenance, ...]:
-    """Return the readings of a section that is set. Of what it newly covers no row was landed, unless a reading says
-    so: it was given up, or the reading before has passed it without a row. Where a log has other records than those
-    that were landed, and these are given up, the rows of before are of a reading that is past.
+    """Return the readings of a new entry. Of its new ranges no row was landed, unless a reading has them: they were
+    given up, or the reading before passed them without a row. If a log has other records than the landed ones, and
+    these are given up, the earlier rows are of a past reading.
     """
     if before is None:
         return section.provenance

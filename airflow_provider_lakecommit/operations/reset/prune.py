@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking out of the ledgers what is gone for good: the limit of a ledger's size is that of all landings of its table.
+"""Remove deleted topics from ledgers, because all landings of a table share the size limit of its ledger.
 
-Contract: what is gone is decided by :mod:`~airflow_provider_lakecommit.operations.reset.gone` on what the landing's
-cluster says now; sections of other clusters stay. A section that lost something has a new epoch: what was pending of it
-is read again, and no report of what it lost can be taken a second time. Where something of that cannot be read again,
-nothing is taken out.
+Contract: :mod:`~airflow_provider_lakecommit.operations.reset.gone` decides what is deleted, from the current answer of
+the landing's cluster; entries of other clusters stay. An entry that lost something has a new epoch: its pending slices
+are read again, and no report of the removed ranges can be accepted a second time. If any of that cannot be read again,
+nothing is removed.
 
-Failure story: nothing is written unless the cluster has answered for every topic. Killed in between, some tables are
-pruned and some are not; the same command goes on.
+Failure story: nothing is written unless the cluster has answered for every topic. After a kill, some tables are pruned
+and some are not; the same command continues.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prunable:
-    """What is gone of the sections of one table's ledger, by landing and lane."""
+    """The deleted topics in the entries of one table's ledger, by landing and stream."""
 
     table: str
     state: LedgerState
@@ -49,10 +49,10 @@ class Prunable:
 
 
 def look(session: LandingSession) -> tuple[Prunable, ...]:
-    """What could be taken out; nothing is written.
+    """Return what could be removed; writes nothing.
 
     :raises SourceUnavailableError: the cluster does not answer
-    :raises CatalogError: the catalog is away
+    :raises CatalogError: the catalog is unreachable
     """
     states = [(name, state) for name in session.landing.tables if (state := ledger_state(session, name)) is not None]
     topics = {p.topic for _, state in states for s in state.sections for p in (*s.starts, *s.covered.parts)}
@@ -70,10 +70,10 @@ def look(session: LandingSession) -> tuple[Prunable, ...]:
 
 
 def prune(session: LandingSession, found: Prunable, decision: Decision | None = None) -> LedgerState:
-    """Take it out, as the ledger is now.
+    """Remove it from the current ledger.
 
-    :param decision: who says it, for the table's history
-    :raises LedgerError: the ledger is gone, or its rollback was not dealt with; or what is reported would be lost
+    :param decision: the user who decided, for the table's history
+    :raises LedgerError: the ledger is lost, or its rollback is unresolved; or reported slices would be lost
     """
     own = (session.landing.name, session.lane)
     if lost := endangered(session, found.table, found.state, found.gone):

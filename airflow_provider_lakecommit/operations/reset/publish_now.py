@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person wants what has been read to be in the tables now, and does not wait for the windows that are under way.
+"""Publish what has been read without waiting for the open windows: `lakecommit publish-now`.
 
-Contract: every open cycle of the landing is asked to end: its tasks report what they have read, to the record, and no
-attempt goes on with it. Who runs a cycle publishes it then and goes on with the next one; a run that lands in several
-windows does not end by it. What nobody publishes within the wait, as its runner is gone, is published here. Nothing is
-given up: what the windows lack is planned by later ones.
+Contract: every open cycle of the landing is requested to end: its tasks report everything up to the current record, and
+no attempt continues it. The run of a cycle then publishes it and continues with the next one; a run with several
+windows does not end. Cycles that are not published within the wait, because their run is dead, are published here.
+Nothing is given up: later windows plan the missing ranges.
 
-Failure story: nothing is said to be published of what cannot be known: a table that cannot be read is an error, and a
-landing of which no table knows, too. Asking twice asks nothing new. A cycle that was opened in between is the next
-call's. Where the control topic or a table cannot be reached it is an error, and what was asked by then holds.
+Failure story: nothing unknown is reported as published: an unreadable table is an error, and so is a landing that no
+table knows. A second request adds nothing. A cycle opened meanwhile belongs to the next call. An unreachable control
+topic or table is an error; requests sent before remain valid.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedNow:
-    """What came of it: cycles that were asked to end, those of them that their own runs have closed, and what was
-    published in place of others.
+    """The result: cycles that were requested to end, those that their own runs have closed, and what was published in
+    place of other runs.
     """
 
     asked: tuple[UUID, ...]
@@ -65,11 +65,11 @@ class PublishedNow:
 
 
 def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait: float = WAIT_SECONDS) -> PublishedNow:
-    """Have all that was read published.
+    """Publish everything that was read.
 
-    :param run: whose cycle it is, if something is published here
-    :param reason: who wants it, and why, for logs and the notes of runs
-    :param wait: seconds for those who run the cycles
+    :param run: owner of the cycle, if something is published here
+    :param reason: user and reason, for logs and the notes of runs
+    :param wait: seconds for the runs of the cycles
     :raises LedgerError: it never landed anything
     :raises LakecommitError: the control topic or a table cannot be reached
     """

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a landing had put into a table that knows nothing of it now: one that was dropped, made anew, or rolled back to
-before the landing's first snapshot.
+"""Find what a landing had published in a table that now has no record of it: a table that was dropped, recreated, or
+rolled back to before the landing's first snapshot.
 
-Contract: reads only. The control log tells it, by the slices that were reported with rows for the table, and so does
-the newest ledger that the metadata remember. Of that it tells what the source has no more, or what lies before the
-place where a new ledger begins: nobody will read it again.
+Contract: reads only. The sources are the control log, with slices that were reported with rows for the table, and the
+newest ledger in the metadata. The result is what the source no longer has, or what is before the start of a new ledger:
+it will not be read again.
 
-Failure story: what the control topic has forgotten by its retention is not known. Slices that were reported and never
-published count as reported: they may still be published, if the table is brought back.
+Failure story: ranges that retention removed from the control topic are unknown. Reported, unpublished slices count as
+reported: they may still be published if the table is restored.
 """
 
 from __future__ import annotations

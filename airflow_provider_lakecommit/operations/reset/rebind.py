@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit reset migrate`: where a landing goes on whose topics moved to another Kafka cluster.
+"""`lakecommit reset migrate`: where a landing continues whose topics moved to another Kafka cluster.
 
-Contract: :func:`rebind_preview` reads and writes nothing. What the tables have of the old cluster stays in their
-ledgers, as a lane of its own that nobody lands in (`live@CLUSTER`), and `verify` accounts for it as before; the
-landing's own lane begins on the new cluster under a new epoch, so nothing that was reported on the old one is committed
-any more. Whoever goes back to a cluster goes on where its lane ended.
+Contract: :func:`rebind_preview` reads and writes nothing. The ranges of the old cluster stay in the tables' ledgers, as
+a separate stream without runs (`live@CLUSTER`), and `verify` accounts for it as before; the landing's own stream begins
+on the new cluster under a new epoch, so nothing reported on the old one is committed any more. A landing that returns
+to a cluster continues where its stream ended.
 
-Failure story: killed in between, some tables are rebound and some are not; the same command can be given again. What
-the copy does not have, or has at two places, is refused by name.
+Failure story: after a kill, some tables are migrated and some are not; run the same command again. Records that the
+copy lacks, or has at two places, are refused by name.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SAME = "same"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """Where partitions go on. Without ``start`` it is where the records of the old cluster say.
+    """Where partitions continue; without ``start``, the records of the old cluster decide.
 
     :param start: ``earliest``, ``latest``, ``same``, the first record at or after a time, or an offset per topic and
         partition of the new cluster
@@ -81,7 +81,7 @@ class ReboundPartition:
 
     @property
     def copied(self) -> int:
-        """Return where the copies of landed records end; unless they were compared, where the landing goes on."""
+        """Return where the copies of landed records end; unless they were compared, where the landing continues."""
         at = self.exact.offset if self.exact else None
         return self.next if at is None else min(at, self.next)
 
@@ -111,7 +111,7 @@ class ReboundPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebindPreview:
-    """What it would come to. ``tables`` are those that are of the old cluster still."""
+    """The effect of a migration. ``tables`` are those that are still of the old cluster."""
 
     source: SourceState
     old_cluster: str
@@ -154,10 +154,10 @@ class RebindPreview:
 
 
 def rebind_preview(session: LandingSession, word: Word) -> RebindPreview:
-    """Look.
+    """Return the effect.
 
-    :raises LedgerError: no table is of another cluster, or a ledger needs a person
-    :raises SourceError: the word leaves partitions open, or names what the new cluster does not have
+    :raises LedgerError: no table is of another cluster, or a ledger needs an operator
+    :raises SourceError: the decision leaves partitions open, or names what the new cluster does not have
     """
     session.control.ensure()
     source = session.source.watermarks()
@@ -186,11 +186,11 @@ def rebind_preview(session: LandingSession, word: Word) -> RebindPreview:
 
 
 def rebind(session: LandingSession, preview: RebindPreview, *, decision: Decision) -> dict[str, Any]:
-    """Do what was shown.
+    """Migrate as the preview showed.
 
-    :param decision: who says it, for the tables' history
+    :param decision: the user who decided, for the tables' history
     :raises LedgerError: the ledger of a table has changed since
-    :raises CatalogError: the catalog is away
+    :raises CatalogError: the catalog is unreachable
     """
     control = origin_position(session)
     landing, told = session.landing, replace(decision, what=preview.what)
@@ -287,7 +287,7 @@ def _compared(
 
 
 def _stated(session: LandingSession, word: Word, source: SourceState) -> Mapping[SourcePartition, int] | None:
-    """What the word says of the new cluster by itself; ``None``: it speaks of the old one."""
+    """Return the stated offsets of the new cluster; ``None`` if the decision is about the old one."""
     if word.start is None or word.start == SAME:
         return None
     said = offsets_of(session, source.partitions, word.start, PLAIN).offsets
@@ -352,8 +352,8 @@ def _moved(
 def _on_the_new(
     preview: RebindPreview, back: LedgerSection | None, table: str
 ) -> tuple[dict[SourcePartition, int], Coverage]:
-    """Return starts and coverage. What a copied partition has of the records that were landed from the old cluster is
-    covered, unmarked; of a cluster that the landing comes back to, also what it had of it and passes over.
+    """Return starts and coverage. Records of a copied partition that were landed from the old cluster are covered,
+    without marks; if the landing returns to a cluster, so are those that it had of it and skips.
     """
     ends = preview.next
     copied = ((r.partition, OffsetRange(0, r.copied)) for r in preview.partitions if r.landed is not None)

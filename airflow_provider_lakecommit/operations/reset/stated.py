@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a person's decision is written: partitions, offsets and ranges as texts.
+"""The text form of a decision: partitions, offsets and ranges.
 
-Contract: pure, and light, so that a DAG is parsed with it. The command line and the operators read by these, so that
-what one prints the other takes.
+Contract: pure, and light, because DAG files import it. Command line and operators parse the same forms, so one accepts
+what the other prints.
 
-Failure story: a text that is none of what is asked for is a :class:`SpecError` with an example of what is.
+Failure story: any other text is a :class:`SpecError` with an example.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
 
 
 def parse_partition(text: str) -> tuple[str, int]:
-    """``topic:3``, and ``topic[3]`` as messages have it.
+    """Parse ``topic:3``, and ``topic[3]`` as in messages.
 
     :raises SpecError: it is neither
     """
@@ -51,10 +51,10 @@ def parse_partition(text: str) -> tuple[str, int]:
 
 
 def parse_ranges(texts: Sequence[str], asked: str = "--range") -> dict[tuple[str, int], RangeSet]:
-    """Offsets by (topic, partition), from ``topic:0=15-20`` each, the end not included.
+    """Return offsets by (topic, partition), from texts as ``topic:0=15-20``, the end not included.
 
-    :param asked: by what the user said it
-    :raises SpecError: a text is not that
+    :param asked: the option that had the text
+    :raises SpecError: a text has another form
     """
     found: dict[tuple[str, int], RangeSet] = {}
     for text in texts:
@@ -70,10 +70,10 @@ def parse_ranges(texts: Sequence[str], asked: str = "--range") -> dict[tuple[str
 
 
 def parse_start(text: str, asked: str = "--from") -> str | datetime | dict[tuple[str, int], int]:
-    """Where a ledger is to begin: ``earliest``, ``latest``, a time, or offsets by (topic, partition).
+    """Parse the start of a ledger: ``earliest``, ``latest``, a time, or offsets by (topic, partition).
 
-    :param asked: by what the user said it
-    :raises SpecError: *text* is none of these
+    :param asked: the option that had the text
+    :raises SpecError: *text* has another form
     """
     hint = f"{asked} {text!r}: use earliest, latest, a time such as 2026-11-01T06:00, or TOPIC:PARTITION=OFFSET,…, "
     hint += "for example orders:0=1500"

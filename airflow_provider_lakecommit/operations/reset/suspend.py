@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A landing that is to plan nothing for a while, whoever runs it: `lakecommit pause` and `resume`.
+"""Pause a landing for all its runs, and resume it: `lakecommit pause` and `resume`.
 
-Contract: the word is in the ledger of the data table, so that it holds for every run of the landing, wherever it is
-started, and outlives the control topic. While it stands no window is planned; what is reported is published all the
-same, and lanes beside the live one are not concerned. `pause --drain` has the windows that are under way end behind
-the record in hand, too. Each word is recorded in the table's history, with who said it and why.
+Contract: the decision is in the ledger of the data table, so it applies to every run of the landing, wherever it
+starts, and outlives the control topic. While it is set, no window is planned; reported slices are still published, and
+backfills are not affected. `pause --drain` also ends open windows at the current record. Each decision is recorded in
+the table's history, with user and reason.
 
-Failure story: each is one compare-and-swap; said again it changes nothing. A landing that never ran has no ledger to
-say it in.
+Failure story: each is one compare-and-swap; a repetition changes nothing. A landing that never ran has no ledger to
+record it in.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Suspension", "resume", "suspend"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspension:
-    """What the ledger says now, and whether this word changed it; empty: the landing is not suspended."""
+    """The state in the ledger, and whether this call changed it; empty: the landing is not paused."""
 
     suspended: str
     changed: bool
@@ -42,8 +42,8 @@ class Suspension:
 def suspend(session: LandingSession, decision: Decision) -> Suspension:
     """Plan no more windows.
 
-    :raises LedgerError: the landing has no ledger yet, or it needs a person
-    :raises CatalogError: the catalog is away
+    :raises LedgerError: the landing has no ledger yet, or it needs an operator
+    :raises CatalogError: the catalog is unreachable
     """
     return _say(session, decision.by, replace(decision, what="plans no more windows"))
 
@@ -52,7 +52,7 @@ def resume(session: LandingSession, decision: Decision) -> Suspension:
     """Plan again.
 
     :raises LedgerError: as for :func:`suspend`
-    :raises CatalogError: the catalog is away
+    :raises CatalogError: the catalog is unreachable
     """
     return _say(session, "", replace(decision, what="plans windows again"))
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's word on how a blocked range goes on: `lakecommit reset blocked`.
+"""Decide how a blocked range continues: `lakecommit reset blocked`.
 
 Contract: a decision is durable before it is reported. An unblock is a cycle of its own in the control log: its START
-carries the word, and it is closed like any other, so that a COMMIT_COMPLETE of it tells that commits come through. Only
-ranges that are named, or all, are taken. Records that can be read are given up only if the whole range is asked for:
-otherwise a range whose bad records were counted is read again, with a budget of just these; where they were not
-counted to the end of the range, with a budget for as many as there are.
+has the decision, and it is closed like any other, so its COMMIT_COMPLETE shows that commits get through. Only the named
+ranges, or all, are affected. Readable records are given up only if the whole range is requested: otherwise a range
+whose bad records were counted is read again, with a budget of exactly these; if they were not counted to the end of the
+range, the budget is the number of its records.
 
-Failure story: killed in between, a decision is either in the log or not made at all; the same command can be given
-again. Where the commit of an unblock fails the word stands, and the next commit that succeeds publishes it. Who decided
-and why is in the log with the word, and the table's history has it with the next rows.
+Failure story: after a kill, a decision is either in the log or was not made; run the same command again. If the commit
+of an unblock fails, the decision is valid, and the next successful commit publishes it. User and reason are in the log
+with the decision, and with the next rows in the table's history.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class BlockedPart:
 
     @property
     def most_bad(self) -> int | None:
-        """How many records a person gives up who goes on without the bad ones; ``None``: nobody knows which are."""
+        """Return how many records are given up without the bad ones; ``None`` if the bad ones are unknown."""
         return len(self.span) if self.bad is None and self.least_bad is not None else self.bad
 
 
@@ -115,13 +115,13 @@ def unblock(
     only_bad: bool = False,
     decision: Decision | None = None,
 ) -> dict[str, Any]:
-    """Say how blocked ranges go on: read again under ``raise_to``, or given up (``skip``).
+    """Decide how blocked ranges continue: read again under ``raise_to``, or given up (``skip``).
 
-    :param partitions: only those; all that are blocked by default
+    :param partitions: only these; all blocked ones by default
     :param ranges: only these offsets of them
-    :param only_bad: give no good record up: a range that has some is read again, with a budget of its bad ones
-    :param decision: who says it, for the tables' history
-    :raises BlockedRangeError: nothing is blocked there, or nobody knows which of its records are bad
+    :param only_bad: give up no good record: a range with good records is read again, with a budget of its bad ones
+    :param decision: the user who decided, for the tables' history
+    :raises BlockedRangeError: nothing is blocked there, or its bad records are unknown
     """
     prepared, folded = _look(session)
     parts = _parts(session, folded, partitions, ranges)
@@ -221,7 +221,7 @@ def _run_id(session: LandingSession, decision: Decision | None) -> str:
 
 
 def _commit(session: LandingSession, run: RunIdentity, folded: FoldedLog, cycle: Cycle, sent: int) -> bool:
-    """Close the cycle like any other: what is settled is published, and only then it is complete."""
+    """Close the cycle like any other: it is complete only when all settled slices are published."""
     after = session.read_state(folded.ledgers, since=folded, until=sent)
     ticket = ticket_of(session, after.just_opened(cycle.commit_id), folded.partition, folded.read_from)
     try:
@@ -238,7 +238,7 @@ def _what(given_up: Sequence[BlockedPart], again: Sequence[BlockedPart]) -> str:
 
 
 def _record(session: LandingSession, prepared: Prepared, told: Decision) -> None:
-    """Into the history of each table, where that can be done now; else the next snapshot with rows tells of it."""
+    """Add it to the history of each table that can be written now; otherwise the next snapshot with rows records it."""
     for t in prepared.tables:
         try:
             carry_forward(

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's word on where a ledger goes on, as offsets of the source as it is.
+"""Resolve a decision on where a ledger continues to offsets of the current source.
 
-Contract: reads the source, and writes nothing. What a word is about, and what it does with what it leads over, is a
-:class:`Way`.
+Contract: reads the source, and writes nothing. A :class:`Way` has the scope of a decision, and how it treats skipped
+ranges.
 
-Failure story: a word that names what the source does not have is refused with what it has.
+Failure story: offsets that the source does not have are refused with those that it has.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Start = str | datetime | Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How a word is meant.
+    """The scope and manner of a decision.
 
-    :param only: the partitions that it is about; by default all that it could be
-    :param fill: the lane that gets what it leads forward over; empty: that is given up
-    :param again: it leads back over what is landed, which is read again
+    :param only: the affected partitions; all by default
+    :param fill: the backfill that gets the skipped ranges; empty: they are given up
+    :param again: it moves back over landed ranges, which are read again
     """
 
     only: Collection[tuple[str, int]] = ()
@@ -42,7 +42,7 @@ PLAIN = Way()
 
 
 def check_lane(session: LandingSession, states: Mapping[str, LedgerState | None], lane: str) -> None:
-    """:raises LedgerError: a lane that a word would open is there"""
+    """:raises LedgerError: the backfill that a decision would open exists"""
     there = {s.lane for state in states.values() if state for s in state.sections if s.landing == session.landing.name}
     if lane and lane in there:
         raise LedgerError("LC7044", f"landing {session.landing.name} already has backfill {lane}: choose another name")
@@ -51,10 +51,10 @@ def check_lane(session: LandingSession, states: Mapping[str, LedgerState | None]
 def offsets_of(
     session: LandingSession, partitions: Mapping[SourcePartition, Watermark], start: Start, way: Way
 ) -> StatedOffsets:
-    """A word, as offsets of the source as it is.
+    """Return a decision as offsets of the current source.
 
     :raises SourceError: the source has no such partition, or its log ends before an offset
-    :raises SourceUnavailableError: the brokers do not say where a time is
+    :raises SourceUnavailableError: the brokers do not answer where a time is
     """
     how = StatedOffsets(offsets={}, again=way.again, fill=bool(way.fill))
     if isinstance(start, str | datetime):
@@ -85,6 +85,6 @@ def _check_known(named: Iterable[tuple[str, int]], partitions: Iterable[SourcePa
 def _at(
     session: LandingSession, partitions: Mapping[SourcePartition, Watermark], moment: datetime
 ) -> dict[SourcePartition, int]:
-    """Where no record is so late, what comes next."""
+    """Return the offsets of a time; if no record is so late, the end."""
     found = offsets_at(session.source, partitions, moment)
     return {p: partitions[p].stable if offset is None else offset for p, offset in found.items()}

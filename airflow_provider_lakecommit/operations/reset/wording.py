@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How what a person's decision comes to is shown: previews as lines and as plain values.
+"""Format the effects of a decision: previews as lines and as plain values.
 
-Contract: the command line and the operators show by these. A preview as plain values goes through JSON unchanged, so
-that it can be agreed to elsewhere and later.
+Contract: the command line and the operators use these. A preview as plain values passes through JSON unchanged, so a
+user can approve it elsewhere and later.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def init_text(preview: InitPreview) -> Iterable[str]:
-    """What a word on a ledger comes to, for people."""
+    """Format the effect of a decision on a ledger as text."""
     if preview.unknown:
         yield f"BEGINS a new landing: {preview.unknown}"
     for t in preview.tables:
@@ -81,7 +81,7 @@ def init_to_dict(t: InitTable) -> dict[str, Any]:
 
 
 def attest_text(said: Attested) -> Iterable[str]:
-    """What is about to be said of all, for people."""
+    """Format all pending assertions as text."""
     for t in said.tables:
         reason = f" ({t.state.reason})" if t.state.reason else ""
         yield f"{t.table}: ledger {t.state.condition}{reason}; asserted by {t.word}"
@@ -105,7 +105,7 @@ def attest_text(said: Attested) -> Iterable[str]:
 
 
 def attest_to_dict(t: AttestedTable) -> dict[str, Any]:
-    """What is about to be said of one table, for JSON."""
+    """Format the pending assertion for one table for JSON."""
     return {
         "table": t.table,
         "from": t.word,
