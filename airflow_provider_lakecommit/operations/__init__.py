@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations that a user starts besides the cycles: each previews its effect, and performs it as one commit or cycle."""
+"""Operations that a user starts: each previews its effect, and performs it as one commit or cycle."""
 
 from airflow_provider_lakecommit.core.lazy import lazy_names
 

@@ -92,7 +92,7 @@ class _Overtaken(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledgers:
-    """The two loaded tables, and their ledgers' view of dead letters: what each has, and which dead letters are closed."""
+    """The two loaded tables, and by their ledgers: what each has, and which dead letters are closed."""
 
     data: Table
     dead: Table

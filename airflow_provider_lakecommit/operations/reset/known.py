@@ -41,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTable:
-    """The current state of one table for a decision, and all that the control partition still holds, from ``begin`` on."""
+    """The current state of one table, and all that the control partition still holds, from ``begin`` on."""
 
     name: str
     table: Table
