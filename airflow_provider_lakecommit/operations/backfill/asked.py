@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody asks a lane to land: a time, or offsets; and the name under which it is known.
+"""The requested range of a backfill: a time, or offsets; and its name.
 
-Contract: pure, and light enough for a DAG file. The same words make the same name, so that a command that was killed,
-or a task that is tried again, goes on with its own lane.
+Contract: pure, and light enough for a DAG file. The same request has the same name, so a killed command, or a task that
+is retried, continues its own backfill.
 
-Failure story: what says nothing, or two things at once, is a :class:`SpecError` with an example.
+Failure story: an empty or contradictory request is a :class:`SpecError` with an example.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _EXAMPLES = "2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00:00+02:00; without 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneAsked:
-    """The range of a lane: records from ``since`` on and before ``until``, by their times, or ``ranges`` by (topic,
-    partition), one for each. Without any of these it is the lane of that name, which is open. ``replaces``: what the
-    table has of it is landed anew.
+    """The range of a backfill: records from ``since`` on and before ``until``, by their times, or ``ranges`` by (topic,
+    partition), one for each. Without any of these it is the open backfill of that name. ``replaces``: ranges that the
+    table has are landed again.
     """
 
     name: str
@@ -58,14 +58,14 @@ def lane_asked(
     name: str | None = None,
     replaces: bool = False,
 ) -> LaneAsked:
-    """What a command or a task says.
+    """Parse the request of a command or a task.
 
     :param since: a time; ``None`` with ``until``: from the beginning of the topics
-    :param until: a time; ``None`` with ``since``: up to where the live lane is
+    :param until: a time; ``None`` with ``since``: up to the live stream
     :param ranges: offsets, in place of times
-    :param name: of the lane; by default made of the range. Alone it is one that is open
-    :param replaces: land anew what the table has of it
-    :raises SpecError: neither or both are said, a time is none, or the range is empty
+    :param name: of the backfill; by default derived from the range. Alone it names an open one
+    :param replaces: land again what the table has of it
+    :raises SpecError: neither or both are given, a time is invalid, or the range is empty
     """
     begin, end = moment_of(since, "since"), moment_of(until, "until")
     stated = dict(ranges or {})
@@ -94,10 +94,10 @@ def _named(name: str) -> str:
 
 
 def moment_of(text: str | datetime | None, what: str) -> datetime | None:
-    """A time that somebody wrote.
+    """Parse a time.
 
-    :param what: it was said for
-    :raises SpecError: it is none
+    :param what: the option that had it
+    :raises SpecError: it is invalid
     """
     if text is None or text == "":
         return None

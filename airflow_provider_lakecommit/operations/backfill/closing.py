@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a lane: what it has landed becomes the landing's, and its section is gone.
+"""Close a backfill: its ranges become the landing's, and its entry is removed.
 
-Contract: by one compare-and-swap per table the lane's section is taken out, and what it has goes to the landing's
-section ``filled``. What a table has passed without a row, by the log, goes with it. The data table comes last, so that
-a lane is open as long as any table has it. Nobody can commit to a lane that is closed: it has no section, and one that
-is opened again under its name has another epoch.
+Contract: one compare-and-swap per table removes the backfill's entry, and adds its ranges to the landing's entry
+``filled``. So does what a table has passed without a row, according to the log. The data table comes last, so a
+backfill is open as long as any table has it. Nothing can be committed to a closed backfill: it has no entry, and a new
+one of the same name has another epoch.
 
-Closing a lane needs no source. Where the brokers that answer are of another cluster than the one that the lane landed
-from, its control log is not there to be read: the lane is closed by what the ledgers of its tables have, and nothing of
-what it has reported can be published any more.
+Closing needs no source. If the brokers that answer are of another cluster than the backfill's, its control log cannot
+be read: it is closed by the ledgers of its tables, and none of its reported slices can be published any more.
 
-Failure story: a lane that is not whole is refused, unless a person gives up the rest, which is recorded; what is
-reported of it is published first (:mod:`~airflow_provider_lakecommit.operations.backfill.reported`). Killed in between,
-the same command closes the rest.
+Failure story: an incomplete backfill is refused, unless a user gives up the rest, which is recorded; its reported
+slices are published first (:mod:`~airflow_provider_lakecommit.operations.backfill.reported`). After a kill, the same
+command closes the rest.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ __all__ = ["close_lane", "lane_rest", "lane_tables"]
 
 
 def lane_rest(session: LandingSession, *, some: bool = False) -> Coverage:
-    """What some table lacks of the lane's range; what is reported and not published counts as lacking.
+    """Return what some table lacks of the backfill's range; reported, unpublished slices count as lacking.
 
-    :param session: of the lane
-    :param some: a table in which the lane is not open any more is left out
+    :param session: of the backfill
+    :param some: leave out tables in which the backfill is no longer open
     :raises LakecommitError: a table cannot be read
     """
     prepared = lane_tables(session, some=some)
@@ -42,10 +41,10 @@ def lane_rest(session: LandingSession, *, some: bool = False) -> Coverage:
 
 
 def close_lane(session: LandingSession, *, decision: Decision | None = None) -> Coverage:
-    """Close the lane of a session; returns what was given up of its range.
+    """Close the backfill of a session; returns the ranges that were given up.
 
-    :param decision: of the person who gives up what is not landed; without one that is refused
-    :raises LedgerError: it is not whole
+    :param decision: the user who gives up the missing ranges; without it that is refused
+    :raises LedgerError: it is incomplete
     :raises LakecommitError: a table cannot be read or written
     """
     prepared = lane_tables(session, some=decision is not None)
@@ -88,10 +87,10 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
 
 
 def lane_tables(session: LandingSession, *, some: bool = False) -> Prepared:
-    """Every table of a lane, as it is now.
+    """Return every table of a backfill, in its current state.
 
-    :param some: a table in which it is not open any more, as one that was rolled back, is left out
-    :raises LakecommitError: one cannot be read, or the lane is not open there
+    :param some: leave out tables in which it is no longer open, for example after a rollback
+    :raises LakecommitError: one cannot be read, or the backfill is not open there
     """
     cluster = session.control.ensure().cluster_id
     found = {name: state for name in session.landing.tables if (state := ledger_state(session, name)) is not None}

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of data files without the rows of some ranges.
+"""Copy data files without the rows of some ranges.
 
-Contract: a copy has the other live rows in the order that they had, the columns with the names, types and field ids of
-the file that it is a copy of, its partition values under its partition spec, and its sort order. Compression, row
-groups and statistics are as the table's properties say now. It is written row group by row group: no more than one and
-a block are held. It lies in the folder of the file, or where the table has its data if that one does not.
+Contract: a copy has the other live rows in their order, the columns with the names, types and field ids of its
+original, its partition values under its partition spec, and its sort order. Compression, row groups and statistics
+follow the table's current properties. It is written row group by row group: at most one and a block are in memory. It
+is in the folder of the original, or in the table's data folder if that one does not exist.
 
-A copy is made once and taken again as long as the same file has the same deletes.
+A copy is made once and reused as long as the same file has the same deletes.
 
 Failure story: names hold a random UUID and files are created exclusively. :meth:`Copier.delete` removes copies that no
-commit request names any more; a sweep finds those of a process that was killed by the mark in their names.
+commit request names any more; a sweep finds those of a killed process by the mark in their names.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Copier:
         return self._copies[found.key]
 
     def delete(self, table: Table, keep: Collection[str] = ()) -> None:
-        """Delete what was made, but for some paths; best effort."""
+        """Delete the copies, except for some paths; best effort."""
         delete_unused(table.io, [path for path in self._made if path not in keep])
 
     def _copied(self, table: Table, found: FoundFile) -> DataFile:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a landing brought in step before a range is changed in all of them.
+"""Level the tables of a landing before a range is changed in all of them.
 
-Contract: after :func:`level` every ledger is the newest of its table, reported slices that can be published are
-published, and each table has taken what it passed without a row, in the live lane and in all open lanes. So the ledgers
-alone say what each table has, and an operation finds the same ranges in all of them. No row is taken out.
+Contract: after :func:`level` every ledger is the newest of its table, publishable reported slices are published, and
+each table has taken what it passed without a row, in the live stream and in all open backfills. So the ledgers alone
+show what each table has, and an operation finds the same ranges in all of them. No row is removed.
 
-Failure story: killed in between, some tables are in step; the next run, or the same command, does the rest. Reported
-slices that can neither be published nor be read again are an error of :func:`check_pending`, which lists them.
+Failure story: after a kill, some tables are level; the next run, or the same command, does the rest. Reported slices
+that can neither be published nor be read again are an error of :func:`check_pending`, which lists them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["check_pending", "level", "take_passed"]
 
 
 def level(session: LandingSession, run: RunIdentity, why: str) -> None:
-    """Bring the tables of a landing in step.
+    """Level the tables of a landing.
 
     :param session: of the landing
-    :param run: whose cycles publish what is reported
+    :param run: owner of the cycles that publish reported slices
     :param why: for the plans of these cycles, which have no window
-    :raises LakecommitError: what keeps reported slices from being published
+    :raises LakecommitError: the reason that prevents reported slices from being published
     """
     session.control.ensure()
     for name in session.landing.tables:
@@ -54,7 +54,7 @@ def level(session: LandingSession, run: RunIdentity, why: str) -> None:
 
 
 def take_passed(session: LandingSession, run: RunIdentity, why: str) -> None:
-    """Publish what is reported in the lane of a session, also slices without a row."""
+    """Publish the reported slices in the stream of a session, also slices without a row."""
     prepared = prepare_for_commit(session, tell=False)
     if not any(session.read_state(prepared.ledgers).state.accepted.values()):
         return
@@ -68,9 +68,9 @@ def take_passed(session: LandingSession, run: RunIdentity, why: str) -> None:
 
 
 def check_pending(session: LandingSession, taken: Coverage) -> None:
-    """Refuse to take ranges out where that would lose what is reported.
+    """Refuse to remove ranges if reported slices would be lost.
 
-    :raises LedgerError: it can neither be published nor be read again
+    :raises LedgerError: they can neither be published nor be read again
     """
     for name in session.landing.tables:
         if (state := ledger_state(session, name)) is None:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a lane waits for the live one: by the age of the oldest record that is not in the table.
+"""Decide whether a backfill waits for the live stream: by the age of the oldest record that is not in the table.
 
-Contract: a lane that is to go behind the live stream opens no window while the live lane has records that are older
-than a stated age and not in the data table. Windows that are under way are finished. Age is by the records' own
-timestamps, so that it is what readers of the table feel; nothing needs to be measured or to be told between processes.
+Contract: a backfill that yields to the live stream opens no window while the live stream has records older than a given
+age outside the data table. Open windows are finished. The age is that of the records' own timestamps, as readers of the
+table notice it; processes need not measure or exchange anything.
 
-Failure story: who cannot tell (brokers or catalog are away) holds nobody up: the plan that follows meets the same
-error, and says it. A landing without a live lane, or one that a person has suspended, is not waited for.
+Failure story: if the age is unknown (unreachable brokers or catalog), there is no wait: the next plan meets the same
+error, and raises it. A landing without a live stream, or with a paused one, is not waited for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LiveFirst:
     older_than: timedelta
 
     def __call__(self) -> str:
-        """Why the lane waits; empty: it goes on."""
+        """Return why the backfill waits; empty: it continues."""
         try:
             waits = overdue(self.session, self.older_than)
         except LakecommitError:
@@ -42,10 +42,10 @@ class LiveFirst:
 
 
 def overdue(session: LandingSession, older_than: timedelta) -> Coverage:
-    """What is in the topics for longer than that, and that the live lane has not in the data table.
+    """Return what the topics have had for longer than that, and the live stream has not landed in the data table.
 
-    :param session: of the landing's own lane
-    :raises LakecommitError: the catalog or the brokers are away
+    :param session: of the landing's live stream
+    :raises LakecommitError: the catalog or the brokers are unreachable
     """
     landing = session.landing
     state = ledger_state(session, landing.table)

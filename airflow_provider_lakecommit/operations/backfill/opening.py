@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lane's section in each table of the landing, and the session that its cycles run in.
+"""Open a backfill: its entry in each table of the landing, and the session in which its cycles run.
 
-Contract: in a :func:`lane_session` every table has a section of the lane. Of two that open one lane at once the first
-one's range holds, and both go on with it. The session shares the connections of
-the landing's own, which is closed by whoever has it.
+Contract: in a :func:`lane_session` every table has an entry of the backfill. If two processes open one backfill at
+once, the first one's range is valid, and both continue with it. The session shares the connections of the landing's
+own, which its owner closes.
 
-Failure story: killed in between, the lane is in some tables, and the same command opens it in the others. A table whose
-ledger needs a person is an error before anything is written there.
+Failure story: after a kill, some tables have the backfill, and the same command opens it in the others. A table whose
+ledger needs an operator is an error before anything is written there.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ __all__ = ["closed_lane", "joined_session", "lane_session", "open_lane"]
 def lane_session(
     session: LandingSession, found: LanePreview, decision: Decision | None = None
 ) -> Iterator[LandingSession]:
-    """The session of a lane, which is opened in each table that has no section of it.
+    """Return the session of a backfill, which is opened in each table that lacks its entry.
 
     :param session: of the landing
-    :param decision: of the person who has it opened, for the tables' histories
-    :raises LedgerError: the ledger of a table needs a person, or nothing is missing
-    :raises TableError: a table is missing and may not be made
-    :raises CatalogError: the catalog is away
+    :param decision: the user who opens it, for the tables' histories
+    :raises LedgerError: the ledger of a table needs an operator, or nothing is missing
+    :raises TableError: a table is missing and may not be created
+    :raises CatalogError: the catalog is unreachable
     """
     with joined_session(session, open_lane(session, found, decision)) as own:
         yield own
@@ -123,7 +123,7 @@ def _join(
     decision: Decision | None,
     others: tuple[LedgerSection, ...],
 ) -> None:
-    """Of two that open one lane at once the second one finds the section of the first one, and goes by that."""
+    """Join a backfill that another process has just opened: its entry is used."""
     known = next((lane for lane in open_lanes(session) if lane.name == found.name), None)
     bounds = found.bounds if known is None else known.bounds
     control = origin_position(session) if known is None else next(iter(known.sections.values())).control

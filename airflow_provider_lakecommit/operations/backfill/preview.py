@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lane would land, in offsets, before anything is written.
+"""Preview a backfill, in offsets, before anything is written.
 
-Contract: reads tables and source, and writes nothing. A lane takes no offset that the live lane comes to by itself, and
-none that another lane has under way. What a table has already stays, unless the lane is to replace it; what the source
-has removed is named. A lane that is open already keeps the range that it was opened with, whatever the words come to
-now.
+Contract: reads tables and source, and writes nothing. A backfill takes no offset that the live stream will land, and
+none that another backfill is landing. Landed ranges stay, unless the backfill replaces them; ranges that the source has
+removed are named. An open backfill keeps its original range, whatever the request now means.
 
-Failure story: words that come to nothing are an error that says why: all of it is there, is gone, or is the live
-lane's. A lane of that name with another range is one, too.
+Failure story: a request without a remaining offset is an error with the reason: everything is landed, removed, or the
+live stream's. So is an open backfill of that name with another range.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ __all__ = ["LanePreview", "lane_preview"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanePreview:
-    """A lane's range, and what is to be known of what was asked for.
+    """A backfill's range, and facts about the request.
 
-    ``there`` is in the data table already, and is landed anew if it ``replaces``; ``removed`` was removed by the
-    source, ``live`` is what the live lane comes to; ``later`` are partitions without a record at or after the end of
-    the time that was asked for.
+    ``there`` is in the data table already, and is landed again if it ``replaces``; ``removed`` was removed by the
+    source, ``live`` is left to the live stream; ``later`` are partitions without a record at or after the end of the
+    requested time.
     """
 
     name: str
@@ -108,14 +107,14 @@ class LanePreview:
 
 
 def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
-    """What a lane comes to now. It may come to nothing, where all of it is in the tables.
+    """Return the current preview. Its range may be empty, if everything is in the tables.
 
-    :param session: of the live lane
-    :raises SourceError: a partition or an offset is not there, or nothing of the range is left
+    :param session: of the live stream
+    :raises SourceError: a partition or an offset does not exist, or nothing of the range is left
     :raises SourceUnavailableError: the brokers do not answer
-    :raises LedgerError: another lane has some of it under way, or this one has another range
+    :raises LedgerError: another backfill is landing some of it, or this one has another range
     :raises TableError: another landing lands these topics into the table
-    :raises CatalogError: the catalog is away
+    :raises CatalogError: the catalog is unreachable
     """
     source = session.source.watermarks()
     state = ledger_state(session, session.landing.table)
@@ -170,9 +169,10 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
 
 
 def _lacking_beside(session: LandingSession, data: Iterable[LedgerSection], there: Coverage) -> Coverage:
-    """Return what another table lacks of what the data table has, and its live lane does not come to. It was taken out
-    there, or one of the tables was rolled back, after both had landed it before the live lane's first offset of now: by
-    a lane that is closed, or by a reading that the other table took part in. A table that joined later lacks nothing.
+    """Return what another table lacks of the data table's ranges, and its live stream will not land. It was removed
+    there, or one of the tables was rolled back, after both had landed it before the current first offset of the live
+    stream: by a closed backfill, or by a reading in which the other table took part. A table that joined later lacks
+    nothing.
     """
     entries, lacking = [e for s in data for e in s.provenance], Coverage()
     for name in session.landing.tables[1:]:
@@ -193,7 +193,7 @@ def _lacking_beside(session: LandingSession, data: Iterable[LedgerSection], ther
 
 
 def _check_readable(section: LedgerSection, source: SourceState) -> None:
-    """:raises SourceError: what an open lane is to land is of another cluster, or of a topic that was made anew"""
+    """:raises SourceError: the range of an open backfill is of another cluster, or of a topic that was recreated"""
     ids = source.topic_ids
     anew = sorted({p.topic for p in section.ends if ids.get(p.topic, p.topic_id) != p.topic_id})
     if section.cluster_id != source.cluster_id:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows of a table are of some ranges of offsets: by the columns that say which record a row is of.
+"""Find the rows of some offset ranges in a table, by the columns that identify a row's record.
 
 Contract: a :class:`RowRanges` answers for a block of rows (:meth:`RowRanges.of_rows`) and for a whole file by its
-statistics (:meth:`RowRanges.of_file`): all of its rows, none, or that it has to be read. Statistics that are missing,
-or were cut so that they do not name one topic, say that it has to be read. A row with a null in one of the columns is
-of no record, and never of a range. The columns are known by their field ids, so renaming them changes nothing.
+statistics (:meth:`RowRanges.of_file`): all of its rows, none, or that it must be read. It must be read if statistics
+are missing, or were cut so that they do not name one topic. A row with a null in one of the columns has no record, and
+is never in a range. Columns are known by their field ids, so renaming them changes nothing.
 
 Failure story: ranges whose rows name their records in two sets of columns are a
 :class:`~airflow_provider_lakecommit.exceptions.TableError`.
@@ -127,13 +127,13 @@ def _edges(ranges: RangeSet) -> tuple[Numbers, Numbers]:
 
 
 def _nulls(file: DataFile, column: int) -> int | None:
-    """How many rows of a file have none, if it says so."""
+    """Return how many rows of a file have a null, if the file states it."""
     counts: Mapping[int, int] = file.null_value_counts or {}
     return counts.get(column)
 
 
 def _bounds(file: DataFile, column: int, kind: PrimitiveType) -> Any:
-    """The smallest and the greatest value, or what they were cut to; ``None`` where one of them is not said."""
+    """Return the smallest and the greatest value, or their cut form; ``None`` if one of them is missing."""
     lower, upper = (file.lower_bounds or {}).get(column), (file.upper_bounds or {}).get(column)
     if lower is None or upper is None:
         return None

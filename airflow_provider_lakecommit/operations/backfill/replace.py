@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of a landing replaced in its tables: the numbers before, and the step itself.
+"""Replace ranges of a landing in its tables: the preview, and the replacement itself.
 
-Contract: :func:`replace_preview` writes nothing and says of each table what :func:`replace` then does there, number by
-number, if nobody commits in between; who has other files by then is looked at again. Each table is replaced in one
-snapshot of its own; tables that have nothing of the ranges are left alone. All tables are checked before the first one
-is changed. All that is heavy (reading, copying) is done before the first commit request, and only what changed is done
-again after a request that lost.
+Contract: :func:`replace_preview` writes nothing and returns for each table exactly what :func:`replace` then does, if
+no one commits in between; a table with other files by then is read again. Each table is replaced in one snapshot of its
+own; tables without the ranges are left alone. All tables are checked before the first one is changed. All heavy work
+(reading, copying) is done before the first commit request, and after a lost race only the changed part is done again.
 
-The rows that are found must be as many as the ledger expects. Fewer are refused unless the caller takes it: others
-deleted them. More are refused always: others added rows that say to be of the same records.
+The number of rows must equal the ledger's. Fewer are refused unless the caller accepts it: others deleted them. More
+are always refused: others added rows of the same records.
 
-Failure story: :mod:`airflow_provider_lakecommit.committer.replace`. Copies are deleted where no request that names them
-can be applied any more; after a request of which nobody knows they stay.
+Failure story: :mod:`airflow_provider_lakecommit.committer.replace`. Copies are deleted if no request that names them
+can be applied any more; after a request with an unknown outcome they stay.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacePreview:
-    """What a replacement does in one table, as it is now. ``epochs`` are those of the lanes that have the ranges, by
-    landing and lane. ``expected`` are the rows that the ledger has of them.
+    """The current effect of a replacement on one table. ``epochs`` are those of the streams that have the ranges, by
+    landing and stream. ``expected`` is the ledger's number of their rows.
     """
 
     table: str
@@ -94,8 +93,8 @@ class ReplacePreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What one look at a table finds: the files with rows of the ranges, how many rows there should be, and which
-    readings landed the rows that stay.
+    """One survey of a table: the files with rows of the ranges, the expected number of rows, and the readings that
+    landed the remaining rows.
     """
 
     files: tuple[FoundFile, ...]
@@ -195,12 +194,12 @@ class _Replacement:
 
 
 def replace_preview(session: LandingSession, coverage: Coverage, *, hard: bool = False) -> tuple[ReplacePreview, ...]:
-    """Return what taking ranges out would do in each table that has some of them; nothing is written.
+    """Return the effect of removing ranges for each table that has some of them; writes nothing.
 
-    :param hard: also take out what earlier readings of the landing's topics landed
+    :param hard: also remove rows of earlier readings of the landing's topics
 
-    :raises LedgerError: a ledger is gone, or rows of the ranges do not say which record they are of
-    :raises TableError: a table has files that cannot be handled
+    :raises LedgerError: a ledger is lost, or rows of the ranges do not identify their record
+    :raises TableError: a table has unsupported files
     :raises CatalogError: the catalog or the storage cannot be reached
     """
     found = (preview_of(session, d.table, coverage, hard=hard) for d in session.landing.destinations)
@@ -222,21 +221,21 @@ def replace(
     decision: Decision | None = None,
     retry_policy: RetryPolicy | None = None,
 ) -> dict[str, ReplaceOutcome]:
-    """Take ranges out of the landing's tables, and put slices in their place.
+    """Remove ranges from the landing's tables, and put slices in their place.
 
-    :param files: by table, the slices that come in place; none: the rows are deleted
-    :param commit_id: names the replacement: who asks again by the same id, for the same ranges, replaces nothing twice
-    :param lane: whose the slices are
-    :param previews: what was looked up; a ledger that was made anew since is refused. Who repeats a call after a death
-        passes those of the first
-    :param fewer: take it that the table has fewer rows of the ranges than were landed
+    :param files: the new slices by table; none: the rows are deleted
+    :param commit_id: identifies the replacement: a repetition with the same id and ranges replaces nothing twice
+    :param lane: stream of the slices
+    :param previews: of the survey; a ledger that was replaced since is refused. A repetition after a kill passes the
+        first ones
+    :param fewer: accept that the table has fewer rows of the ranges than were landed
     :param hard: as in :func:`replace_preview`
     :param control_end: how far the control log was read, so that a snapshot with slices is announced once
     :param extra: further summary keys, without prefix
-    :param decision: of the person who asks
+    :param decision: the user who decided
     :raises LedgerError: see :func:`~airflow_provider_lakecommit.committer.replace.replace_ranges`
     :raises TableError: as :func:`replace_preview`
-    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
+    :raises CommitUnknownError: a request was sent and its outcome stays unknown
     :raises CatalogError: the catalog or the storage cannot be reached
     """
     seen = replace_preview(session, coverage, hard=hard) if previews is None else previews
@@ -268,7 +267,7 @@ def replace_all(
     hard: bool = False,
     retry_policy: RetryPolicy | None = None,
 ) -> dict[str, ReplaceOutcome]:
-    """Do what is requested, table by table. All tables are checked, and all copies made, before the first one is
+    """Perform the requests, table by table. All tables are checked, and all copies made, before the first one is
     changed.
 
     :raises LakecommitError: as :func:`replace`

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run has replaced whose lane is closed: for an attempt that comes after the one that did it.
+"""Find what a run has replaced whose backfill is closed: for an attempt after the one that did it.
 
 Contract: reads the control log and the tables, and writes nothing. A run has replaced its range when a cycle that
-announces that (:func:`~airflow_provider_lakecommit.operations.backfill.replaying.replace_lane`) is complete: then its
-lane was closed by it, or by who went on with it. The snapshots are named from the tables.
+announces it (:func:`~airflow_provider_lakecommit.operations.backfill.replaying.replace_lane`) is complete: then that
+run, or its successor, closed the backfill. The snapshots are read from the tables.
 
-Failure story: what the log has forgotten is as if it had never been: the range is replayed once more.
+Failure story: without the log's record of it, the range is replayed once more.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["replaced_before"]
 
 
 def replaced_before(lane: LandingSession, read: RunIdentity, ends: Iterable[RunIdentity]) -> Closed | None:
-    """What was replaced, as the attempt that did it would have told; ``None``: it was not, as far as is known.
+    """Return what was replaced, as the earlier attempt would have returned it; ``None``: nothing, as far as known.
 
-    :param lane: a session that looks at the lane
-    :param read: whose cycles have read the range
-    :param ends: whose cycles may have announced that it is replaced
+    :param lane: a session that reads the backfill
+    :param read: cycles that may have read the range
+    :param ends: cycles that may have announced the replacement
     :raises LakecommitError: the log or a table cannot be read
     """
     announced = (found for run in ends if (found := cycles_of(lane, run)) is not None)
@@ -43,8 +43,8 @@ def replaced_before(lane: LandingSession, read: RunIdentity, ends: Iterable[RunI
 
 
 def _replacements(lane: LandingSession, begin: EarlierCycles, end: EarlierCycles) -> Iterator[PublishedSnapshot]:
-    """The newest of the lane in each table; of one that has its name since, and of one that had it before the run, the
-    log tells them apart.
+    """Return the backfill's newest replacement in each table; the log distinguishes a table that got the name since
+    from the one that had it before the run.
     """
     name = lane.landing.name
     first, last = begin.cycles[0].offset, end.newest.offset

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a lane that replaces: all that it has reported takes the place of what the tables have of its range.
+"""Complete a backfill that replaces: its reported slices take the place of the tables' rows of its range.
 
-Contract: :func:`replace_lane` does nothing before every table of the landing has all of the lane's range reported. Then
-each table gets one snapshot: the old rows of the range go, the new ones come, and of the range what nobody had landed
-comes with them. The data table is first, the dead letters follow; a reader of one table sees its old rows or its new
-ones, a reader of both may see, for the time between, a record that is good by now in both of them.
+Contract: :func:`replace_lane` does nothing before every table of the landing has all of the range reported. Then each
+table gets one snapshot: the old rows of the range are removed, the new ones added, with those of the range that were
+never landed. The data table is first, the dead letters follow; a reader of one table sees its old rows or its new ones.
+A reader of both may see, between the two, a record in both that is good by now.
 
-Before the range is read, a table beside the data table takes what it has passed of it without a row: else the live lane
+Before the range is read, every other table takes what it has passed of it without a row: otherwise the live stream
 would read that again, for this table alone and by other rules.
 
-Failure story: who dies anywhere does the rest by the same words; a snapshot that was not announced is announced by the
-lane's next cycle. A slice that cannot be published ends the epoch of its table: the range is read again.
+Failure story: after a kill anywhere, the same command does the rest; the backfill's next cycle announces an unannounced
+snapshot. A slice that cannot be published ends the epoch of its table: the range is read again.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ Accepted = Mapping[str, Sequence[AcceptedSlice]]
 
 
 def rows_to_replace(session: LandingSession, found: LanePreview, *, fewer: bool = False) -> tuple[ReplacePreview, ...]:
-    """What goes of each table when the lane is whole, as it is now.
+    """Return what is removed from each table once the backfill is complete, in its current state.
 
-    :param fewer: take it that a table has fewer rows of the range than were landed
-    :raises LedgerError: it has fewer, or nothing tells which rows to take
-    :raises TableError: a table has no columns that say which rows to take
+    :param fewer: accept that a table has fewer rows of the range than were landed
+    :raises LedgerError: it has fewer, or does not show which rows to remove
+    :raises TableError: a table has no columns that identify the rows
     :raises CatalogError: the catalog or the storage cannot be reached
     """
     previews = replace_preview(session, found.missing)
@@ -67,13 +67,13 @@ def rows_to_replace(session: LandingSession, found: LanePreview, *, fewer: bool 
 def replaying_session(
     session: LandingSession, found: LanePreview, run: RunIdentity, decision: Decision | None = None
 ) -> Iterator[LandingSession]:
-    """The session of a lane that replaces, which is opened if it is not.
+    """Return the session of a backfill that replaces, and open it if necessary.
 
     :param session: of the landing
-    :param run: whose cycle brings tables forward, where that is due
-    :param decision: of the person who has it opened, for the tables' histories
-    :raises LedgerError: the ledger of a table needs a person
-    :raises LakecommitError: what keeps tables from being brought forward
+    :param run: owner of the cycle that refreshes ledgers, if necessary
+    :param decision: the user who opens it, for the tables' histories
+    :raises LedgerError: the ledger of a table needs an operator
+    :raises LakecommitError: the reason that prevents a refresh
     """
     with lane_session(session, found, decision) as own:
         _level(session, run, found)
@@ -81,19 +81,19 @@ def replaying_session(
 
 
 def _level(session: LandingSession, run: RunIdentity, found: LanePreview) -> None:
-    """Let the tables take what they have passed of the lane's range without a row. What a table lacks then, as after a
-    rollback of that table alone, the lane lands there with the rest.
+    """Let the tables take what they have passed of the range without a row. What a table then lacks, for example after
+    a rollback of that table alone, the backfill lands there with the rest.
     """
     if _behind(session, found):
         take_passed(session, run, "a backfill is to replace ranges that tables have passed and not taken yet")
 
 
 def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
-    """Put what is reported in the place of what the tables have, and announce it; ``None`` if some is not reported.
+    """Put the reported slices in the place of the tables' rows, and announce it; ``None`` if some are not reported.
 
-    :param session: of the lane
-    :param run: whose cycle announces it
-    :raises LedgerError: a ledger was changed meanwhile: look again
+    :param session: of the backfill
+    :param run: owner of the cycle that announces it
+    :raises LedgerError: a ledger has changed meanwhile: try again
     :raises LakecommitError: a table cannot be read or written
     """
     prepared = lane_tables(session)
@@ -121,7 +121,7 @@ def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
 def _replace(
     session: LandingSession, tables: Sequence[PreparedTable], staged: Sequence[Sequence[StagedSlice]], end: LogPoint
 ) -> None:
-    """Replace what the tables have of the lane's range, but where somebody else has done it since."""
+    """Replace the tables' rows of the range, except where another process has done it since."""
     found = {t.name: preview_of(session, t.name, _lacking(t)) for t in tables}
     requests = [
         ReplaceRequest(
@@ -150,12 +150,12 @@ def _replace(
 
 
 def _commit_id(epoch: UUID) -> UUID:
-    """One for all that go on with the lane, so that what they do is done once."""
+    """Return one id for all processes of the backfill, so that their work is done once."""
     return uuid5(epoch, "replace")
 
 
 def _lacking(t: PreparedTable) -> Coverage:
-    """What the lane has not landed anew in a table: all of its range, or none, or what somebody took out since."""
+    """Return what the backfill has not landed again in a table: all of its range, none, or what was removed since."""
     section = t.ledger.section
     return section.bounds - section.covered if section.replaces else Coverage()
 

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an open lane has reported behind holes that a person gives up: it is published before the lane is closed.
+"""Publish what an open backfill has reported after gaps that a user gives up, before the backfill is closed.
 
-Contract: what was read behind a hole waits for it, and the source may have it no more by the time that somebody asks
-for it again. So the lane of each table begins behind its last hole that something reported follows, which is recorded
-with who gave the holes up, and what is reported is published then. Of a lane that replaces nothing is published in
-parts.
+Contract: a slice after a gap waits for it, and the source may have lost its records by the time of a new request. So
+the backfill of each table begins after its last gap that is followed by a reported slice; the gaps are recorded with
+the user, and the reported slices are published. A backfill that replaces publishes nothing in parts.
 
-Failure story: killed in between, the lane is open with a range that begins later, or with rows in some tables; the same
-command does the rest. What cannot be published is given up with the lane, as the person was shown.
+Failure story: after a kill, the backfill is open with a range that begins later, or with rows in some tables; the same
+command does the rest. What cannot be published is given up with the backfill, as the preview showed.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ __all__ = ["publish_reported"]
 
 
 def publish_reported(session: LandingSession, prepared: Prepared, decision: Decision) -> Coverage:
-    """Publish what a lane has reported behind holes of its range; returns the holes, which are given up.
+    """Publish reported slices after gaps of a backfill's range; returns the gaps, which are given up.
 
-    :param session: of the lane
+    :param session: of the backfill
     :param prepared: its tables
-    :param decision: of the person who closes it
+    :param decision: the user who closes it
     :raises LakecommitError: a table cannot be written
     """
     if any(t.ledger.section.replaces for t in prepared.tables):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source of a lane: the landing's topics, as far as the lane's range goes.
+"""The source of a backfill: the landing's topics, limited to its range.
 
-Contract: the face of :class:`~airflow_provider_lakecommit.cycle.session.ports.SourcePort`. Partitions that the lane
-does not have are not there, and those that it has end where it ends, so that whatever plans, reports or judges by the
-source needs not know of lanes. A topic that was made anew is handed on as it is, for the plan to find.
+Contract: the interface of :class:`~airflow_provider_lakecommit.cycle.session.ports.SourcePort`. Other partitions do not
+exist in it, and its own end where the backfill ends, so planning, reports and checks need not know of backfills. A
+recreated topic is passed on unchanged, for the plan to detect.
 """
 
 from __future__ import annotations
@@ -59,4 +59,4 @@ class BoundedSource:
         return self._source.first_value(span)
 
     def close(self) -> None:
-        """Nothing: the source is of whoever has the landing's session."""
+        """Close nothing: the owner of the landing's session closes the source."""

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which data files of a table's head have rows of some ranges, and how many: what is dropped or rewritten.
+"""Survey a table's head: which data files have rows of some ranges, and how many, to drop or rewrite them.
 
-Contract: reads manifests, statistics, and of files whose statistics do not tell the columns that say which record a row
-is of; writes nothing. Files that a landing's append brought are of that append's ranges: those of others are not read,
-however wide the statistics of a file of many partitions are. What is found of a file is kept, so that another
-look after somebody's commit reads only what is new. Rows that position deletes took out are counted apart.
+Contract: reads manifests, statistics, and, if statistics are not enough, the identifying columns of files; writes
+nothing. Files of a landing's append are of that append's ranges: others are not read, however wide the statistics of a
+file of many partitions are. The result for a file is kept, so that a new survey after a commit reads only new files.
+Rows that position deletes removed are counted separately.
 
-Failure story: what cannot be answered rightly is refused by name, before anything is written: a file that equality
-deletes apply to, a deletion vector, a file of another format than Parquet that would have to be read, and one that is
-encrypted.
+Failure story: what cannot be answered correctly is refused by name, before anything is written: a file with equality
+deletes, a deletion vector, a file that is not Parquet and would have to be read, and an encrypted file.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ __all__ = ["FoundFile", "Survey"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
-    """A data file that has rows of the ranges: so many ``rows``, of so many ``live`` ones. ``deletes`` are the position
-    delete files that apply to it, and ``deleted`` what they name, sorted.
+    """A data file with rows of the ranges: the number of ``rows``, and of ``live`` ones. ``deletes`` are the position
+    delete files that apply to it, and ``deleted`` their positions, sorted.
     """
 
     file: DataFile

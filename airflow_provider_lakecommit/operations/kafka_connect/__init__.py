@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sink of Kafka Connect: rescue what it has reported, take its topics over, hand them back."""
+"""A sink of Kafka Connect: rescue its files, take its tables over, hand them back."""

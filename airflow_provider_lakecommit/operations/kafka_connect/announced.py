@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the control topic holds of one Iceberg sink: the files that its tasks announced, and what was said of them.
+"""The control topic's records of one Iceberg sink: the files that its tasks announced, and what was reported of them.
 
-Contract: nothing is asked of anybody; records come in order of time. What is no control event, or of another group, is
-passed over, so that a topic that others share, or have spoilt, is read to its end. An event of the group that cannot be
-read, and a batch that a broker's disk has damaged, may have announced files: they are named.
+Contract: nothing is requested; records arrive in order of time. Records that are no control event, or of another group,
+are skipped, so a topic that others share, or have spoilt, is read to its end. An unreadable event of the group, and a
+corrupt batch, may have announced files: they are named.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class LogReader:
         self.contents: Contents = {}
 
     def take(self, record: ControlRecord) -> None:
-        """What is no control event, or of another group, is passed over."""
+        """Take a record; skip it if it is no control event, or of another group."""
         self._order += 1
         self._read_to[record.partition] = record.offset + 1
         if (said := next((value for name, value in record.headers if name == DAMAGED_BATCH), None)) is not None:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connector that a table is taken over from, or handed back to: asked, stopped, waited for, resumed.
+"""The connector whose table is taken over or handed back: request its state, stop it, wait for it, resume it.
 
-Contract: what Kafka Connect says of it is asked each time, nothing is remembered. :func:`settled` returns only when
-nobody is at work for it and everything that it has begun is decided: its groups have no members, its offsets and its
-control topic have no transaction that is still open.
+Contract: its state is requested from Kafka Connect each time, and never remembered. :func:`settled` returns only when
+no process works for it and everything it has begun is decided: its groups have no members, and its offsets and its
+control topic have no open transaction.
 
-Failure story: a worker that was killed holds its place for its session's time, and its transaction for that of its
-transaction: both are waited for. What takes longer is a :class:`ConnectorError` that says who or what it is.
+Failure story: a killed worker keeps its place for the time of its session, and its transaction for the time of that:
+both are waited for. If it takes longer, a :class:`ConnectorError` names the cause.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ WAIT_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownConnector:
-    """A connector as far as it can be known.
+    """What is known of a connector.
 
-    :param rest: its Kafka Connect; ``None``: a person says that it is gone
-    :param config: what it is told to do, where Kafka Connect has it still
-    :param by: whose word on its offsets holds
-    :param wait: seconds for it to stop, and for what it has begun to be decided
+    :param rest: its Kafka Connect; ``None``: the user states that it does not exist
+    :param config: its configuration, if Kafka Connect still has it
+    :param by: which statement of its offsets is valid
+    :param wait: seconds for it to stop, and for everything it has begun to be decided
     """
 
     name: str
@@ -56,7 +56,7 @@ class KnownConnector:
         return self.rest is not None and self.config is not None and "STOPPED" not in self.state
 
     def check_stopped(self) -> None:
-        """:raises ConnectorError: somebody is at work for it"""
+        """:raises ConnectorError: a process works for it"""
         check_stopped(self.kafka, self.name, self.rest, group=self.sink.group, stated_gone=self.rest is None)
 
 
@@ -70,9 +70,10 @@ def known_connector(
     by: By = By.BOTH,
     wait: float = WAIT_SECONDS,
 ) -> KnownConnector:
-    """Ask for it. One that was deleted, or whose Kafka Connect is gone, is known by what is stated.
+    """Request its state. A connector that was deleted, or whose Kafka Connect does not exist, is known from the user's
+    statement.
 
-    :raises ConnectError: Kafka Connect cannot be asked
+    :raises ConnectError: Kafka Connect does not answer
     :raises SpecError: it is no Iceberg sink
     """
     stated = Sink(control_topic=control_topic or CONTROL_TOPIC, group=group or source_group(name), interval=0)
@@ -108,10 +109,10 @@ def rescue_of(session: LandingSession, connector: KnownConnector, by: str = "") 
 
 
 def progress_of(session: LandingSession, connector: KnownConnector, log: Rescue, *, decided: bool) -> SinkProgress:
-    """How far it has read. While it runs its log is asked before and after its offsets.
+    """Return how far it has read. While it runs, its log is read before and after its offsets.
 
     :param log: read before
-    :param decided: nobody is at work for it
+    :param decided: no process works for it
     """
     least = log.log.ends
     offsets = look_at_group(connector.kafka, source_group(connector.name), decided=decided).offsets
@@ -120,10 +121,10 @@ def progress_of(session: LandingSession, connector: KnownConnector, log: Rescue,
 
 
 def stop(connector: KnownConnector) -> None:
-    """End its tasks; returns when Kafka Connect says so.
+    """End its tasks; returns when Kafka Connect confirms it.
 
-    :raises ConnectError: Kafka Connect cannot be asked
-    :raises ConnectorError: it is gone, or Kafka Connect knows no such order
+    :raises ConnectError: Kafka Connect does not answer
+    :raises ConnectorError: it does not exist, or Kafka Connect does not support this
     """
     if connector.rest is not None and connector.config is not None:
         try:
@@ -139,7 +140,7 @@ def stop(connector: KnownConnector) -> None:
 
 
 def settled(session: LandingSession, connector: KnownConnector) -> None:
-    """Wait until nobody is at work for it, and everything that it has begun is decided.
+    """Wait until no process works for it, and everything it has begun is decided.
 
     :raises ConnectorError: that takes too long
     :raises ControlTopicError: the brokers do not answer
@@ -160,7 +161,7 @@ def settled(session: LandingSession, connector: KnownConnector) -> None:
 
 
 class _Waiting:
-    """For something that ends by itself; what it is is said once."""
+    """Wait for something that ends by itself; it is logged once."""
 
     def __init__(self, log: Callable[[str], None], seconds: float) -> None:
         self._log, self._seconds = log, seconds

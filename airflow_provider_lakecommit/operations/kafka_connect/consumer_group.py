@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A consumer group as the brokers see it: who is in it, and how far it has read.
+"""A consumer group as the brokers report it: its members, and how far it has read.
 
-Contract: asked now, of the brokers. A group that they do not know has no members and no offsets; offsets expire some
-days after the last member has left (``offsets.retention.minutes``). A coordinator that is being elected is waited for,
-and so are, if that is asked for, transactions that may still commit offsets. :func:`set_group_offsets` is for a group
-without members; it may be done again.
+Contract: the brokers answer each time. A group that they do not know has no members and no offsets; offsets expire some
+days after the last member has left (``offsets.retention.minutes``). A coordinator election is waited for, and so are,
+if requested, transactions that may still commit offsets. :func:`set_group_offsets` is for a group without members; it
+may be repeated.
 
-Failure story: brokers that do not answer, or do not allow the question, are a :class:`ControlTopicError`: whether
-somebody is at work must be known before anything is done in its place.
+Failure story: brokers that do not answer, or reject the request, are a :class:`ControlTopicError`: whether a process
+works for the connector must be known before its work is taken over.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class GroupFacts:
 
 
 def look_at_group(config: Mapping[str, Any], group: str, timeout: float = 30.0, *, decided: bool = False) -> GroupFacts:
-    """The group as it is now.
+    """Return the current group.
 
     :param timeout: seconds for the brokers to answer
-    :param decided: of offsets that an open transaction may change yet nothing is told: it is waited for
-    :raises ControlTopicError: they do not, or may not be asked
+    :param decided: wait for open transactions that may still change offsets
+    :raises ControlTopicError: they do not answer, or reject the request
     """
     trouble = LastError(config.get("error_cb"))
     client = made(AdminClient, config, trouble)
@@ -96,9 +96,9 @@ def look_at_group(config: Mapping[str, Any], group: str, timeout: float = 30.0, 
 def set_group_offsets(
     config: Mapping[str, Any], group: str, offsets: Mapping[tuple[str, int], int], timeout: float = 30.0
 ) -> None:
-    """Where a group that has no members goes on; partitions that are not named keep their place.
+    """Set where a group without members continues; partitions that are not named keep their offset.
 
-    :raises ControlTopicError: it has members, or the brokers do not answer or do not allow it
+    :raises ControlTopicError: it has members, or the brokers do not answer or reject it
     """
     trouble = LastError(config.get("error_cb"))
     client = made(AdminClient, config, trouble)

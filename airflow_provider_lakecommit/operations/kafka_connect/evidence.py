@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table and its storage say of the files that a connector announced for it.
+"""Facts of a table and its storage about the files that a connector announced for it.
 
-Contract: reads only. :meth:`Evidence.judge` gives every announced file its fate: the rules are those of
-:mod:`~airflow_provider_lakecommit.operations.kafka_connect.judge`, the facts are the snapshots in the table's metadata,
-the manifests that they name, and whether a file that waits is on the storage still, and is what was announced: who may
-write to the control topic can announce any file. What cannot change is read once, however often the table is looked at.
+Contract: reads only. :meth:`Evidence.judge` decides the disposition of every announced file: by the rules of
+:mod:`~airflow_provider_lakecommit.operations.kafka_connect.judge`, from the snapshots in the table's metadata, their
+manifests, and whether a waiting file still exists and is the announced one: any writer of the control topic can
+announce any file. What cannot change is read once, however often the table is read.
 
-Failure story: a catalog or a storage that is away is an error. So is a manifest that is gone, or a control position
-that cannot be read: without it nothing can be said of what the table holds.
+Failure story: an unreachable catalog or storage is an error. So is a missing manifest, or an unreadable control
+position: without it the content of the table is unknown.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Evidence:
         self._there: set[str] = set()
 
     def judge(self, table: Table, name: str) -> tuple[History, FileJudgement]:
-        """Every file's fate, and the history that it follows from.
+        """Return every file's disposition, and the history from which it follows.
 
-        :raises CatalogError: the storage is away
-        :raises TableError: a manifest is gone, or a control position cannot be read
+        :raises CatalogError: the storage is unreachable
+        :raises TableError: a manifest is missing, or a control position cannot be read
         """
         history = self._history(table.metadata)
         judgement = judge(self._log, name, history, self._named(table, name))
@@ -134,7 +134,7 @@ class Evidence:
         return frozenset(named)
 
     def _checked(self, table: Table, judgement: FileJudgement) -> FileJudgement:
-        """Of those that wait, those that are not on the storage are gone, and those that are something else, false."""
+        """Check waiting files: those that are not in the storage are missing, and those that differ are false."""
         ask = [j for j in judgement.of(Fate.WAITING) if j.file.path not in self._there]
         roots = data_roots(table.metadata.location, table.metadata.properties)
         try:
@@ -163,9 +163,9 @@ class Evidence:
 
 
 def _objection(table: Table, roots: Sequence[str], file: File) -> tuple[Fate, str] | None:
-    """What speaks against a file that waits, where anything does.
+    """Return the objection to a waiting file, if there is one.
 
-    :raises OSError: the storage is away
+    :raises OSError: the storage is unreachable
     """
     if problem := place_problem(file.path, roots):
         return Fate.FALSE, problem

@@ -24,7 +24,7 @@ class ControlOffset(NamedTuple):
 
 
 class File(NamedTuple):
-    """An announced file. ``size`` is in bytes, ``form`` its format by name; ``deletes`` tells a delete file."""
+    """An announced file. ``size`` is in bytes, ``form`` its format by name; ``deletes`` marks a delete file."""
 
     path: str
     rows: int
@@ -60,13 +60,13 @@ class ReportedSnapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLog:
-    """What a control topic holds of one group.
+    """The content of a control topic for one group.
 
-    :param starts: where each cycle's first START_COMMIT is
-    :param unread: events that cannot be read, by their place
-    :param ends: the newest next source offset that was announced of a topic and partition
-    :param last_read: when the record before each of these was made, where that was announced
-    :param read_to: the next offset of each control partition after all that was read of it, of whoever wrote it
+    :param starts: position of each cycle's first START_COMMIT
+    :param unread: unreadable events, by their position
+    :param ends: the newest announced next source offset of a topic and partition
+    :param last_read: when the record before each of these was created, if that was announced
+    :param read_to: the next offset of each control partition after everything that was read of it, of any writer
     """
 
     announced: tuple[AnnouncedFiles, ...] = ()

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hands a table back to the connector that it was taken over from: `lakecommit connect adopt --back`.
+"""Hand a table back to the connector that it was taken over from: `lakecommit connect adopt --back`.
 
-Contract: the connector must be stopped. What the landing has reported is published first; then, each step durable
-before the next: the table tells the connector that it is done with all that it ever announced; the ledger says that it
-is the connector's turn, under a new epoch, so that nothing that the landing has under way is committed any more and no
-run plans; the connector's consumer group is set to the ledger's ends, and the group of its coordinator to the end of
-its control topic. Then it is resumed. Meanwhile the landing is suspended: its runs are skipped, and say why.
+Contract: the connector must be stopped. The landing's reported slices are published first; then, each step durable
+before the next: the table tells the connector that everything it ever announced is done; the ledger records the
+connector's turn, under a new epoch, so that no open work of the landing is committed any more and no run plans; the
+connector's consumer group is set to the ledger's ends, and the group of its coordinator to the end of its control
+topic. Then it is resumed. Meanwhile the landing is paused: its runs are skipped, with the reason.
 
-Invariants: once it is the connector's turn its group's offsets are only moved on, never back, and only while it has no
-members. So rows before the ledger's ends are the landing's, rows from them on the connector's.
+Invariants: from the connector's turn on, its group's offsets only move forward, and only while it has no members. So
+rows before the ledger's ends are the landing's, rows from them on the connector's.
 
-Failure story: killed anywhere, the same command goes on; a connector that runs again already is left alone, one that
-somebody resumed before its offsets were set is named, with what it has read again. What the landing has begun and not
-published when the ledger is set is lost work, no lost record: the connector reads it.
+Failure story: after a kill, the same command continues; a connector that already runs again is left alone; one that was
+resumed before its offsets were set is named, with what it has read again. Unpublished work of the landing when the
+ledger is set is lost work, but no lost record: the connector reads it.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ __all__ = ["HandBack", "hand_back", "hand_back_preview"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandBack:
-    """Where the connector goes on, or would. ``handed`` tells that the ledger says so; ``left`` is how many records are
-    not landed yet; ``wrong`` is what `verify` says of the tables afterwards.
+    """Where the connector continues. ``handed`` is set if the ledger records it; ``left`` is the number of records that
+    are not landed yet; ``wrong`` are the findings of `verify` afterwards.
     """
 
     landing: str
@@ -77,10 +77,10 @@ class HandBack:
 
 
 def hand_back_preview(session: LandingSession, connector: KnownConnector) -> HandBack:
-    """What it would come to; nothing is written.
+    """Return the effect; writes nothing.
 
-    :raises ConnectorError: it is at work, or this landing has not adopted it
-    :raises SourceError: the source has no more what the connector would have to read
+    :raises ConnectorError: it is active, or this landing has not adopted it
+    :raises SourceError: the source no longer has what the connector would have to read
     """
     section, sink = _adopted(session, connector)
     if not sink.lands:
@@ -91,12 +91,12 @@ def hand_back_preview(session: LandingSession, connector: KnownConnector) -> Han
 def hand_back(
     session: LandingSession, connector: KnownConnector, *, decision: Decision, doubled_stay: bool = False
 ) -> HandBack:
-    """Publish what is reported, and let the connector go on behind it.
+    """Publish reported slices, and let the connector continue after them.
 
-    :param decision: who says it, for the table's history
-    :param doubled_stay: what the connector has read again stays in the table
-    :raises ConnectorError: it is at work, or this landing has not adopted it
-    :raises LakecommitError: a part that is needed is away
+    :param decision: the user who decided, for the table's history
+    :param doubled_stay: keep the rows that the connector has read again
+    :raises ConnectorError: it is active, or this landing has not adopted it
+    :raises LakecommitError: a required part is unreachable
     """
     section, sink = _adopted(session, connector)
     if not (sink.lands and _has_moved_on(connector, section)):
@@ -166,7 +166,7 @@ def _offsets_of(connector: KnownConnector) -> Mapping[tuple[str, int], int]:
 
 
 def _has_moved_on(connector: KnownConnector, section: LedgerSection) -> bool:
-    """Return True if it already reads behind the ledger's ends."""
+    """Return True if it already reads after the ledger's ends."""
     offsets, ends = _offsets_of(connector), _places(section)
     return all(offsets.get(place, -1) >= end for place, end in ends.items())
 
@@ -197,7 +197,7 @@ def _publish(session: LandingSession) -> None:
 
 
 def _turn_over(session: LandingSession, connector: KnownConnector, decision: Decision, sequence: int) -> None:
-    """The ledgers say that it is the connector's turn; the data table's first, so that no run plans any more."""
+    """Record the connector's turn in the ledgers; in the data table's first, so that no run plans any more."""
     landing = session.landing
     for table in landing.tables:
         section = sink_section(session, table).section
@@ -255,7 +255,7 @@ def _set_offsets(connector: KnownConnector, section: LedgerSection, sink: Adopte
 
 
 def _set_coordinator(connector: KnownConnector, read_to: Mapping[int, int]) -> None:
-    """What its control topic holds was decided by others: it goes on behind it."""
+    """Skip the records of its control topic, which others decided: it continues after them."""
     group, topic = f"{connector.sink.group}-coord", connector.sink.control_topic
     now = look_at_group(connector.kafka, group).offsets
     if behind := {(topic, n): end for n, end in read_to.items() if now.get((topic, n), -1) < end}:

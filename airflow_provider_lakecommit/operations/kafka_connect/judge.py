@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the files that a connector announced were never committed, and may be committed by somebody else.
+"""Decide which announced files of a connector were never committed, and may be committed by another process.
 
-Contract: pure. A file is *waiting* only if it can be shown that no snapshot ever held it. Whether the metadata names it
-is not enough: a file that was committed, compacted away and whose snapshots have expired is named nowhere, and
-committing it again would double its rows. So three things must come together:
+Contract: pure. A file is *waiting* only if it is proved that no snapshot ever held it. It is not enough that no
+metadata names it: a file that was committed and compacted away, and whose snapshots have expired, is named nowhere, and
+a second commit would duplicate its rows. So three conditions must hold:
 
 * no manifest of any snapshot in the metadata names it, deleted entries included;
-* there is a snapshot that was surely made before the file could be committed: one that the connector reported before
-  the file was announced, or one whose own control position is at or before the announcement;
+* a snapshot certainly precedes a commit of the file: one that the connector reported before the file was announced, or
+  one whose own control position is at or before the announcement;
 * every snapshot since that one is still in the metadata: their sequence numbers have no gap.
 
-Of a table whose snapshots are all there since its first one, the history is whole and the second point is given. No
-clock is asked. Everything else is *unknown* and is left alone.
+If a table still has all snapshots since its first one, the history is complete and the second condition holds. No clock
+is used. Everything else is *unknown* and is left alone.
 
-What a connector that runs again does with the same events is decided by its floor: the control position in the newest
-snapshot of the branch that has one. Events below it are passed over for ever. So who commits files in its place must
-move the floor past them, in the same snapshot, and may not move it past a file that waits for the connector still
+A connector that runs again handles the same events by its floor: the control position in the newest snapshot of the
+branch that has one. It skips events below it forever. So a commit of files in its place must move the floor past them,
+in the same snapshot, and must not move it past a file that still waits for the connector
 (:attr:`FileJudgement.blocking`).
 
-Source offsets travel in the same transaction as the announcement. If they are seen to have gone back since (somebody
-reset the connector's group), the rows are *read again* and the file is never committed here. A reset after which the
-connector has already read past the old place leaves no trace; who resets offsets decides against a rescue.
+Source offsets are in the same transaction as the announcement. If they have moved back since (the connector's group was
+reset), the rows are *read again* and the file is never committed here. A reset after which the connector has already
+read past the old offset leaves no trace; a reset of offsets excludes a rescue.
 
-Source: the rules of iceberg-kafka-connect's coordinator (1.9 to 1.12), seen in its code and on a real worker.
+Source: the rules of iceberg-kafka-connect's coordinator (1.9 to 1.12), from its code and a real worker.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class KnownSnapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A table as its metadata has it.
+    """The history of a table in its metadata.
 
     :param floor: control position by partition in the newest snapshot of the branch that has one
     """
@@ -155,7 +155,7 @@ def judge(log: GroupLog, table: str, history: History, named: Collection[str]) -
 
 
 def floor_after(history: History, taken: Iterable[AnnouncedFiles]) -> dict[int, int]:
-    """The floor with which a connector passes over these events too; it never goes back."""
+    """Return the floor with which a connector skips these events too; it never moves back."""
     floor = dict(history.floor)
     for announced in taken:
         partition, offset = announced.place

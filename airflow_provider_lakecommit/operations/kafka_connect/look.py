@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What taking a table over from a connector would come to, before anything is stopped or written.
+"""Preview the takeover of a connector's table, before anything is stopped or written.
 
-Contract: reads only; the connector may be running, and then the numbers are those of this moment. What speaks against
-it is told as a whole, not one reason at a time.
+Contract: reads only; if the connector is running, the numbers are of this moment. All objections are reported together.
 
-Failure story: what has to be known and cannot be asked (the brokers, the catalog, Kafka Connect) is an error of its
-own.
+Failure story: a required part that does not answer (the brokers, the catalog, Kafka Connect) is an error of its own.
 """
 
 from __future__ import annotations
@@ -47,8 +45,8 @@ __all__ = ["AdoptionPreview", "SinkSection", "adoption_preview", "looked_at", "s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptionPreview:
-    """Where the landing would go on, and what is against it. ``sink_snapshots`` were made by the connector after the
-    landing had taken its table over.
+    """Where the landing would continue, and the objections. ``sink_snapshots`` are those that the connector made after
+    the landing had taken its table over.
     """
 
     landing: str
@@ -145,9 +143,9 @@ class SinkSection:
 
 
 def sink_section(session: LandingSession, table: str) -> SinkSection:
-    """As the table has it.
+    """Return the entry in the table.
 
-    :raises LedgerError: the ledger of the table needs a person
+    :raises LedgerError: the ledger of the table needs an operator
     """
     found = session.tables.find(table)
     if found is None:
@@ -168,10 +166,10 @@ def sink_section(session: LandingSession, table: str) -> SinkSection:
 def adoption_preview(
     session: LandingSession, connector: KnownConnector, *, doubled_stay: bool = False
 ) -> AdoptionPreview:
-    """Look.
+    """Return the preview.
 
-    :param doubled_stay: a person says that what is in the table twice stays
-    :raises LakecommitError: a part that is needed is away
+    :param doubled_stay: the user accepts duplicates in the table
+    :raises LakecommitError: a required part is unreachable
     """
     session.control.ensure()
     log = rescue_of(session, connector)
@@ -187,7 +185,7 @@ def looked_at(
     *,
     doubled_stay: bool = False,
 ) -> AdoptionPreview:
-    """What it comes to, by what is known of the connector."""
+    """Return the preview, from what is known of the connector."""
     landing, config = session.landing, connector.config
     source = session.source.watermarks()
     report = next(iter(log.look([landing.table])), RescueReport(table=landing.table))
@@ -267,7 +265,7 @@ def _all_wait(report: RescueReport) -> bool:
 
 
 def _of_rollback(connector: str, turn: SinkTurn) -> Iterable[str]:
-    """Its offsets are behind rows that somebody took out."""
+    """Its offsets are after rows that were removed."""
     if not turn.rolled_back:
         return
     ids = ", ".join(str(s.snapshot_id) for s in turn.rolled_back)
@@ -281,8 +279,8 @@ def _of_rollback(connector: str, turn: SinkTurn) -> Iterable[str]:
 
 
 def _made_anew(session: LandingSession, source: SourceState, log: Rescue, offsets: SinkOffsets) -> Iterable[str]:
-    """Topics whose newest record that the connector has read is another one now; one partition of each is looked at,
-    and one whose record is not there any more tells nothing.
+    """Return topics whose newest record read by the connector has changed; one partition of each is checked, and a
+    missing record proves nothing.
     """
     said = {p: log.log.last_read.get((p.topic, p.partition)) for p in source.partitions}
     ends = {p: log.log.ends.get((p.topic, p.partition), 0) for p, at in said.items() if at is not None}

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commits files that an Iceberg sink of Kafka Connect announced and never committed, in its place.
+"""Commit files that an Iceberg sink of Kafka Connect announced and never committed, in its place.
 
-Contract: :meth:`Rescue.look` reads and writes nothing; it says of every announced file what became of it. What
-:meth:`Rescue.commit` appends is decided on the very look of the table that the request states
-(:mod:`~airflow_provider_lakecommit.committer.swap`), by the rules of
-:mod:`~airflow_provider_lakecommit.operations.kafka_connect.judge` alone. Each snapshot also carries the connector's
-control position past what it holds, so a connector that runs again passes over it. So it may be done twice, or by two
+Contract: :meth:`Rescue.look` reads only; it returns the disposition of every announced file. :meth:`Rescue.commit`
+decides on the very table state that its request asserts (:mod:`~airflow_provider_lakecommit.committer.swap`), only by
+the rules of :mod:`~airflow_provider_lakecommit.operations.kafka_connect.judge`. Each snapshot also moves the
+connector's control position past its files, so a connector that runs again skips them. So it may be repeated, run twice
 at once, or be killed at any point: no file is in the table twice.
 
-Refused as a whole: while the connector, or a coordinator of it, is at work
+Refused as a whole: while the connector, or a coordinator of it, is active
 (:mod:`~airflow_provider_lakecommit.operations.kafka_connect.stopped`); a table with a file that the connector would
 still commit and we may not.
 
-Failure story: a catalog or a storage that is away ends it with its error; what is committed by then is, and the next
-attempt does the rest. A worker that was cut off from Kafka and still hangs in a commit is not seen by anybody: a sink
-from 1.11 on notices the moved position when it goes on, and fails; an older one doubles what it holds.
+Failure story: an unreachable catalog or storage ends it with an error; earlier commits stay, and the next attempt does
+the rest. A worker that was cut off from Kafka and still hangs in a commit cannot be detected: a sink from 1.11 on
+notices the moved position and fails; an older one duplicates the rows.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ RESCUED_BY = "lakecommit.rescued-by"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescueReport:
-    """One table's share. ``snapshot_ids`` are those that this call made; ``missing`` tells that there is no table.
-    ``unread`` are events of the connector that cannot be read, each with its ``partition@offset``: nobody knows which
-    files they announced, or for which table.
+    """The result for one table. ``snapshot_ids`` are those of this call; ``missing`` is set if the table does not
+    exist. ``unread`` are unreadable events of the connector, each with its ``partition@offset``: which files they
+    announced, and for which table, is unknown.
     """
 
     table: str
@@ -82,7 +81,7 @@ class RescueReport:
 
     @property
     def left_out(self) -> tuple[Judged, ...]:
-        """What was announced and is not there, or is something else: somebody has to look at it."""
+        """Return announced files that are missing or differ: an operator must check them."""
         return (*self.of(Fate.GONE), *self.of(Fate.FALSE))
 
     def to_dict(self) -> dict[str, Any]:
@@ -112,12 +111,12 @@ class RescueReport:
 
 
 class Rescue:
-    """What a control topic holds of one connector, and the tables it was for.
+    """The content of a control topic for one connector, and its tables.
 
     :param records: all of the topic, in order of time
     :param group: the group id in its events, `connect-NAME` by default
     :param offsets: next source offsets of the group, by topic and partition, if they are known
-    :param by: who commits, where and why, for the snapshots' summaries
+    :param by: user, host and reason, for the snapshots' summaries
     """
 
     def __init__(
@@ -148,9 +147,9 @@ class Rescue:
         self._evidence = Evidence(self.log, branch=branch, floor_key=self._floor_key)
 
     def look(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
-        """Every file's fate, by table; of all tables that files were announced for, or of these.
+        """Return every file's disposition, by table; of all tables with announced files, or of these.
 
-        :raises CatalogError: the catalog or the storage is away
+        :raises CatalogError: the catalog or the storage is unreachable
         """
         reports = []
         for name in self._chosen(names):
@@ -160,20 +159,20 @@ class Rescue:
         return tuple(reports)
 
     def commit(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
-        """Commit what waits. A table that refuses does not hold up the others.
+        """Commit waiting files. A table that fails does not delay the others.
 
-        :raises CommitUnknownError: what became of a request cannot be learned
-        :raises CatalogError: the catalog or the storage is away
+        :raises CommitUnknownError: the outcome of a request stays unknown
+        :raises CatalogError: the catalog or the storage is unreachable
         """
         return tuple(self._commit(name) for name in self._chosen(names))
 
     def end_turn(self, name: str) -> int:
-        """Tell the connector, by a snapshot without files, that it is done with all that its control topic holds,
-        unless that is told already. Decided on a look at which nothing waits.
+        """Tell the connector, by a snapshot without files, that everything in its control topic is done, unless this is
+        recorded already. Decided on a table state in which no file waits.
 
-        :return: the table's sequence number at that look, or that of the snapshot
+        :return: the sequence number of that state, or of the snapshot
         :raises ConnectorError: files wait, or the connector would still commit some that cannot be judged or appended
-        :raises CatalogError: the catalog or the storage is away
+        :raises CatalogError: the catalog or the storage is unreachable
         """
 
         def decide(table: Table) -> Change[None] | None:
@@ -194,7 +193,7 @@ class Rescue:
         return (told.sequence_number if told else getattr(done.metadata, "last_sequence_number", 0)) or 0
 
     def _told(self, floor: Mapping[int, int]) -> dict[str, str]:
-        """What the summary of a snapshot tells a connector: up to where it is done."""
+        """Return the position up to which the connector is done, from the summary of a snapshot."""
         text = json.dumps({str(p): offset for p, offset in sorted(floor.items())}, separators=(",", ":"))
         return {self._floor_key: text, **({RESCUED_BY: self._by} if self._by else {})}
 
@@ -226,7 +225,9 @@ class Rescue:
         return report
 
     def _change(self, table: Table, history: History, judgement: FileJudgement) -> Change[None] | None:
-        """The first portion of what waits, and the floor past it; with the last portion, past everything."""
+        """Return the first portion of the waiting files, and the floor past it; with the last portion, past
+        everything.
+        """
         portions = () if judgement.blocking else chunks(judgement.of(Fate.WAITING), self._most_files)
         if not portions:
             return None
@@ -289,11 +290,11 @@ def rescue(
     commit: bool,
     by: str = "",
 ) -> tuple[RescueReport, ...]:
-    """Look, and commit if that is asked for, with a catalog that is let go of at the end.
+    """Judge, and commit if requested, with a catalog that is closed at the end.
 
-    :param names: of tables; all that files were announced for by default
+    :param names: of tables; all with announced files by default
     :param by: see :class:`Rescue`
-    :raises LakecommitError: a part that is needed is away
+    :raises LakecommitError: a required part is unreachable
     """
     with closing(Tables(catalog)) as tables:
         found = read_rescue(

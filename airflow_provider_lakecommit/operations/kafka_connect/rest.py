@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The REST interface of Kafka Connect: how a connector is, pause, resume, stop, restart.
+"""The REST interface of Kafka Connect: state of a connector, pause, resume, stop, restart.
 
-Contract: every call may be made again; what is so already stays so. Connect answers most of them before they are done:
-:meth:`ConnectRest.wait_for` looks until they are. While workers rebalance (409), start or shut down (503) a call is
-made again, until its deadline. Login and headers go to the address of the connection alone, also where a redirect
-leads away from it.
+Contract: every call may be repeated; a request for the current state changes nothing. Connect answers most calls before
+they are done: :meth:`ConnectRest.wait_for` polls until they are. While workers rebalance (409), start or shut down
+(503), a call is repeated until its deadline. Login and headers are sent only to the address of the connection, also if
+a redirect leads elsewhere.
 
-Failure story: a worker that cannot be reached, refuses or takes too long is a :class:`ConnectError`, a connector that
-is not there a :class:`ConnectorError`. No message shows a password, not even one in the address.
+Failure story: a worker that is unreachable, rejects a call or takes too long is a :class:`ConnectError`, a missing
+connector a :class:`ConnectorError`. No message shows a password, not even one in the address.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Part:
 
     @property
     def cause(self) -> str:
-        """The first line of the trace, and that of the exception at its root, which says more."""
+        """Return the first line of the trace, and that of its root exception, which is more specific."""
         lines = [line.strip() for line in self.trace.splitlines() if line.strip()]
         roots = [line for line in lines[1:] if line.startswith("Caused by: ")]
         found = [*lines[:1], *(f"({roots[-1][0].lower()}{roots[-1][1:]})" if roots else "",)]
@@ -146,8 +146,8 @@ class ConnectRest:
     # -- orders -------------------------------------------------------------------------------------------------------
 
     def pause(self, connector: str) -> None:
-        """Its tasks stay, and read nothing more. The coordinator of an Iceberg sink goes on committing, until its tasks
-        are started anew: those then sleep until the connector is resumed.
+        """Pause it: its tasks stay, and read no more. The coordinator of an Iceberg sink continues to commit until its
+        tasks are restarted: those then sleep until the connector is resumed.
         """
         self._of(connector, "PUT", "/pause")
 
@@ -160,17 +160,17 @@ class ConnectRest:
         self._of(connector, "PUT", "/stop")
 
     def restart(self, connector: str, *, include_tasks: bool = True, only_failed: bool = True) -> None:
-        """Start it anew, with its tasks or without; all of it, or what has failed."""
+        """Restart it, with or without its tasks; all of it, or only failed parts."""
         flags = f"includeTasks={str(include_tasks).lower()}&onlyFailed={str(only_failed).lower()}"
         self._of(connector, "POST", f"/restart?{flags}")
 
     def wait_for(
         self, connector: str, done: Callable[[ConnectorStatus], bool], seconds: float, what: str
     ) -> ConnectorStatus:
-        """The status in which it is ``done``.
+        """Return the status in which it is ``done``.
 
-        :param what: what is waited for, for the message
-        :raises ConnectError: not in that time; with the causes of what has failed
+        :param what: name of the expected state, for the message
+        :raises ConnectError: not in that time; with the causes of failed parts
         """
         end = self.clock() + seconds
         while True:
@@ -256,7 +256,9 @@ class ConnectRest:
         )
 
     def _message(self, body: bytes) -> str:
-        """Connect's own message, if that is what it is; what is cut was cleaned before, as a part tells too."""
+        """Return Connect's own message, if it is one; it is redacted before it is cut, because a part of a secret is
+        one too.
+        """
         text = body.decode(errors="replace")
         try:
             message = json.loads(text)["message"]
@@ -270,5 +272,5 @@ class ConnectRest:
 
     @property
     def place(self) -> str:
-        """The address without what is secret in it."""
+        """Return the address without secrets."""
         return re.sub(r"(?<=://)[^/]*@", "", self.url)

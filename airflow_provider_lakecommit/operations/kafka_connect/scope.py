@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a landing can go on for a Kafka Connect sink, by what each of them is told to do.
+"""Decide whether a landing can continue for a Kafka Connect sink, by the configurations of both.
 
-Contract: pure. What would make rows that the sink did not make, or leave some out, is a reason against it; what a
-person should know, and can be right all the same, is a note. Nothing that is not understood is passed over.
+Contract: pure. If rows would differ from the sink's, or be missing, that is an objection; if something is only worth
+knowing, it is a note. Unknown settings are never ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROUTE = "iceberg.tables.route-field"
 def reasons_against(
     landing: Landing, connector: str, config: Mapping[str, str], topics: Collection[str]
 ) -> tuple[str, ...]:
-    """Why this landing cannot go on for this connector.
+    """Return the objections to this landing continuing for this connector.
 
     :param topics: those in which the connector has read
     """
@@ -104,7 +104,7 @@ def notes_on(landing: Landing, config: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def reads_earliest(config: Mapping[str, str]) -> bool:
-    """Return True if it begins with the first record of a partition. So Connect does unless it is told otherwise."""
+    """Return True if it begins with the first record of a partition, which is Connect's default."""
     return config.get("consumer.override.auto.offset.reset", "earliest") == "earliest"
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a ledger says after a sink's turn, and after a landing's.
+"""The ledger entry after a sink's turn, and after a landing's.
 
-Contract: pure. A section begins where the sink ended, and covers what lies before that, unmarked; where the landing had
-a turn before, it keeps what it has and gains what the sink has landed since. What both have landed is told: the ledger
-can hold it once only.
+Contract: pure. An entry begins where the sink ended, and covers the ranges before that, without marks; if the landing
+had a turn before, the entry keeps its ranges and gains those of the sink since. Ranges that both have landed are
+reported: the ledger can hold them only once.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def turn_after(
     *,
     data: LedgerSection | None = None,
 ) -> Turn:
-    """What becomes of a section.
+    """Return the entry after a turn.
 
     :param now: the landing's, if it has one
     :param ends: where the sink's turn ended, or would have begun
     :param read: the partitions in which the sink has read
-    :param data: of another table than the data table, the section of that one. It says where the sink's turn began. A
-        table that was rolled back ends before that, and the sink has landed nothing of what it lacks.
+    :param data: for another table than the data table, the data table's entry, which has the start of the sink's turn.
+        A table that was rolled back ends before that, and the sink has landed nothing of what it lacks.
     """
     leading = data or now
     was_handed = leading is not None and leading.sink is not None and leading.sink.lands

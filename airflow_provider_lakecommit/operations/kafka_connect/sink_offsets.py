@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Up to which source offsets a sink's table holds what the sink has read.
+"""Find up to which source offsets a sink's table holds what the sink has read.
 
 Contract: pure. A sink commits its source offsets in one Kafka transaction with the announcement of the files that hold
-the records before them. So once its tasks are gone and everything announced is in the table, the offsets of its
-consumer group divide the records: all before them are in the table, none from them on. Both are asked, and must agree:
-offsets that somebody reset say where the sink would read, not what its table has.
+the records before them. So once its tasks have ended and everything announced is in the table, the offsets of its
+consumer group divide the records: all before them are in the table, none from them on. Both are read, and must agree:
+after a reset, offsets show where the sink would read, not what its table has.
 
-Failure story: what cannot be known is a problem by name, with both numbers; a person may say which of them holds.
+Failure story: an unknown offset is a problem by name, with both numbers; the user may state which of them is right.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkProgress:
-    """What is known of it. ``offsets`` are those of its consumer group, ``announced`` the newest that its events say;
-    while it runs these were told between ``least`` and ``announced``.
+    """The known progress. ``offsets`` are those of its consumer group, ``announced`` the newest in its events; while it
+    runs, these were announced between ``least`` and ``announced``.
     """
 
     offsets: Places
@@ -56,8 +56,8 @@ class SinkProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOffsets:
-    """Where a landing goes on after it. ``read`` are the partitions in which it has read; ``left`` is what it has not
-    read yet, ``removed`` what it has not read either and the source has no more.
+    """Where a landing continues after it. ``read`` are the partitions in which it has read; ``left`` is what it has not
+    read yet, ``removed`` what it has not read and the source no longer has.
     """
 
     next: Mapping[SourcePartition, int]
@@ -75,11 +75,11 @@ def sink_offsets(
     known: Places = MappingProxyType({}),
     earliest: bool = True,
 ) -> SinkOffsets:
-    """Where each partition goes on.
+    """Return where each partition continues.
 
-    :param known: offsets that are right though it did not read up to there: a landing's turn ended there. What it has
-        read of partitions that were not there then, and are not now, was of a topic before
-    :param earliest: the sink begins with the first record of a partition that it has no offset of
+    :param known: offsets that are right although it did not read up to there: a landing's turn ended there. What it has
+        read of partitions that did not exist then, and do not exist now, was of an earlier topic
+    :param earliest: the sink begins with the first record of a partition without an offset
     """
     found = {p: _next(progress, p, mark, by, known, earliest=earliest) for p, mark in marks.items()}
     problems = [said for _, said in found.values() if said]

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether anybody is at work for a connector.
+"""Check that no process works for a connector.
 
-Contract: :func:`check_stopped` returns only if nobody is: not Connect, as far as it can be asked, and not, whatever
-Connect says, a member of the connector's consumer groups. A paused connector is at work: its coordinator goes on
-committing.
+Contract: :func:`check_stopped` returns only if none does: neither Connect, as far as it answers, nor, whatever Connect
+reports, a member of the connector's consumer groups. A paused connector is active: its coordinator continues to commit.
 
-Failure story: a worker that was cut off from Kafka for longer than its session, and still hangs in a commit, is seen by
-nobody.
+Failure story: a worker that was cut off from Kafka for longer than its session, and still hangs in a commit, cannot be
+detected.
 """
 
 from __future__ import annotations
@@ -30,12 +29,13 @@ def check_stopped(
     group: str | None = None,
     stated_gone: bool = False,
 ) -> None:
-    """Nobody may be at work for the connector: not Connect, and not, whatever Connect says, a member of its groups.
+    """Check that no process works for the connector: neither Connect nor, whatever Connect reports, a member of its
+    groups.
 
-    :param rest: Connect, if it can be asked
-    :param group: the group in the connector's events, if it is not the one its tasks read in
-    :param stated_gone: where it cannot, a person says that the connector is gone
-    :raises ConnectorError: somebody is at work, or nobody says that none is
+    :param rest: Connect, if it is reachable
+    :param group: the group in the connector's events, if its tasks read in another one
+    :param stated_gone: without Connect, the user states that the connector does not exist
+    :raises ConnectorError: a process works for it, or it is unknown whether one does
     """
     if rest is not None:
         _check_connect(rest, connector)

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes a table over from a connector: `lakecommit connect adopt`.
+"""Take a table over from a connector: `lakecommit connect adopt`.
 
-Contract: the connector is stopped first, and nothing is written before all that it has begun is decided. Then, in this
-order, each step durable before the next: files that it announced and never committed are committed (as
-`lakecommit connect rescue` does); the table tells the connector that it is done with all that it has announced; the
-ledger of the landing begins at the offsets of the connector's consumer group, by one compare-and-swap. At last
-everything is asked again.
+Contract: the connector is stopped first, and nothing is written before everything it has begun is decided. Then, in
+this order, each step durable before the next: its announced, uncommitted files are committed (as `lakecommit connect
+rescue` does); the table tells the connector that everything it has announced is done; the ledger of the landing begins
+at the offsets of the connector's consumer group, by one compare-and-swap. Finally all of this is checked again.
 
-Invariants: the ledger is set only at offsets that were decided while nobody was at work, over a table in which nothing
-announced is missing. So rows before these offsets are the connector's, rows from them on the landing's: no gap and no
-overlap. It may be done twice, or by two at once.
+Invariants: the ledger is set only at offsets that were decided while no process worked for the connector, on a table in
+which no announced file is missing. So rows before these offsets are the connector's, rows from them on the landing's:
+no gap and no overlap. It may be repeated, or run twice at once.
 
-Failure story: killed anywhere, the same command goes on: a stopped connector stays stopped, a committed file is known
-by its path, a ledger that begins there already is left alone. A connector that somebody starts again meanwhile is
-named; the same command then goes on behind what it has landed, unless the landing has landed the same.
+Failure story: after a kill, the same command continues: a stopped connector stays stopped, a committed file is known by
+its path, a ledger that already begins there is left alone. A connector that is started again meanwhile is named; the
+same command then continues after what it has landed, unless the landing has landed the same.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ __all__ = ["Adopted", "adopt", "off_things", "put_back"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """What was done. ``wrong`` is what `verify` says of the tables afterwards."""
+    """The result. ``wrong`` are the findings of `verify` afterwards."""
 
     preview: AdoptionPreview
     rescued: int
@@ -59,13 +58,13 @@ class Adopted:
 def adopt(
     session: LandingSession, connector: KnownConnector, *, decision: Decision, doubled_stay: bool = False
 ) -> Adopted:
-    """Take the table over, and say from where the landing goes on.
+    """Take the table over, and return where the landing continues.
 
-    :param decision: who says it, for the table's history
-    :param doubled_stay: what is in the table twice stays
-    :raises ConnectorError: the connector cannot be adopted, or somebody has started it again
-    :raises ConnectError: Kafka Connect does not do as it is told
-    :raises LakecommitError: a part that is needed is away
+    :param decision: the user who decided, for the table's history
+    :param doubled_stay: accept duplicates in the table
+    :raises ConnectorError: the connector cannot be adopted, or was started again
+    :raises ConnectError: Kafka Connect does not complete a request
+    :raises LakecommitError: a required part is unreachable
     """
     stop(connector)
     session.log(f"connector {connector.name} is stopped")
@@ -92,10 +91,10 @@ def adopt(
 
 
 def put_back(session: LandingSession, connector: KnownConnector, decision: Decision) -> None:
-    """Nothing that the connector has read since the landing's turn, or its own, began is in the table: its offsets are
-    put back to where they were, and what it has announced since is left out. The landing reads all that.
+    """Put the connector's offsets back: nothing that it has read since the landing's turn, or its own, began is in the
+    table, and its announcements since are left out. The landing reads all that.
 
-    :raises LakecommitError: a part that is needed is away
+    :raises LakecommitError: a required part is unreachable
     """
     ours = sink_section(session, session.landing.table)
     if not ours.has_nothing_of(connector.name):
@@ -136,8 +135,8 @@ def _rescued(session: LandingSession, log: Rescue) -> int:
 def _set_ledgers(
     session: LandingSession, preview: AdoptionPreview, sequence: int, decision: Decision, *, doubled_stay: bool
 ) -> None:
-    """Of those that had a section of the landing's last turn, and at last of the data table, which says that it is
-    done.
+    """Set the ledgers that had an entry of the landing's last turn, and last that of the data table, which completes
+    it.
     """
     control = origin_position(session)
     others = (t for t in session.landing.tables if t != preview.table)
@@ -210,7 +209,7 @@ def _set_ledger(
 
 
 def _check_left_alone(session: LandingSession, connector: KnownConnector, before: dict[tuple[str, int], int]) -> None:
-    """:raises ConnectorError: somebody has started the connector again since its offsets were read"""
+    """:raises ConnectorError: the connector was started again since its offsets were read"""
     now = look_at_group(connector.kafka, source_group(connector.name)).offsets
     moved = [
         f"{t}[{n}] {before.get((t, n), 'none')} to {o}" for (t, n), o in sorted(now.items()) if before.get((t, n)) != o
@@ -234,7 +233,7 @@ def _check_left_alone(session: LandingSession, connector: KnownConnector, before
 
 
 def off_things(session: LandingSession) -> tuple[str, ...]:
-    """What `verify` says is wrong with the tables."""
+    """Return the findings of `verify` in the tables."""
     landing = session.landing
     there = [t for t in landing.tables if session.tables.find(t) is not None]
     histories = [read_history(session.tables, t, landing.branch, files=False, progress=lambda _: None) for t in there]
