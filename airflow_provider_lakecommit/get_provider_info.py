@@ -226,7 +226,7 @@ _INFO: dict[str, Any] = {
                 },
                 "spark_grace_seconds": {
                     "description": (
-                        "How long a Spark job that is told to stop may take to report the slices it has finished "
+                        "How long a Spark job may take after a request to stop to report the slices it has finished "
                         "before it is ended by force."
                     ),
                     "version_added": "0.1.0",

@@ -114,7 +114,7 @@ def replay_of(record: SnapshotRecord) -> tuple[Coverage, int] | None:
         found = unpack(record.extra[REPLAYED], what="what was replayed")
         return coverage_from_json(found["ranges"]), count(found["filtered"])
     except DAMAGE as e:
-        raise WireError("LC3036", f"snapshot {record.snapshot_id} does not tell what it replayed: {e}") from e
+        raise WireError("LC3036", f"snapshot {record.snapshot_id} has no readable list of replayed offsets: {e}") from e
 
 
 def _packed(values: dict[str, object], what: str) -> str:

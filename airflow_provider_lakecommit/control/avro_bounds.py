@@ -55,7 +55,7 @@ class Measure:
     @classmethod
     def union(cls, members: list[Measure]) -> Measure:
         if not members:
-            raise ControlEventError("LC2302", "a control event has an unreadable Avro schema: a union of nothing")
+            raise ControlEventError("LC2302", "a control event has an unreadable Avro schema: an empty union")
         return cls._of(1 + min(m.smallest for m in members), max(m.values for m in members), members)
 
     @classmethod
@@ -77,7 +77,7 @@ class Measure:
         found = cls(smallest, values, 1 + max((p.depth for p in parts), default=0))
         if found.values > _COST_LIMIT:
             raise ControlEventError(
-                "LC2304", "a control event has an Avro schema by which a few bytes are thousands of values"
+                "LC2304", "a control event has an Avro schema that turns a few bytes into thousands of values"
             )
         if found.depth > _DEPTH_LIMIT:
             raise ControlEventError("LC2305", "a control event has an Avro schema that is nested too deep")
@@ -108,7 +108,7 @@ class Body:
                 return (number >> 1) ^ -(number & 1)
             shift += 7
         raise ControlEventError(
-            "LC2306", f"a control event is damaged: a number of more than 64 bits ends at byte {self.at}"
+            "LC2306", f"a control event is corrupt: a number of more than 64 bits ends at byte {self.at}"
         )
 
     def take(self, size: int) -> bytes:
@@ -117,7 +117,7 @@ class Body:
         if size < 0 or end > len(self.data):
             raise ControlEventError(
                 "LC2307",
-                f"a control event is cut off or damaged: {size} bytes are wanted at byte {begin} of {len(self.data)}",
+                f"a control event is cut off or corrupt: {size} bytes are expected at byte {begin} of {len(self.data)}",
             )
         self.at = end
         return self.data[begin:end]
@@ -144,7 +144,7 @@ class Body:
         place = self.long()
         if not 0 <= place < len(union):
             raise ControlEventError(
-                "LC2309", f"a control event is damaged: a union of {len(union)} types has no number {place}"
+                "LC2309", f"a control event is corrupt: a union of {len(union)} types has no number {place}"
             )
         return union[place]
 

@@ -120,7 +120,9 @@ class _Walk:
     def _named(self, written: str, namespace: str) -> tuple[str, Measure]:
         name = self._resolve(written, namespace)
         if name not in self.measures:
-            raise ControlEventError("LC2315", f"a control event has an Avro schema in which {name!r:.200} holds itself")
+            raise ControlEventError(
+                "LC2315", f"a control event has an Avro schema in which {name!r:.200} contains itself"
+            )
         return _flat(name), self.measures[name]
 
     def _fixed(self, written: dict[str, Any], namespace: str) -> tuple[Any, Measure]:

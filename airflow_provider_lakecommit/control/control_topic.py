@@ -242,7 +242,7 @@ class ControlTopic:
 
     def _check_same(self, info: ControlTopicInfo) -> None:
         if self.describe() != info:
-            raise StaleTopicError(f"{self.name} was made anew while being read")
+            raise StaleTopicError(f"{self.name} was recreated while it was read")
 
     def _log(self, partition: int, start: int, borders: Watermark, info: ControlTopicInfo) -> ControlLog:
         first = max(borders.start, start)
@@ -314,7 +314,7 @@ class ControlTopic:
                     first = self._admin.steadily(doing, lambda: self._borders(partition, None)).start
                     if first <= begin:
                         raise ControlTopicError(
-                            "LC2327", f"{self.name}[{partition}] was made anew while being read"
+                            "LC2327", f"{self.name}[{partition}] was recreated while it was read"
                         ) from None
                     begin = first
         finally:

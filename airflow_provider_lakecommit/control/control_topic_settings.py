@@ -50,6 +50,6 @@ def create_command(
 def no_partition(topic: str, config: Mapping[str, Any], partitions: int, wanted: int) -> str:
     """What is said of a topic that has not got a partition."""
     return (
-        f"control topic {topic!r} has {partitions} partitions, so no partition {wanted}: was it made anew with fewer? "
+        f"control topic {topic!r} has {partitions} partitions, so no partition {wanted}: was it recreated with fewer? "
         f"Add them with `{tool('kafka-topics', config)} --alter --topic {topic} --partitions {wanted + 1}`"
     )

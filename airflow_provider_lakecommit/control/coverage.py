@@ -44,7 +44,7 @@ def _partitions(values: Any) -> list[tuple[SourcePartition, Any]]:
         if len(found) > 1 and len({p for p, _ in found}) != len(found):
             raise ValueError("a partition is listed twice")
     except DAMAGE as e:
-        raise WireError("LC2337", f"offset ranges are damaged: {e}") from e
+        raise WireError("LC2337", f"offset ranges are corrupt: {e}") from e
     return found
 
 
@@ -63,7 +63,7 @@ def _ranges(flat: Any) -> list[OffsetRange]:
             return [OffsetRange(count(flat[0]), count(flat[1]))]
         return [OffsetRange(count(a), count(b)) for a, b in zip(flat[::2], flat[1::2], strict=True)]
     except DAMAGE as e:
-        raise WireError("LC2337", f"offset ranges are damaged: {e}") from e
+        raise WireError("LC2337", f"offset ranges are corrupt: {e}") from e
 
 
 def coverage_to_json(coverage: Coverage) -> list[Any]:
@@ -86,7 +86,7 @@ def offsets_from_json(values: Any) -> dict[SourcePartition, int]:
     try:
         return {p: count(v) for p, v in _partitions(values)}
     except (TypeError, ValueError) as e:
-        raise WireError("LC2338", f"offsets are damaged: {e}") from e
+        raise WireError("LC2338", f"offsets are corrupt: {e}") from e
 
 
 def positions_to_json(positions: Mapping[SourcePartition, ReadPosition]) -> list[Any]:
@@ -101,7 +101,7 @@ def positions_from_json(values: Any) -> dict[SourcePartition, ReadPosition]:
         offsets, epochs = map(offsets_from_json, values)
         return {p: ReadPosition(offset=offsets[p], leader_epoch=epoch) for p, epoch in epochs.items()}
     except (LookupError, TypeError, ValueError) as e:
-        raise WireError("LC2339", f"positions are damaged: {type(e).__name__} {e}") from e
+        raise WireError("LC2339", f"positions are corrupt: {type(e).__name__} {e}") from e
 
 
 def spans_to_json(spans: Iterable[Span]) -> list[Any]:

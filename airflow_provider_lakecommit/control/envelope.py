@@ -44,7 +44,7 @@ def pack(values: Mapping[str, Any], *, what: str, limit: int, remedy: str) -> st
     try:
         check_text(raw.encode("ascii"))
     except ValueError as e:
-        raise WireError("LC2342", f"{what} would not be read again, {e}: {remedy}") from e
+        raise WireError("LC2342", f"{what} could not be read back, {e}: {remedy}") from e
     return packed
 
 
@@ -64,7 +64,7 @@ def unpack(packed: str | bytes, *, what: str, limit: int = _PACKED_LIMIT) -> dic
         version = number(values["v"])
     except (*DAMAGE, zlib.error) as e:
         raise WireError(
-            "LC2343", f"{what} is damaged or was not written by this provider: {type(e).__name__} {e}"
+            "LC2343", f"{what} is corrupt or was not written by this provider: {type(e).__name__} {e}"
         ) from e
     if version > VERSION:
         raise WireError(

@@ -147,7 +147,7 @@ def decode(data: bytes) -> Event:
     except ControlEventError:
         raise
     except Exception as error:  # whatever a reader may say about bytes from anybody
-        raise ControlEventError("LC2348", f"a control event of {len(data)} bytes is damaged: {error!r:.500}") from error
+        raise ControlEventError("LC2348", f"a control event of {len(data)} bytes is corrupt: {error!r:.500}") from error
     if stream.tell() != len(data):
         raise ControlEventError("LC2349", f"a control event is followed by {len(data) - stream.tell()} foreign bytes")
     return event
@@ -181,7 +181,7 @@ def _head_and_end(data: bytes) -> tuple[EventHead, int]:
         if isinstance(error, ControlEventError):
             raise
         raise ControlEventError(
-            "LC2350", f"a control event of {len(data)} bytes is cut off or damaged: {error!r:.500}"
+            "LC2350", f"a control event of {len(data)} bytes is cut off or corrupt: {error!r:.500}"
         ) from error
 
 

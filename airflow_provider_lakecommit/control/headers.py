@@ -191,7 +191,7 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
             generation=count(v["generation"]) if "generation" in v else None,
         )
     except DAMAGE as e:
-        raise WireError("LC2356", f"a slice report is damaged: {type(e).__name__} {e}") from e
+        raise WireError("LC2356", f"a slice report is corrupt: {type(e).__name__} {e}") from e
 
 
 def _position_to_json(p: ReadPosition | None) -> list[int] | None:

@@ -86,7 +86,7 @@ def decode_ledger(packed: str) -> tuple[LedgerSection, ...]:
             raise ValueError("a stream has two entries")
         return sections
     except DAMAGE as e:
-        raise WireError("LC2357", f"the ledger of the table is damaged: {type(e).__name__} {e}") from e
+        raise WireError("LC2357", f"the ledger of the table is corrupt: {type(e).__name__} {e}") from e
 
 
 def _section_to_json(s: LedgerSection) -> dict[str, Any]:

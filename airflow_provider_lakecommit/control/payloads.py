@@ -126,7 +126,9 @@ Payload = StartCommit | DataWritten | DataComplete | CommitToTable | CommitCompl
 def to_micros(moment: datetime) -> int:
     """Microseconds since the epoch; a naive *moment* is refused, because its zone would be a guess."""
     if moment.tzinfo is None:
-        raise ControlEventError("LC2360", f"a control event carries instants: {moment.isoformat()} has no time zone")
+        raise ControlEventError(
+            "LC2360", f"the times of a control event need a time zone: {moment.isoformat()} has none"
+        )
     return (moment - _EPOCH) // _MICROSECOND
 
 

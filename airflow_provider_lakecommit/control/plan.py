@@ -114,7 +114,7 @@ def plan_from_json(values: dict[str, Any]) -> Plan:
             generation=count(values["generation"]) if "generation" in values else None,
         )
     except DAMAGE as e:
-        raise WireError("LC2361", f"a plan is damaged: {type(e).__name__} {e}") from e
+        raise WireError("LC2361", f"a plan is corrupt: {type(e).__name__} {e}") from e
 
 
 def refusal_from_json(plan: Mapping[str, Any]) -> RefusalState | None:

@@ -232,7 +232,7 @@ def read_entry(record: LogRecord, landing: str, lane: str) -> Entry | None:
     except DAMAGE as e:
         raise WireError(
             "LC2363",
-            f"control record at offset {record.offset} of landing {landing} is damaged: {type(e).__name__} {e}",
+            f"control record at offset {record.offset} of landing {landing} is corrupt: {type(e).__name__} {e}",
         ) from e
 
 

@@ -215,7 +215,7 @@ class SparkSubmit:
             self._running.append(submission)
             try:
                 if self._stopped:
-                    raise SparkJobError("LC5314", f"{what} was told to stop before it began")
+                    raise SparkJobError("LC5314", f"{what} was stopped before it began")
                 submission.run(files.environment(master))
             except AirflowException as e:
                 # The whole command is in its text, and in that all settings.

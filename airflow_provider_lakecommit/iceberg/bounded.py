@@ -117,7 +117,8 @@ class _BoundedStream(RawIOBase):
         found = bytes(self._of.read(LENGTH_LIMIT + 1))
         if len(found) > LENGTH_LIMIT:
             raise TableError(
-                "LC3301", f"file {self._location} is longer than {LENGTH_LIMIT >> 20} MiB, and is not read at once"
+                "LC3301",
+                f"file {self._location} is longer than {LENGTH_LIMIT >> 20} MiB, the limit for reading it as a whole",
             )
         return found
 

@@ -87,7 +87,7 @@ def sort_order_from_spec(create: Mapping[str, Any], schema: Schema) -> SortOrder
         by, direction, nulls = matched.groups() if matched else (entry, None, None)
         source, transform, _ = _source(by, entry, key, schema)
         if any((f.source_id, f.transform) == (source.field_id, transform) for f in fields):
-            raise SpecError("LC3337", f"create.{key}: {entry!r} is there twice")
+            raise SpecError("LC3337", f"create.{key}: {entry!r} is given twice")
         fields.append(
             SortField(
                 source_id=source.field_id,
@@ -110,7 +110,7 @@ class _Builder:
         for n, column in enumerate(columns):
             field = self._field(column, path, n)
             if any(field.name == other.name for other in out):
-                raise SpecError("LC3338", f"create.schema: column {path}{field.name} is there twice")
+                raise SpecError("LC3338", f"create.schema: column {path}{field.name} is given twice")
             out.append(field)
         return out
 
@@ -206,7 +206,7 @@ def _partition_spec(given: Any, schema: Schema) -> PartitionSpec:
     for n, entry in enumerate(_entries(given, "partition_by")):
         field = _partition_field(entry, schema, PARTITION_FIELD_ID_START + n)
         if any(field.name == other.name for other in fields):
-            raise SpecError("LC3348", f"create.partition_by: {entry!r} is there twice")
+            raise SpecError("LC3348", f"create.partition_by: {entry!r} is given twice")
         fields.append(field)
     return PartitionSpec(*fields)
 
@@ -245,7 +245,7 @@ def _source(by: str, entry: str, key: str, schema: Schema) -> tuple[NestedField,
         ) from None
     if not transform.can_transform(source.field_type):
         raise SpecError(
-            "LC3353", f"create.{key}: {entry!r}: column {column} is {source.field_type}, which cannot be used so"
+            "LC3353", f"create.{key}: {entry!r}: column {column} is {source.field_type}, which does not fit"
         )
     if source.field_id not in _one_per_row(schema.fields):
         raise SpecError(

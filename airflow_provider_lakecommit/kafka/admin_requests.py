@@ -197,7 +197,7 @@ class AdminRequests:
             return answer
         remedy = self._remedy() if answer.code() in DENIED else "check the name"
         raise self._refused(
-            "LC2012", f"{doing}: Kafka at {bootstrap_servers(self._config)} says: {answer.str()}; {remedy}"
+            "LC2012", f"{doing}: Kafka at {bootstrap_servers(self._config)} reports: {answer.str()}; {remedy}"
         )
 
 

@@ -200,7 +200,7 @@ class PartitionTail:
         said = f" ({self._trouble.cause})" if self._trouble.cause else ""
         return self._away(
             "LC2013",
-            f"reading {place}: the brokers answer, and give nothing from offset {self._next} to {end} for "
+            f"reading {place}: the brokers answer, but return nothing from offset {self._next} to {end} for "
             f"{self._timeout:.0f} s{said}: they are too slow, or the log is corrupt there; if this persists, restore "
             "the partition from a replica, or delete the unreadable records: `kafka-delete-records` with "
             f'{{"topic": "{self._topic}", "partition": {self._partition}, "offset": {end}}}',
@@ -215,7 +215,7 @@ class PartitionTail:
         elif error.code() in DENIED:
             raise self._away(
                 "LC2014",
-                f"reading {self._topic}[{self._partition}]: Kafka at {bootstrap_servers(self._config)} says: "
+                f"reading {self._topic}[{self._partition}]: Kafka at {bootstrap_servers(self._config)} reports: "
                 f"{error.str()}; grant this principal READ and DESCRIBE on topic {self._topic!r}",
             )
         else:

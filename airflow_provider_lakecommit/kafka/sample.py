@@ -246,7 +246,7 @@ def _read(
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise SourceError(
                     "LC2005",
-                    f"reading {place[0]}: Kafka at {bootstrap_servers(kafka)} says: {error.str()}; grant this "
+                    f"reading {place[0]}: Kafka at {bootstrap_servers(kafka)} reports: {error.str()}; grant this "
                     "principal READ on the topic",
                 )
             continue

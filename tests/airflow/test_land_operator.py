@@ -286,7 +286,7 @@ def test_a_task_that_is_told_to_stop_says_what_is_saved_and_its_retry_does_the_r
         gate.put(patch)
         ended = attempt(asked, lambda operator, _: stop_at_second_slice(operator, world, gate))
     assert ended.state == "up_for_retry"
-    assert "was told to stop" in ended.reason
+    assert "was stopped" in ended.reason
     assert ended.said("1 slices (3 records) are reported and will not be read again; 3 offsets will be read again: ")
     gate.await_gone(1)
     # Another worker that is reused still has the gate.

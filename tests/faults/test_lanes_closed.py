@@ -77,7 +77,7 @@ def test_on_a_topic_that_was_made_anew_the_command_that_closes_the_lane_is_named
         with half.session() as session, pytest.raises(SourceError, match=r"recreated .*backfill SPEC --close past"):
             lane_preview(session, asked)
     with half.session() as session, joined_session(session, open_lanes(session)[0]) as own:
-        named = pytest.raises(SourceError, match=r"made anew.*backfill SPEC --close past")
+        named = pytest.raises(SourceError, match=r"recreated.*backfill SPEC --close past")
         with named:
             open_cycle(own, past.run_identity("two"))
     # What is reported behind the hole is published, and the rest is given up.

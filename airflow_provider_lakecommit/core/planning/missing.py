@@ -207,7 +207,7 @@ def _check_topics(landing_state: LandingState, watermarks: Mapping[SourcePartiti
             if p.topic in now and now[p.topic] != p.topic_id:
                 raise SourceError(
                     "LC1304",
-                    f"topic {p.topic} was made anew: {table} holds offsets of topic id {p.topic_id}, the topic now has "
+                    f"topic {p.topic} was recreated: {table} holds offsets of topic id {p.topic_id}, the topic now has "
                     f"id {now[p.topic]}; {_made_anew(ledger.section)}",
                 )
             if p.topic in now and p not in watermarks:

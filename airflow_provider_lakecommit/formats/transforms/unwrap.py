@@ -66,7 +66,7 @@ class UnwrapDecoder:
         self._taken = {name: path for name, path in columns.items() if name in there}
         self._row = [f for f in schema.fields if f.name not in self._taken]
         if not self._row:
-            raise TableError("LC4045", "unwrap: the table has no column of the row itself")
+            raise TableError("LC4045", "unwrap: the table has no column for a field of the row")
         self._wraps = options.format == "json"
         self._schemas = EnvelopeSchemas(self._row, options)
         self._there, self._options, self._make = there, options, make

@@ -40,7 +40,7 @@ class State(StrEnum):
     REPLAYED = "replayed, or read again since"
     """Or of a topic that was made anew, and the ledger goes on with the new one."""
     WAITS = "its range is not in both tables yet"
-    UNSURE = "its topic was made anew, and both had that offset"
+    UNSURE = "its topic was recreated, and both topics had that offset"
     TWICE = "the table has it twice"
 
 

@@ -100,7 +100,7 @@ def test_a_header_of_ours_is_shown_as_what_it_says_and_others_as_they_are() -> N
 
 def test_a_damaged_header_of_ours_is_shown_as_such() -> None:
     (header,) = to_dict(record(EVENT, (("lakecommit", b"{"),)))["headers"]
-    assert "damaged" in header["value"]["damaged"]
+    assert "corrupt" in header["value"]["damaged"]
     assert header["value"]["value"] == "{"
 
 

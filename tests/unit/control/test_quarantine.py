@@ -33,8 +33,8 @@ def test_what_can_be_read_is_the_entry_that_it_is(place: int) -> None:
     [
         (Record(b"junk", closed().headers), "not a control event"),
         (Record(closed().value[:40], closed().headers), "cut off"),
-        (Record(closed().value, [(HEADER, b"{")]), "header is damaged"),
-        (Record(closed().value, [(HEADER, b"\xff")]), "header is damaged"),
+        (Record(closed().value, [(HEADER, b"{")]), "header is corrupt"),
+        (Record(closed().value, [(HEADER, b"\xff")]), "header is corrupt"),
         (Record(closed().value, [(HEADER, b'{"v":7}')]), "upgrade airflow-provider-lakecommit"),
         (Record(closed().value, [(HEADER, b'{"v":1,"lane":"live","kind":"open"}')]), "offset 41 of landing orders"),
         (Record(closed().value, [(DAMAGED_HEADERS, b"")]), "its headers cannot be read"),

@@ -165,7 +165,7 @@ LONG = {"name": "a", "type": "long"}
         ({"schema": [LONG], "partitions": []}, "unknown key 'partitions'; allowed are schema"),
         ({"schema": ["a"]}, "entry 1 of the columns needs a `name`"),
         ({"schema": [{"type": "long"}]}, "needs a `name`"),
-        ({"schema": [LONG, LONG]}, "column a is there twice"),
+        ({"schema": [LONG, LONG]}, "column a is given twice"),
         ({"schema": [{**LONG, "nullable": True}]}, "column a: unknown key 'nullable'"),
         ({"schema": [{**LONG, "required": "yes"}]}, "column a: required 'yes'"),
         ({"schema": [{**LONG, "doc": 1}]}, "column a: doc 1"),
@@ -194,13 +194,13 @@ LONG = {"name": "a", "type": "long"}
         ({"schema": [{"name": "a", "type": {"struct": [{"name": "b", "type": "x"}]}}]}, r"column a\.b: 'x'"),
         ({"schema": [{"name": "a", "type": {"map": {"key": "long"}}}]}, "map needs key and value"),
         ({"schema": [{"name": "a", "type": {"list": "x"}}]}, r"column a\.element"),
-        ({"schema": [LONG], "partition_by": ["day(a)"]}, "column a is long, which cannot"),
+        ({"schema": [LONG], "partition_by": ["day(a)"]}, "column a is long, which does not fit"),
         ({"schema": [LONG], "partition_by": ["b"]}, "there is no column 'b'; columns are a"),
         ({"schema": [LONG], "partition_by": ["bucket(a)"]}, "is not one of: a column, identity"),
         ({"schema": [LONG], "partition_by": ["bucket(0, a)"]}, "is not one of"),
         ({"schema": [LONG], "partition_by": ["weekly(a)"]}, "is not one of"),
         ({"schema": [LONG], "partition_by": ["a b c"]}, "is not one of"),
-        ({"schema": [LONG], "partition_by": ["a", "a"]}, "'a' is there twice"),
+        ({"schema": [LONG], "partition_by": ["a", "a"]}, "'a' is given twice"),
         ({"schema": [LONG], "partition_by": [3]}, "is not a list of"),
         (
             {"schema": [LONG, {"name": "a_bucket", "type": "long"}], "partition_by": ["bucket(2, a)"]},
@@ -215,7 +215,7 @@ def test_every_mistake_names_the_place_and_what_is_allowed(create: dict[str, Any
         create_from_spec(create)
     # What is left to the maker of the table: values of properties, and names and numbers of partition fields.
     later = (
-        "properties" in create or ("is there twice" in told and "partition_by" in create) or told == "name of a column"
+        "properties" in create or ("is given twice" in told and "partition_by" in create) or told == "name of a column"
     )
     assert wrong_with_table(create, {}) or later
 
@@ -254,10 +254,10 @@ def test_a_sort_order_is_stated_like_a_partitioning(told: Any, order: SortOrder)
     ("told", "said"),
     [
         (["b"], "create.sort_order: 'b': there is no column 'b'; columns are a"),
-        (["day(a)"], "create.sort_order: 'day(a)': column a is long, which cannot be used so"),
+        (["day(a)"], "create.sort_order: 'day(a)': column a is long, which does not fit"),
         (["a up"], "create.sort_order: 'a up' is not one of: .*with asc or desc, and nulls first or nulls last"),
         (["asc"], "there is no column 'asc'"),
-        (["a", "bucket(2, a)", "a desc"], "'a desc' is there twice"),
+        (["a", "bucket(2, a)", "a desc"], "'a desc' is given twice"),
         ([{"a": "desc"}], "is not a list of"),
     ],
 )

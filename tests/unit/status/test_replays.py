@@ -87,7 +87,7 @@ def test_a_damaged_word_of_a_replay_is_wrong_and_no_replay() -> None:
     with pytest.raises(WireError):
         replay_of(damaged)
     assert not is_replay(damaged)
-    assert "does not tell what it replayed" in problems((damaged, HAS, HAS))
+    assert "has no readable list of replayed offsets" in problems((damaged, HAS, HAS))
 
 
 def test_ledgers_keep_what_was_replayed_and_older_ones_have_none() -> None:

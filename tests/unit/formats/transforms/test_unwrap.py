@@ -474,7 +474,7 @@ def test_a_wrong_section_is_told(fields: dict[str, Any], told: str) -> None:
             "_is_deleted is true for deleted rows: it must be boolean",
         ),
         ([*ROW, {"name": "_op", "type": "long"}], "_op is filled from op: it must be string"),
-        ([{"name": "_op", "type": "string"}], "no column of the row itself"),
+        ([{"name": "_op", "type": "string"}], "no column for a field of the row"),
         ([{"name": "nam", "type": "string"}], r"no column 'name' \(its columns are nam\) \(did you mean 'nam'"),
     ],
 )
