@@ -128,7 +128,7 @@ STATUS = Command(
 def _verify_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--files", action=BooleanOptionalAction, help="check that files exist (default: on local disks)")
-    add("--rows", action="store_true", help="check each row's record too; needs metadata_columns")
+    add("--rows", action="store_true", help="check each row's record too; needs columns.metadata")
 
 
 VERIFY = Command(

@@ -83,7 +83,7 @@ def gathered(records: Iterable[ControlRecord], wanted: Collection[str]) -> list[
             size = sum(map(size_of, kept))
             room = max(MOST_BYTES, 2 * size)
     if cut:
-        log.warning("%d control records of others are too large to be held at once and are passed over", cut)
+        log.warning("skipped %d control records of other writers: too large for memory", cut)
     return kept
 
 

@@ -234,7 +234,7 @@ class ControlWriter:
                 producer.poll(0)
 
         # A client that asks for its coordinator while it swaps the bootstrap connection for one to a broker rests for
-        # half a second then. The first answer starts the swap, the second comes when it is over.
+        # half a second then. The first answer starts the swap, the second arrives after it.
         with suppress(KafkaException):
             producer.list_topics(self._topic, STEP_SECONDS)
             producer.list_topics(self._topic, STEP_SECONDS)

@@ -82,7 +82,7 @@ class JsonDecoder(NothingHeld):
         # Not Schema.empty_table: that knows no uuids.
         self._empty = pa.Table.from_batches([], schema=self._target)
         self._seen_unknown = self._probed = self._varied = False
-        # What was said last of the names of a record that lacks a column: records fail alike.
+        # The last hint for the names of a record that lacks a column: records fail for the same reason.
         self._meant: dict[tuple[str, ...], str] = {}
 
     @property

@@ -62,7 +62,7 @@ DEFAULTS = {
     **REDACTION,
 }
 LOCAL_DEFAULTS = {
-    # A machine whose own name resolves to nothing, or to a network that is away, can still run a local job.
+    # A machine whose own name does not resolve, or resolves to an unreachable network, can still run a local job.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }

@@ -46,7 +46,7 @@ class _Counting(OutputStream):
 
 
 class _Output(PyArrowFile):
-    """A file that is checked for before it is created, by one request: pyiceberg also lists the folder of its name. The
+    """A file that one request checks for before it is created: pyiceberg also lists the folder of its name. The
     length of a manifest is known without one.
     """
 

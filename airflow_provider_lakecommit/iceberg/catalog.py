@@ -108,7 +108,7 @@ class Tables:
 
     @cached_property
     def name(self) -> str:
-        """What the catalog is called in events."""
+        """Return the catalog's name in events."""
         return catalog_name(self._properties, self._default_name)
 
     @property
@@ -199,7 +199,7 @@ class Tables:
         except ClosedError:
             raise
         except Exception as e:
-            # Catalogs tell a lost race in many ways; that the table is there now is the same in all of them.
+            # Catalogs report a lost race in many ways; in all of them the table now exists.
             table = self.find(identifier)
             if table is None:
                 raise self._away(f"creating table {identifier}", e, StorageError) from None
@@ -306,11 +306,11 @@ def _remedy(error: Exception) -> str:
 
 
 def _make_namespaces(catalog: Catalog, namespace: tuple[str, ...]) -> None:
-    # From the innermost one, as nobody need have a right to see the ones around it.
+    # From the innermost one: the rights to see the outer ones may be missing.
     if catalog.namespace_exists(namespace):
         return
     for depth in range(1, len(namespace) + 1):
-        # It may be there, or somebody else may have been faster; whether it is there now shows when the table is made.
+        # It may exist, or another process may be faster: creating the table shows whether it exists.
         with suppress(Exception):
             if depth == len(namespace) or not catalog.namespace_exists(namespace[:depth]):
                 catalog.create_namespace(namespace[:depth])

@@ -108,6 +108,6 @@ class CatalogClients:
 
 
 def _close(catalog: Catalog) -> None:
-    # Whatever it says, nothing is asked of it any more.
+    # Its errors do not matter: it is not used again.
     with suppress(Exception):
         catalog.close()

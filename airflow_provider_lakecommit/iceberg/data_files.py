@@ -120,7 +120,7 @@ def is_data(file: ManifestFile) -> bool:
 
 
 def rows_in_footer(io: FileIO, path: str) -> int:
-    """How many rows a Parquet file holds, by itself.
+    """Return the number of rows in a Parquet file's own footer.
 
     :raises OSError: it cannot be read
     :raises TableError: it is no Parquet file

@@ -42,7 +42,7 @@ class _Asked(Generic[T]):
     def run(self) -> None:
         try:
             self._result.append(self._call())
-        except BaseException as e:  # it is the caller's, whatever it is
+        except BaseException as e:  # raised in the caller, of any kind
             self._error = e
         finally:
             self._done.set()

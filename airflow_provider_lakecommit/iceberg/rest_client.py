@@ -71,6 +71,6 @@ def _bounded(response: Response, **_: Any) -> None:
             "LC3334",
             f"the REST catalog's answer to {request} is not read: {e}; if the table is that large, expire snapshots",
         ) from None
-    # What iter_content() gives is gone once it is read; JSON is UTF-8, whatever the headers say.
+    # iter_content() can be read only once; JSON is UTF-8, whatever the headers are.
     response._content = body
     response.encoding = "utf-8"

@@ -40,7 +40,7 @@ def catalog_name(properties: Mapping[str, str], default: str) -> str:
 
 
 def _is_there(uri: str) -> bool:
-    """Whether there is a database to ask; SQLite would make an empty one."""
+    """Return True if the database exists; SQLite would create an empty one."""
     kind, _, path = uri.partition(":///")
     return bool(uri) and (not kind.startswith("sqlite") or Path(path).exists())
 

@@ -119,7 +119,7 @@ class TableStorage:
 
 
 def merged(own: Mapping[str, str], properties: Mapping[str, Any]) -> TableStorage:
-    """What writers of a table are given.
+    """Return the storage properties for writers of a table.
 
     :param own: storage properties of the connection
     :param properties: all properties of the table's files as the client merges them
@@ -136,7 +136,7 @@ def merged(own: Mapping[str, str], properties: Mapping[str, Any]) -> TableStorag
 
 
 def storage_of(table: Table, own: Mapping[str, str]) -> TableStorage:
-    """That of a table that was loaded just now.
+    """Return the storage of a table that was just loaded.
 
     :param own: storage properties of the connection
     """
@@ -171,7 +171,7 @@ def delete_unused(io: FileIO, paths: Iterable[str]) -> None:
 
 
 def data_folder(table: Table) -> str:
-    """Where the table wants its data files."""
+    """Return the folder for the table's data files."""
     return (table.properties.get(_FOLDER) or f"{table.location().rstrip('/')}/data").rstrip("/")
 
 
@@ -182,7 +182,7 @@ def best_for(folder: str, credentials: Iterable[Credential]) -> Mapping[str, str
 
 
 def expiry(properties: Mapping[str, str]) -> float | None:
-    """When the first of these ceases to hold, in seconds since the epoch, as far as they tell."""
+    """Return when the first of these expires, in seconds since the epoch, as far as known."""
     values = (v for k, v in properties.items() if k.startswith(_EXPIRES))
     return min((int(v) / 1000 for v in values if v.isascii() and v.isdigit()), default=None)
 

@@ -100,14 +100,14 @@ class ClusterAdmin(AdminRequests):
             ) from None
 
     def topics(self, names: Sequence[str]) -> dict[str, TopicFacts | None]:
-        """What the brokers know of these topics; None for one that does not exist."""
+        """Return the brokers' facts about these topics; None for a missing one."""
         doing = f"describing {_listed(names)}"
         asked = TopicCollection(list(dict.fromkeys(names)))
         answers = self._ask(doing, lambda left: self._client.describe_topics(asked, request_timeout=left))
         return {name: self._facts(name, answer) for name, answer in answers.items()}
 
     def borders(self, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Watermark]:
-        """Where the log of each partition begins and ends.
+        """Return the first and last offsets of each partition.
 
         :raises StaleTopicError: one of them is not, or not yet, known
         """

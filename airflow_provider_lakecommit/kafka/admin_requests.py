@@ -79,7 +79,7 @@ class PendingAnswers(Generic[K, V]):
         self._read = read
 
     def within(self, seconds: float) -> dict[K, V]:
-        """What is answered after at most that time."""
+        """Return the answers that arrive within that time."""
         wait(self._futures.values(), timeout=max(0.0, seconds))
         done = {key: f for key, f in self._futures.items() if f.done() and f.exception() is None}
         return {key: self._read(f.result()) for key, f in done.items()}
@@ -122,7 +122,7 @@ class AdminRequests:
         self._made = None
 
     def steadily(self, doing: str, look: Callable[[], T]) -> T:
-        """What *look* finds, once the topics hold still while it looks."""
+        """Return the result of *look*, once the topics do not change during it."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -140,7 +140,7 @@ class AdminRequests:
             self._client.poll(left)
 
     def _ask(self, doing: str, request: Callable[[float], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
-        """The answers, each a value or an objection that trying again will not change."""
+        """Return the answers, each a value or an error that a retry does not change."""
         self._trouble.forget()
         began = time.monotonic()
         deadline = began + self._timeout

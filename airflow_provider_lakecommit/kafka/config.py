@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 C = TypeVar("C")
 
-# What a read or a transaction of ours means. A user's value would lose or double records, or move offsets that belong
-# to somebody else.
+# These define our reads and transactions. A user's value would lose or duplicate records, or move offsets that belong
+# to other clients.
 _OURS = frozenset(
     {
         "acks",
@@ -94,7 +94,7 @@ class LastError:
     def __call__(self, error: KafkaError) -> None:
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return
-        # "All brokers are down" follows every other error and says less than it.
+        # "All brokers are down" follows every other error and is less specific.
         if self._last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last = error
         log.debug("Kafka client: %s", error)
@@ -107,12 +107,12 @@ class LastError:
 
     @property
     def denied(self) -> bool:
-        """The brokers answered, and do not take these credentials: waiting does not help."""
+        """Return True if the brokers rejected these credentials: waiting does not help."""
         return self._last is not None and self._last.code() == KafkaError._AUTHENTICATION
 
     @property
     def cause(self) -> str | None:
-        """What went wrong last, None when nothing was reported."""
+        """Return the last reported error, or None."""
         if self._last is None:
             return None
         # A connection that is refused, or a name that is not known, is reported before all brokers are down.

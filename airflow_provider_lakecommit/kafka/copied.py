@@ -76,7 +76,7 @@ class CopyPlace:
 
 
 def place_in_copy(original: PartitionLog, offset: int, copy: PartitionLog) -> CopyPlace:
-    """Where the copy has what comes at and after an offset of the original.
+    """Return where the copy has the records at and after an offset of the original.
 
     :raises SourceUnavailableError: brokers do not answer
     """

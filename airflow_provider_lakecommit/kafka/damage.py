@@ -85,14 +85,14 @@ def _readable(consumer: Consumer, topic: str, partition: int, offset: int) -> in
     consumer.assign([TopicPartition(topic, partition, offset)])
     while said < EVENTS:
         if time.monotonic() > deadline:
-            # Brokers that are slow say nothing of what they have.
+            # Slow brokers do not prove that data is missing.
             if answers_at_once(consumer, topic, partition) or time.monotonic() - began > PATIENCE_SECONDS:
                 break
             deadline = time.monotonic() + PROBE_SECONDS
         for message in consumer.consume(1, 0.1):
             if (error := message.error()) is None or error.code() == KafkaError._PARTITION_EOF:
                 return int(message.offset() or 0)
-            # Behind a damaged batch the client asks for an offset that it made of wrong bytes.
+            # After a corrupt batch the client requests an offset that it computed from wrong bytes.
             said += EVENTS if error.code() == KafkaError._AUTO_OFFSET_RESET else error.code() in DAMAGE
         (at,) = consumer.position([TopicPartition(topic, partition)])
         if at.offset > offset:

@@ -134,7 +134,7 @@ class PartitionTail:
         self._consumer.assign([TopicPartition(self._topic, self._partition, start)])
 
     def _take(self, end: int) -> Message | DamagedBatch | None:
-        """The next record; None when there is none yet, and then the position may have moved all the same."""
+        """Return the next record; None if there is none yet (the position may have moved nevertheless)."""
         if self._ahead is not None:
             message, self._ahead = self._ahead, None
             return message
@@ -143,7 +143,7 @@ class PartitionTail:
         if polled is not None and error is None:
             return polled
         if polled is not None and error is not None:
-            # Behind a damaged batch the client asks for an offset that it made of wrong bytes.
+            # After a corrupt batch the client requests an offset that it computed from wrong bytes.
             astray = error.code() == KafkaError._AUTO_OFFSET_RESET and self._damaged is not None
             if astray or error.code() in DAMAGE:
                 return self._pass_over(error.str(), polled.offset() or 0, end, astray=astray)
@@ -177,7 +177,7 @@ class PartitionTail:
         return self._damaged is not None and self._damaged[1] > 1
 
     def _stepped(self, heard: float, end: int) -> float:
-        """When brokers were last heard of: now, if they answer at once, and it is the damage that gives nothing."""
+        """Return when brokers last answered: now, if they answer at once and only the corruption blocks."""
         if not answers_at_once(self._consumer, self._topic, self._partition):
             return heard
         self._step(end)

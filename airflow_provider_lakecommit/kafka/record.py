@@ -28,8 +28,8 @@ _LEAST = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // _MILLISECOND
 _MOST = (datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC) - _EPOCH) // _MILLISECOND
 _MOST_TO_ADD_TO = (datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH) // _MILLISECOND
 
-# The client returns a list although it has raised. A plain call that Python has specialised does not look whether it
-# did, and the exception would come up wherever the next one is looked for; this one always looks.
+# The client returns a list although it has raised. A plain call that Python has specialised does not check whether it
+# did, so the exception would appear at the next check elsewhere; this call always checks.
 _ask = methodcaller("headers")
 
 Headers = tuple[tuple[str, bytes | None], ...]

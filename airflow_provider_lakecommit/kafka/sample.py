@@ -191,7 +191,7 @@ def sizes(kafka: Mapping[str, Any], ranges: Coverage) -> dict[SourcePartition, i
     by_name = {(p.topic, p.partition): p for p in marks}
     seen: dict[SourcePartition, list[int]] = {}
     deadline = time.monotonic() + SIZES_SECONDS
-    # Whoever reads the records will meet what is wrong, and say so.
+    # The reader of the records meets and reports the error.
     with suppress(KafkaException, SourceError, SourceUnavailableError):
         each = dict.fromkeys(marks, SIZES_EACH)
         for message in _drawn(kafka, LastError(), marks, each, deadline, SIZES_BYTES, _FIRST_BATCH):
@@ -256,5 +256,5 @@ def _read(
         wanted[place] -= 1
         if not wanted[place]:
             del wanted[place]
-            # Not `pause`: a partition that is paused and assigned anew may never be fetched again.
+            # Not `pause`: a partition that is paused and assigned again may never be fetched.
             consumer.incremental_unassign([TopicPartition(*place)])

@@ -31,7 +31,7 @@ _OURS: dict[str, Any] = {
     "auto.offset.reset": "error",
     "enable.auto.commit": False,
     "enable.partition.eof": True,
-    # Also a record of a transaction that is open says that the position holds.
+    # A record of an open transaction also proves the position.
     "isolation.level": "read_uncommitted",
 }
 _SMALL: dict[str, Any] = {
@@ -40,7 +40,7 @@ _SMALL: dict[str, Any] = {
     "queued.max.messages.kbytes": 64,
     "fetch.wait.max.ms": 10,
 }
-# It says so in words only, under the code of every offset that cannot be reset.
+# Only the text shows it; the code is that of any offset that cannot be reset.
 _TRUNCATION = str(KafkaError(KafkaError._LOG_TRUNCATION).str())
 _END = re.compile(r"broker end offset is (-?\d+)")
 

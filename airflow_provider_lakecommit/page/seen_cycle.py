@@ -27,7 +27,7 @@ MOST_WORK = 8000
 """Distinct slices of one cycle: twice the limit of a plan, for those that are cut again."""
 NO_GROUP = -1
 """Group of a slice that is not in the plan: a part of one that was cut again."""
-ENDED_EARLY = "it was ended early"
+ENDED_EARLY = "ended early"
 
 
 class CycleOutcome(StrEnum):

@@ -6,7 +6,7 @@ landings: they continue alongside later rounds, which skip them, so that one wit
 blocks no other. A landing that is caught up and has no new records opens a cycle only every few minutes, to advance its
 tables' valid-through time.
 
-Failure story: the result of each landing is known by its name, of a running one that of its last round. A round is
+Failure story: each landing's result is kept by name; for a running landing it is that of its last round. A round is
 skipped if its topics cannot be listed. Connections are recreated when the topics change; old ones are closed once they
 are unused.
 """

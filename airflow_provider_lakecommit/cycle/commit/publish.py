@@ -158,7 +158,7 @@ class TablePublisher:
     def _recorded(self, record: SnapshotRecord) -> PublishedSnapshot:
         return snapshot_of(record, self.table.name, record.commit_id or self.ticket.commit_id)
 
-    # -- what is settled ------------------------------------------------------------------------------------------
+    # -- settled slices -------------------------------------------------------------------------------------------
 
     def _refuse_truncated(self, folded: FoldedLog) -> None:
         """Refuse slices of a source log that has been replaced since."""
@@ -241,7 +241,7 @@ class TablePublisher:
         costs = measure(folded.state, landing.table, (a.commit_id for a in chunk)) if data else {}
         return {**told, MEASURED: to_text(costs)} if costs else told
 
-    # -- what is said ---------------------------------------------------------------------------------------------
+    # -- announcements --------------------------------------------------------------------------------------------
 
     def _published(self, outcome: PublishOutcome, snapshot_id: int) -> PublishedSnapshot:
         done = outcome.published

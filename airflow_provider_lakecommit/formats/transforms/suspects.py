@@ -28,7 +28,7 @@ _FAILS, _DIVISOR, _FAILED = "lakecommit_fails", "lakecommit_tried_divisor", "lak
 
 def add_suspecting(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the macros for the queries of :func:`suspects`."""
-    # A cast of a column: one of a constant would be made, and fail, before there is a record.
+    # A cast of a column: a cast of a constant would be evaluated, and fail, before there is a record.
     connection.execute(f"create macro {_FAILS}(p) as case when cast(concat('!', p) as int) is null then null end")
     connection.execute(f"create macro {_DIVISOR}(d, p) as case when d = 0 then {_FAILS}(p) else d end")
     connection.execute(f"create macro {_FAILED}(wanted, made) as try(case when wanted then [made] else [] end) is null")

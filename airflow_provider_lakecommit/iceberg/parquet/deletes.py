@@ -64,7 +64,7 @@ class Deletes:
 
 
 class DeletePositions:
-    """What position delete files name; each is read once."""
+    """The positions in position delete files; each file is read once."""
 
     def __init__(self, table: str) -> None:
         self._table = table

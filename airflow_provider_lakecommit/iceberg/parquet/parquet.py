@@ -60,7 +60,7 @@ _BLOOM_FPP_DEFAULT = 0.01
 
 
 class FileFormat:
-    """How files of a table are written.
+    """The settings for writing files of a table.
 
     :raises TableError: a property cannot be obeyed
     """

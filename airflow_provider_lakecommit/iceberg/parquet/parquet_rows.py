@@ -86,7 +86,7 @@ def opened(io: FileIO, path: str, mapping: NameMapping | None) -> Iterator[Parqu
 
 @contextmanager
 def _named(io: FileIO, path: str) -> Iterator[None]:
-    """What reading may raise, as an error that names the file."""
+    """Convert read errors to errors with the file's name."""
     try:
         yield
     except OSError as e:
@@ -112,7 +112,7 @@ def positions_of(io: FileIO, path: str) -> dict[str, Numbers]:
 
 
 def _names_by_id(schema: pa.Schema, mapping: NameMapping | None) -> dict[int, str]:
-    """By the ids in the file; without any, as in a file that was brought in, by the table's mapping of names."""
+    """Return column names by the ids in the file; without ids, as in an imported file, by the table's name mapping."""
     ids = {int(f.metadata[_FIELD_ID]): f.name for f in schema if f.metadata and _FIELD_ID in f.metadata}
     if ids or mapping is None:
         return ids

@@ -84,7 +84,7 @@ class Partitioning:
         self._fields = [_value_of(f, schema) for f in spec.fields]
 
     def __bool__(self) -> bool:
-        """Whether there can be more than one partition."""
+        """Return True if there can be more than one partition."""
         return bool(self._fields)
 
     def place(self, key: Key) -> PartitionKey | None:

@@ -48,7 +48,7 @@ class Sorting:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Ids of the columns whose bounds a sorted file makes narrow."""
+        """Return the ids of the columns that have narrow bounds in a sorted file."""
         return tuple(f.source_id for f, _ in self._fields if f.transform.preserves_order)
 
     def order(self, table: pa.Table) -> Numbers:

@@ -128,7 +128,7 @@ class Tally:
         self._long: dict[int, tuple[Any, Any]] = {}
 
     def add(self, rows: pa.Table) -> None:
-        """What a footer does not tell of a row group."""
+        """Add the statistics of a row group that its footer does not have."""
         for leaf in self._metrics.floating:
             self._nans[leaf.field_id] += pc.sum(pc.is_nan(leaf.values(rows))).as_py() or 0
         for leaf in self._metrics.textual:

@@ -57,6 +57,6 @@ def overdue(session: LandingSession, older_than: timedelta) -> Coverage:
     ends = {p: covered[p].reach(live.starts.get(p, 0)) for p in marks}
     behind = {p: mark for p, mark in marks.items() if ends[p] < mark.stable}
     since = offsets_at(session.source, behind, session.now() - older_than) if behind else {}
-    # Where no record is so late all of them are older.
+    # If no record is so late, all of them are older.
     until = {p: behind[p].stable if first is None else first for p, first in since.items()}
     return Coverage({p: RangeSet.of((ends[p], max(ends[p], end))) for p, end in until.items()})

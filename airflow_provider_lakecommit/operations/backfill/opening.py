@@ -127,7 +127,7 @@ def _join(
     known = next((lane for lane in open_lanes(session) if lane.name == found.name), None)
     bounds = found.bounds if known is None else known.bounds
     control = origin_position(session) if known is None else next(iter(known.sections.values())).control
-    # Where the tables before have all of it anew, the lane was closed here already: nothing is left to be replaced.
+    # If the earlier tables have all of it again, the backfill was closed here already: nothing is left to replace.
     replaces = found.replaces and (known is None or bool(known.lacking))
     section = changed(
         new_section(session, found.source, {p: r.start for p, r in bounds.items()}, Coverage(), control, known=others),

@@ -157,7 +157,7 @@ def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
             f"in one commit. Read its range again with `{BACKFILL} SPEC --replace` or a ReplayOperator, which replaces "
             "it in all tables, or land the dead letters with a landing of one table",
         )
-    # The data table first: what is landed anew after this look is found by its snapshots since.
+    # The data table first: its later snapshots show what is landed again after this read.
     data = session.tables.load(landing.table)
     _, own = _sections(session, landing.table, data.metadata)
     dead = session.tables.load(dead_name)
@@ -314,7 +314,7 @@ def _published(
         except CommitUnknownError:
             raise
         except LakecommitError:
-            # Nothing of it is in the table, and nothing will be. Of all else, an interrupt too, nobody knows.
+            # Nothing of it is in the table, and nothing will be. After any other exception, the outcome is unknown.
             made.abort()
             raise
         out.add(made, coverage)

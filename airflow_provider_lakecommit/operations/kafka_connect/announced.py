@@ -70,7 +70,7 @@ class LogReader:
         self._order += 1
         self._read_to[record.partition] = record.offset + 1
         if (said := next((value for name, value in record.headers if name == DAMAGED_BATCH), None)) is not None:
-            # Whose they were, nobody knows.
+            # Their owner is unknown.
             self._unread.append(f"{record.partition}@{record.offset}: damage ({said.decode(errors='replace')[:300]})")
             return
         try:

@@ -183,7 +183,7 @@ def _publish(session: LandingSession) -> None:
     for failure in prepared.failures.values():
         raise failure
     state = session.read_state(prepared.ledgers).state
-    # What a log has in place of records that it lost is read by nobody else: the connector goes on behind it.
+    # No other process reads the records that replaced lost ones: the connector continues after them.
     if diverged := diverged_logs(session, state, session.source.watermarks()).text:
         raise SourceError("LC7513", f"{session.landing.table} is not handed back: {diverged}")
     landed = next(t.ledger.section for t in prepared.tables if t.name == session.landing.table).covered

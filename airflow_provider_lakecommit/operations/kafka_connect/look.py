@@ -197,7 +197,7 @@ def looked_at(
     handed = mine is not None and mine.sink is not None and mine.sink.lands
     reads_again = handed and mine is not None and not turn_is_over(mine, source.partitions) and not _all_wait(report)
     if mine is not None and (reads_again or not handed):
-        # Of what it may have read since nothing is in the table: that is the landing's.
+        # Nothing that it may have read since is in the table: the landing reads it.
         offsets = replace(offsets, next={p: mine.end(p) for p in offsets.next}, problems=())
     turn = turn_after(connector.name, ours.section, offsets.next, offsets.read)
     if mine is not None and not handed:
@@ -250,7 +250,7 @@ def _of_files(report: RescueReport) -> Iterable[str]:
         yield report.refusal
     if report.unread:
         yield f"{len(report.unread)} of its events cannot be read, first {report.unread[0]}"
-    # What it has passed over itself, it has lost already; what it has not, it would commit.
+    # Files that it skipped itself are lost already; it would commit the others.
     if left := [j for j in report.left_out if not j.below_floor]:
         yield (
             f"{len(left)} announced files are missing or not as announced ({left[0].file.path}: {left[0].reason}). "

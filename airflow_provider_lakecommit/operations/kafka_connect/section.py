@@ -52,7 +52,7 @@ def turn_after(
     was_handed = leading is not None and leading.sink is not None and leading.sink.lands
     if now is None or leading is None or not (now.covered or leading.covered or was_handed):
         done = now is not None and now.sink is not None and not now.sink.lands and dict(now.sink.since) == dict(ends)
-        # Rows of the sink do not say which records they are of; where it began is not known, so all before counts.
+        # Rows of the sink do not identify their records, and its start is unknown, so everything before counts.
         before = _spans({p: (0, end) for p, end in ends.items() if p in read})
         return Turn(starts=dict(ends), covered=before, gained=before, done=done)
     sink = leading.sink

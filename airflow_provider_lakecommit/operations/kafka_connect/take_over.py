@@ -160,7 +160,7 @@ def _set_ledger(
     connected = AdoptedSink(connector=connector.name, group=connector.sink.group, since=ends, sequence=sequence)
     made: list[LedgerSection] = []
     late = preview.sink_snapshots
-    # The dead-letter table goes with the data table, whose ledger says whose turn it is.
+    # The dead-letter table follows the data table, whose ledger has the turn.
     data = None if table == preview.table else sink_section(session, preview.table).section
 
     state = ledger_state(session, table)
@@ -184,7 +184,7 @@ def _set_ledger(
         section = new_section(
             session, preview.source, turn.starts, turn.covered, control, before=now, positions=positions, known=sections
         )
-        # Whom the connector had wait goes on; what a person said of it stays.
+        # A pause for the connector's turn ends; a pause by a user stays.
         handed = now is not None and now.sink is not None and now.sink.lands
         before = section.sink.landed if section.sink else Coverage()
         sink = replace(connected, landed=before | turn.gained | turn.twice)

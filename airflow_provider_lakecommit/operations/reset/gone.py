@@ -45,7 +45,7 @@ def pruned(section: LedgerSection, parts: Set[SourcePartition], epoch: UUID, *, 
     covered = Coverage({p: ranges for p, ranges in section.covered.parts.items() if p not in parts})
     if not starts and not covered and not own:
         return None
-    # What is known of ranges and logs that are gone goes with them: without its ranges a position has no place.
+    # Facts about deleted ranges and logs are deleted too: a position needs its ranges.
     judged = judged_in(section.judged, covered)
     positions = {p: at for p, at in section.positions.items() if p not in parts}
     replayed = _closed(section, parts, {p.topic for p in starts})

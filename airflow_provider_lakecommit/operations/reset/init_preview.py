@@ -165,7 +165,7 @@ class SectionInit:
             self.word,
             self.source.partitions,
             self._left if section is None else self.whole(section),
-            # What other lanes have lies before where it goes on, as what was passed without a row does.
+            # Ranges of other streams are before its start, like ranges that were passed without a row.
             passed=self.passed_of(section) | self.others,
             firsts=self.firsts,
             diverged=self.diverged,

@@ -115,7 +115,7 @@ def _check_unbelieved(
     """:raises LedgerError: what would be given up may be reported, by records that are not believed"""
     for name, s in settings.items():
         section = s.old or s.remembered
-        # Of a ledger that is gone nobody can tell what a word gives up of it.
+        # What a decision gives up of a lost ledger is unknown.
         told = s.unbelieved if s.old is None else s.unbelieved & found.given_up(name)
         if section is not None and told and not agreed:
             raise LedgerError(

@@ -76,7 +76,7 @@ def _say(session: LandingSession, text: str, decision: Decision) -> Suspension:
                 f"{landing.table} was handed back to connector {section.sink.connector}, which lands in it: take it "
                 f"over again with `{CONNECT_ADOPT} SPEC --connector NAME --connect URL`",
             )
-        # Who said it first is who is asked.
+        # The first user's decision is kept.
         changed = bool(section.suspended) != bool(text)
         return replace(section, suspended=text) if changed else None
 
