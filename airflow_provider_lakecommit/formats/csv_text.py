@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The grammar of CSV values: which bytes are one row of so many fields, and which are several rows.
 
-Contract: RFC 4180 with a declared delimiter and quote. A field has neither quotes nor line ends in it, or is within
-quotes from its first byte to its last, a quote in it doubled. Rows are parted by ``\\n`` or ``\\r\\n``; one line end
-behind the last row is none of another. What is not of this form is told, never repaired: a text that was cut within
-quotes would otherwise take the next record for its end. So rows that are found here can be joined, a line each, and the
-parser's rows are these rows.
+Contract: RFC 4180 with a declared delimiter and quote. A field has no quotes and no line ends, or is in quotes from its
+first byte to its last, with doubled quotes inside. Rows end with ``\\n`` or ``\\r\\n``; a line end after the last row
+begins no other row. Other forms are reported, never repaired: otherwise a text cut within quotes would take the next
+record for its rest. So the rows found here can be joined, a line each, and the parser's rows are these rows.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], str]] = {
 
 
 def mistake_in(properties: Mapping[str, str], error: Exception) -> str | None:
-    """What of the properties has to be changed, or installed for them; empty where only the error can tell, ``None``
-    where they may be right.
+    """Return what to change in the properties, or to install for them; empty if only the error shows it, ``None`` if
+    they may be right.
     """
     if (told := _BY_NAME.get(type(error).__name__)) is not None:
         return told(properties)

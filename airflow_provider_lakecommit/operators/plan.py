@@ -238,7 +238,7 @@ def _log_set(log: Any, expansion: Expansion, plans: SetPlans, failed: Mapping[st
         log.info("topic %s matches no rule and is ignored, as `unmatched` says", topic)
     busy = {name: sum(t.records for t in _groups(o)) for name, o in plans.opened.items() if _groups(o)}
     log.info(
-        "%d landings: planned %d records of %d of them; %d failed; opened no cycle of %d with nothing to do",
+        "%d landings: planned %d records for %d of them; %d failed; %d had nothing to do and opened no cycle",
         len(expansion.landings),
         sum(busy.values()),
         len(busy),

@@ -78,7 +78,7 @@ def tell_hours(context: Context, landing: Landing, closed: Closed) -> bool:
         ends = [str(event.extra[TOLD]) for event in newest if event.extra and TOLD in event.extra]
         told = max(map(datetime.fromisoformat, ends), default=None)
     except Exception as e:
-        log.warning("%s: no hours are reported now, Airflow does not return the reported ones: %s", asset.name, e)
+        log.warning("%s: cannot report hours now: Airflow does not return the reported ones: %s", asset.name, e)
         return False
     hours = whole_hours(told, closed.valid_through)
     if hours:

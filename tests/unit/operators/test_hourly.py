@@ -84,4 +84,4 @@ def test_where_airflow_does_not_answer_no_hour_is_told_now(caplog: pytest.LogCap
     made.tell_hours(asked, CLOSED)
     assert not asked["outlet_events"]
     assert list(made.outlets) == [asset_of(ORDERS)]
-    assert "no hours are reported now" in caplog.text
+    assert "cannot report hours now" in caplog.text
