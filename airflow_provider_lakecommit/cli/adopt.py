@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.operations import (
 )
 from airflow_provider_lakecommit.operations import adopt as take_over
 
-__all__ = ["adopt"]
-
 
 def adopt(options: Namespace, output: Output) -> int:
     """Take the table over, or hand it back.

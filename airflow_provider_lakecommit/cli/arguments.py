@@ -25,25 +25,6 @@ from airflow_provider_lakecommit.cli.terminal.output import Output, results_only
 from airflow_provider_lakecommit.core import parse_budget
 from airflow_provider_lakecommit.landing import EXAMPLES, LandingSpec, duration_of
 
-__all__ = [
-    "Command",
-    "Effect",
-    "add_brokers",
-    "add_connect",
-    "add_every",
-    "add_ranges",
-    "add_selection_times",
-    "budget",
-    "duration",
-    "factor",
-    "moment",
-    "natural",
-    "on_session",
-    "on_spec",
-    "positive",
-    "source",
-]
-
 Run = Callable[[Namespace, Output], int]
 
 

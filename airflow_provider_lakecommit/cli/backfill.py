@@ -43,8 +43,6 @@ from airflow_provider_lakecommit.operations import (
     rows_to_replace,
 )
 
-__all__ = ["backfill"]
-
 
 def backfill(spec: LandingSpec, options: Namespace, output: Output) -> int:
     """Land a range, replace it, or list or close open backfills.

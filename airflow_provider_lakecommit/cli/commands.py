@@ -13,8 +13,6 @@ from airflow_provider_lakecommit.cli.arguments import Command
 from airflow_provider_lakecommit.core import commands as spelled
 from airflow_provider_lakecommit.core import spoken
 
-__all__ = ["COMMANDS", "GROUPS", "HEADINGS"]
-
 HEADINGS: Mapping[str, Mapping[str, Command]] = {
     "everyday": {
         spelled.LAND: everyday.LAND,

@@ -22,8 +22,6 @@ from airflow_provider_lakecommit.operations import PublishedNow, publish_now
 from airflow_provider_lakecommit.operations.reset import suspend as words
 from airflow_provider_lakecommit.status import Status, read_status
 
-__all__ = ["pause", "publish", "resume"]
-
 
 def pause(session: LandingSession, options: Namespace, output: Output) -> int:
     """Plan no more windows; with ``--drain`` publish the records that open ones have read.

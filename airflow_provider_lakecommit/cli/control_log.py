@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.exceptions import SpecError, WireError
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec, from_environment, yaml_values
 from airflow_provider_lakecommit.redaction import yaml_trouble
 
-__all__ = ["control_log", "source_of", "to_dict", "yaml_of"]
-
 _OURS = frozenset({our_headers.HEADER, our_headers.DAMAGED_HEADERS, our_headers.DAMAGED_BATCH})
 """Headers of records that the readers of a landing interpret."""
 

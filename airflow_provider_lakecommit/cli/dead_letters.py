@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.operations import (
     where,
 )
 
-__all__ = ["dead_letters"]
-
 MOST_SHOWN = 200
 """Displayed characters of a value."""
 MOST_VALUES = 10

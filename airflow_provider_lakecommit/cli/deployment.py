@@ -28,18 +28,6 @@ from airflow_provider_lakecommit.landing import Landing, LandingSet
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-__all__ = [
-    "DeclaredLanding",
-    "DeclaredSet",
-    "catalog_of",
-    "complete",
-    "kafka_of",
-    "landings_of",
-    "rest_of",
-    "set_of",
-    "spark_of",
-]
-
 CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
 """Airflow uses it to decide where a process may get connections from; `airflow connections` sets it the same way."""
 

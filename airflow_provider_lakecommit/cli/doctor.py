@@ -13,8 +13,6 @@ from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.status import LANDING_ROLES, CheckResult, Level, Role, examine
 
-__all__ = ["doctor"]
-
 
 def doctor(spec: LandingSpec, options: Namespace, output: Output) -> int:
     """Check, and show the findings."""

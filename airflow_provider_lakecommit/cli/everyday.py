@@ -33,8 +33,6 @@ from airflow_provider_lakecommit.core import WITH_REGISTRY
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec, load_spec, with_registry
 
-__all__ = ["DOCTOR", "HISTORY", "INFER_SCHEMA", "LAND", "PLAN", "STATUS", "VERIFY"]
-
 
 def _land_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--cycles", type=positive, metavar="N", help="stop after N cycles (default: when caught up)")

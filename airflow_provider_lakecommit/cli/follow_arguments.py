@@ -10,8 +10,6 @@ from typing import Any
 from airflow_provider_lakecommit.cli.arguments import duration
 from airflow_provider_lakecommit.cycle import FollowOptions
 
-__all__ = ["add_follow", "follow_of"]
-
 _ONLY = ("window_age", "keep_snapshots", "log_interval")
 
 

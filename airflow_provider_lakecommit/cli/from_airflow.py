@@ -28,19 +28,6 @@ from airflow_provider_lakecommit.landing import (
     with_registry,
 )
 
-__all__ = [
-    "add_airflow",
-    "airflow_landing",
-    "catalog_connection",
-    "connect_connection",
-    "kafka_connection",
-    "landing_or_none",
-    "load",
-    "load_dag",
-    "load_file",
-    "load_set_file",
-]
-
 SECTIONS = {"kafka": "kafka_conn_id", "catalog": "iceberg_conn_id", "spark": "spark_conn_id"}
 """Options that replace sections."""
 

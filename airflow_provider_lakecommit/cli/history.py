@@ -23,8 +23,6 @@ from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.spark import CLI
 from airflow_provider_lakecommit.status.landing_history import table_history
 
-__all__ = ["history", "ledgers"]
-
 
 def history(spec: LandingSpec, output: Output) -> int:
     """Show the history of each table.

@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.core import Route
 from airflow_provider_lakecommit.formats import InferredColumn, Node, SampledValues, is_wrapper
 from airflow_provider_lakecommit.landing import ENVELOPE_ROOTS, PAYLOAD, Landing
 
-__all__ = ["parts_of", "row_columns", "row_values", "told_by_envelope", "told_of_wrapping"]
-
 Sample = Sequence[tuple[str, bytes | None]]
 _IMAGES = ("before", "after")
 _ENVELOPE = frozenset({"op", "after", "source"})

@@ -30,8 +30,6 @@ from airflow_provider_lakecommit.formats import (
 )
 from airflow_provider_lakecommit.kafka.sample import sample
 
-__all__ = ["infer_registered"]
-
 
 def infer_registered(asked: Question, output: Output, *, subject: str | None = None) -> int:
     """Read the schema, check it with a sample, and print.

@@ -40,9 +40,6 @@ from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import PREFIX, Landing, Transform, columns_of_unwrap, registry_settings
 from airflow_provider_lakecommit.redaction import secrets_in
 
-__all__ = ["Inferred", "Question", "infer_schema", "output_of", "rejected", "sections_yaml", "to_yaml", "unread"]
-
-
 Sample = Sequence[tuple[str, bytes | None]]
 _SAY_NO_VALUE = {"not_framed", "unknown_schema", "wrong_schema", "not_avro", "not_protobuf", "not_csv"}
 """Kinds of rejects whose reasons are about the form of a record; others quote the value."""

@@ -21,8 +21,6 @@ from airflow_provider_lakecommit.formats import InferredColumn, plain, wanted_of
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark import given_columns
 
-__all__ = ["SqlColumns", "given_by_sql"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlColumns:

@@ -19,8 +19,6 @@ from pyiceberg.types import NestedField, StringType
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats import InferredColumn, bad_texts, decoder_for
 
-__all__ = ["csv_as_json", "raw_columns"]
-
 Sample = Sequence[tuple[str, bytes | None]]
 _PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false")
 

@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.core import PROGRAM, spoken
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import meant
 
-__all__ = ["main"]
-
 _EPILOG = """\
 examples:
   lakecommit infer-schema orders --bootstrap localhost:9092 > orders.yaml

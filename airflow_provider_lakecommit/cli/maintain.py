@@ -37,8 +37,6 @@ from airflow_provider_lakecommit.operations import (
     sweep,
 )
 
-__all__ = ["maintain"]
-
 MOST_IN_JSON = 1000
 """Files of a JSON answer; text lists all."""
 MEGABYTE = 1e6

@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operations import SAME, Word, parse_start, rebind, rebind_preview
 
-__all__ = ["migrate"]
-
 
 def migrate(session: LandingSession, options: Namespace, output: Output) -> int:
     """Continue on the cluster of the spec.

@@ -22,8 +22,6 @@ from airflow_provider_lakecommit.cli.arguments import (
 from airflow_provider_lakecommit.core import RESET_ASSERT, RESET_BLOCKED, RESET_HARD, RESET_OFFSETS, spoken
 from airflow_provider_lakecommit.core import RESET_MIGRATE as MIGRATE
 
-__all__ = ["BACKFILL", "DEAD_LETTERS", "RESET"]
-
 _PLACES = "earliest|latest|TIME|TOPIC:PARTITION=OFFSET,…"
 
 

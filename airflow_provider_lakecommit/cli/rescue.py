@@ -24,8 +24,6 @@ from airflow_provider_lakecommit.landing import from_environment
 from airflow_provider_lakecommit.operations import CONTROL_TOPIC, ConnectRest, Fate, RescueReport, check_stopped
 from airflow_provider_lakecommit.operations import rescue as of_tables
 
-__all__ = ["catalog_of", "connect_of", "rescue"]
-
 CONNECT_KEYS = ("url", "login", "password", "headers", "verify")
 
 

@@ -37,8 +37,6 @@ from airflow_provider_lakecommit.operations import (
     parse_start,
 )
 
-__all__ = ["reset_assert", "reset_blocked", "reset_hard", "reset_offsets"]
-
 
 def reset_offsets(session: LandingSession, options: Namespace, output: Output) -> int:
     """Start the ledger at ``--from``: ``earliest``, ``latest``, a time or ``topic:partition=offset,…``.

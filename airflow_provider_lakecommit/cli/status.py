@@ -26,9 +26,6 @@ from airflow_provider_lakecommit.status import (
     to_dict,
 )
 
-__all__ = ["status"]
-
-
 CODES = {
     StatusVerdict.WELL: Exit.DONE,
     StatusVerdict.BLOCKED: Exit.BLOCKED,

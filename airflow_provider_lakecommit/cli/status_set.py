@@ -30,8 +30,6 @@ from airflow_provider_lakecommit.cycle import (
 from airflow_provider_lakecommit.landing import LandingSetSpec
 from airflow_provider_lakecommit.status import Status, StatusLimits, StatusVerdict, read_status, status_verdict, to_dict
 
-__all__ = ["status_set"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Standing:

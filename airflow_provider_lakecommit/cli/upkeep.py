@@ -25,8 +25,6 @@ from airflow_provider_lakecommit.cli.arguments import (
 from airflow_provider_lakecommit.cli.from_airflow import add_airflow
 from airflow_provider_lakecommit.cli.terminal.output import Output
 
-__all__ = ["ADOPT", "MAINTAIN", "PAUSE", "PUBLISH_NOW", "RESCUE", "RESUME", "WATCH"]
-
 
 def _add_wait(parser: ArgumentParser) -> None:
     wait = "wait for the runs to publish (default 1m)"

@@ -14,8 +14,6 @@ from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.status import Severity, check_landing, read_history, verified_text, verified_to_dict
 
-__all__ = ["verify"]
-
 
 def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
     """Check and report. Without ``--files`` or ``--no-files``, files on a local disk are checked.

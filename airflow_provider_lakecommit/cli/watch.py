@@ -45,8 +45,6 @@ from airflow_provider_lakecommit.stall import (
 )
 from airflow_provider_lakecommit.stall.verdict import observe
 
-__all__ = ["GroupVerdicts", "StallOptions", "rules_of", "stall", "watch"]
-
 NOW = "NOW"
 LOOK_SECONDS = 0.5
 GIVE_UP_SECONDS = 30.0

@@ -18,8 +18,6 @@ from typing import Any
 
 from airflow_provider_lakecommit.control.errors import ControlEventError
 
-__all__ = ["EVENT_LIMIT", "FIELD_LIMIT", "VALUES_LIMIT", "Body", "Measure"]
-
 EVENT_LIMIT = 8 << 20
 """Bytes of the largest event that is read. Brokers take 1 MB as they come."""
 FIELD_LIMIT = 600

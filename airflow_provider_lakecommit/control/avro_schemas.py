@@ -22,8 +22,6 @@ from typing import Any, Literal
 from airflow_provider_lakecommit.control.errors import ControlEventError
 from airflow_provider_lakecommit.control.partition import PartitionField, avro_type
 
-__all__ = ["Form", "decode_text", "encode_text", "schema_text"]
-
 Form = Literal["1.12", "1.10"]
 
 SCHEMA_LIMIT = 0xFFFF

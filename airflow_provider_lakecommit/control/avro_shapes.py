@@ -31,8 +31,6 @@ from airflow_provider_lakecommit.control.errors import ControlEventError
 from airflow_provider_lakecommit.control.json_bounds import bounded_json
 from airflow_provider_lakecommit.control.partition import PartitionField, iceberg_type
 
-__all__ = ["Shape", "shape_of"]
-
 EVENT = "org.apache.iceberg.connect.events.Event"
 PAYLOAD_ID = 10504
 PARTITION_ID = 102

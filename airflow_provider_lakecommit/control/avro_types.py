@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["KNOWN", "fits"]
-
 _NUMBER, _UUID, _RECORD, _RECORDS = "number", "fixed 16", "record", "array of record"
 _BY_TYPE: dict[str, tuple[int, ...]] = {
     _UUID: (10000, 10100, 10200, 10300, 10400, 10500, 10604),

@@ -22,8 +22,6 @@ from airflow_provider_lakecommit.control.quarantine import entry_of
 from airflow_provider_lakecommit.core import LIVE, Backlog, SourcePartition, planned_after, unplanned
 from airflow_provider_lakecommit.kafka import LastError, SourceTopics, made, time_of
 
-__all__ = ["BacklogWatch"]
-
 SAMPLE = 200
 """Records that are read to learn of sizes."""
 SAMPLE_SECONDS = 2.0

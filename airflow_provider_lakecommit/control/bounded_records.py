@@ -21,8 +21,6 @@ from airflow_provider_lakecommit.control.events import head, only_head
 from airflow_provider_lakecommit.control.headers import HEADER, HEADER_LIMIT
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = ["FETCH", "MOST_BYTES", "bounded", "gathered", "size_of", "without_foreign"]
-
 log = logging.getLogger(__name__)
 
 FETCH = {"fetch.message.max.bytes": 8 << 10, "queued.min.messages": 64, "fetch.queue.backoff.ms": 1}

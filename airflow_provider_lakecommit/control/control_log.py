@@ -24,17 +24,6 @@ from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.kafka import UNREADABLE_NAME, DamagedBatch, bounded_time, headers_of
 from airflow_provider_lakecommit.signing import Place, SigningKeys
 
-__all__ = [
-    "BEYOND",
-    "ControlLog",
-    "ControlRecord",
-    "ControlTopicInfo",
-    "checked",
-    "control_record",
-    "damaged_record",
-    "read_decided",
-]
-
 BEYOND = 1 << 62
 """An offset past every log: reading from it tells the borders only."""
 

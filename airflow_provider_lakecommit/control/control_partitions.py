@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from airflow_provider_lakecommit.control.control_log import ControlLog
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 
-__all__ = ["ControlPartitions"]
-
 
 class ControlPartitions(ControlTopic):
     """A control topic that is read for many at once."""

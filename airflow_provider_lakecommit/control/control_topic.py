@@ -59,8 +59,6 @@ from airflow_provider_lakecommit.kafka import (
 )
 from airflow_provider_lakecommit.signing import SigningKeys
 
-__all__ = ["ControlTopic"]
-
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.02

@@ -12,8 +12,6 @@ from typing import Any
 
 from airflow_provider_lakecommit.kafka import servers_of
 
-__all__ = ["NOT_EVERYWHERE", "PARTITIONS", "TOPIC_SETTINGS", "create_command", "no_partition", "partition_of", "tool"]
-
 TOPIC_SETTINGS: Mapping[str, str] = {
     # Records of one role share a key: compaction would delete all but the newest.
     "cleanup.policy": "delete",

@@ -27,8 +27,6 @@ from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedErro
 from airflow_provider_lakecommit.kafka import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.signing import Place, SigningKeys
 
-__all__ = ["ControlWriter"]
-
 log = logging.getLogger(__name__)
 
 # Long enough for a commit, short enough to notice refused credentials in between.

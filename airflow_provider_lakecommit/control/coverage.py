@@ -13,17 +13,6 @@ from airflow_provider_lakecommit.control.envelope import DAMAGE, count, text
 from airflow_provider_lakecommit.core import Coverage, OffsetRange, RangeSet, ReadPosition, SourcePartition, Span
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = [
-    "coverage_from_json",
-    "coverage_to_json",
-    "offsets_from_json",
-    "offsets_to_json",
-    "positions_from_json",
-    "positions_to_json",
-    "spans_from_json",
-    "spans_to_json",
-]
-
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
 
 

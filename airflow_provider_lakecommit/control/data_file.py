@@ -16,8 +16,6 @@ from typing import Any
 from airflow_provider_lakecommit.control.errors import ControlEventError
 from airflow_provider_lakecommit.control.partition import PartitionField, PartitionValue, branch, from_avro, to_avro
 
-__all__ = ["DataFile", "FileCodec"]
-
 _COUNTS = (
     (108, 117, "column_sizes"),
     (109, 119, "value_counts"),

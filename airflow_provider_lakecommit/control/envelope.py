@@ -20,8 +20,6 @@ from typing import Any
 from airflow_provider_lakecommit.control.json_bounds import TEXT_LIMIT, bounded_json, check_text
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = ["COMPRESS_ABOVE", "DAMAGE", "VERSION", "count", "number", "pack", "text", "unpack"]
-
 VERSION = 1
 COMPRESS_ABOVE = 8_000
 DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)

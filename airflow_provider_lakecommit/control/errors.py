@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = ["ControlEventError", "UnbelievedError"]
-
 
 class ControlEventError(WireError):
     """A record is no control event or is damaged, or an event holds what the control topic cannot carry."""

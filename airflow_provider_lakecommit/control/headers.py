@@ -40,21 +40,6 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = [
-    "DAMAGED_BATCH",
-    "DAMAGED_HEADERS",
-    "HEADER",
-    "HEADER_LIMIT",
-    "cycle_from_json",
-    "cycle_to_json",
-    "directives_from_json",
-    "directives_to_json",
-    "find",
-    "header",
-    "report_from_json",
-    "report_to_json",
-]
-
 HEADER = "lakecommit"
 HEADER_LIMIT = 256 << 10
 NO_EPOCH = -1

@@ -16,8 +16,6 @@ import re
 from itertools import accumulate
 from typing import Any
 
-__all__ = ["DEPTH_LIMIT", "PARTS_LIMIT", "TEXT_LIMIT", "bounded_json", "check_text"]
-
 TEXT_LIMIT = 16 << 20
 """Bytes of a JSON text, unpacked. Our largest, a plan whose packed text fills its header, takes a quarter of that."""
 DEPTH_LIMIT = 64

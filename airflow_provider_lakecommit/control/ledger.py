@@ -44,8 +44,6 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = ["LEDGER_LIMIT", "decode_ledger", "encode_ledger"]
-
 LEDGER_LIMIT = 64_000
 _READINGS = frozenset({"readings"})
 _OPTIONAL = _READINGS | {"judged", "positions", "ahead"}

@@ -20,8 +20,6 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.control.errors import ControlEventError
 
-__all__ = ["PartitionField", "PartitionValue", "avro_type", "branch", "from_avro", "iceberg_type", "to_avro"]
-
 PartitionValue = bool | int | float | str | bytes | UUID | Decimal | None
 
 _PARAMETERS = re.compile(r"(?P<kind>decimal|fixed)[(\[](?P<first>\d+)(?:, ?(?P<second>\d+))?[)\]]")

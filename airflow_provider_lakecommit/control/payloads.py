@@ -21,22 +21,6 @@ from airflow_provider_lakecommit.control.data_file import DataFile, FileCodec
 from airflow_provider_lakecommit.control.errors import ControlEventError
 from airflow_provider_lakecommit.control.partition import PartitionField
 
-__all__ = [
-    "CommitComplete",
-    "CommitToTable",
-    "DataComplete",
-    "DataWritten",
-    "Payload",
-    "PayloadType",
-    "StartCommit",
-    "TableReference",
-    "TopicPartitionOffset",
-    "from_micros",
-    "payload_from_body",
-    "payload_to_body",
-    "to_micros",
-]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 

@@ -27,19 +27,6 @@ from airflow_provider_lakecommit.control.envelope import DAMAGE, count, text
 from airflow_provider_lakecommit.core import Budget, Plan, RefusalState, Slice, TableTarget, slice_id
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = [
-    "MAX_SLICES",
-    "YEARS",
-    "budget_from_json",
-    "budget_to_json",
-    "plan_digest",
-    "plan_from_json",
-    "plan_to_json",
-    "refusal_from_json",
-    "time_from_json",
-    "time_to_json",
-]
-
 YEARS = range(1970, 9000)
 MAX_SLICES = 4000
 """Most slices of a window: with them a plan stays well below the limit of a header; the rest is left to the next

@@ -20,8 +20,6 @@ from airflow_provider_lakecommit.control.records import LogRecord, read_entry
 from airflow_provider_lakecommit.core import Entry, Unreadable, group_id
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = ["entry_of", "read_entries"]
-
 REASON_LENGTH = 300
 _NOBODY = UUID(int=0)
 

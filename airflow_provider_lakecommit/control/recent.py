@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.control.headers import DAMAGED_BATCH
 from airflow_provider_lakecommit.core import group_id
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = ["RECENT", "Recent", "group_of", "landing_of", "recent_records"]
-
 RECENT = 2_000
 """Records of a partition that are read for landings that nobody names any more."""
 

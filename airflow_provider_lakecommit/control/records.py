@@ -58,8 +58,6 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = ["LogRecord", "Outgoing", "Sender", "entry_told", "read_entry", "table_reference"]
-
 _KEYS = UUID("0d7a7a52-6a0e-5b63-8f5e-3a50a3f8a7f1")
 
 

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable
 from airflow_provider_lakecommit.control.bounded_records import size_of
 from airflow_provider_lakecommit.control.control_log import ControlRecord
 
-__all__ = ["SeenRecords", "offset_of"]
-
 MOST_RECORDS = 20_000
 MOST_BYTES = 32 << 20
 

@@ -13,8 +13,6 @@ from confluent_kafka import KafkaError, Message
 
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = ["DEFAULT_MAX_BYTES", "Deliveries", "Record", "check_sizes"]
-
 Record = tuple[bytes, bytes, Sequence[tuple[str, bytes]]]
 """Key, value and headers of one record."""
 

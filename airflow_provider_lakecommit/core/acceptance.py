@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet
 from airflow_provider_lakecommit.core.rules import UNKNOWN, otherwise
 from airflow_provider_lakecommit.core.state import AcceptedSlice, Redundant, TableLedger
 
-__all__ = ["Acceptance"]
-
 
 class Acceptance:
     """Mutable while folding. ``taken`` is what each table has or has accepted, ``rules`` by which rules it accepted."""

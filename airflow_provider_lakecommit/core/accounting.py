@@ -15,19 +15,6 @@ from dataclasses import dataclass, field
 from airflow_provider_lakecommit.core.model import Counts, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 
-__all__ = [
-    "MOST_NAMES",
-    "NAME_LENGTH",
-    "ODD_TIME",
-    "OTHERS",
-    "Account",
-    "add_names",
-    "report_problem",
-    "rows_problem",
-    "spans_problem",
-    "summed",
-]
-
 MOST_NAMES = 500
 """Names of unknown fields that are counted one by one; a record may make up any number of them."""
 NAME_LENGTH = 100

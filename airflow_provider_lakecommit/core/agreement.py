@@ -17,8 +17,6 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.provenance import Provenance, same_readings, shares_of
 from airflow_provider_lakecommit.core.rules import judged_in, merged, otherwise
 
-__all__ = ["differing"]
-
 
 def differing(one: Sequence[LedgerSection], other: Sequence[LedgerSection]) -> Coverage:
     """Return the ranges about which two tables disagree.

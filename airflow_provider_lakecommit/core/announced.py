@@ -17,8 +17,6 @@ from uuid import UUID
 from airflow_provider_lakecommit.core.log import CycleOpened, Entry, SliceReported, TablePublished
 from airflow_provider_lakecommit.core.offsets import Coverage
 
-__all__ = ["announced_in", "rows_of"]
-
 
 def announced_in(entries: Sequence[Entry], table: str, uuid: UUID) -> Coverage:
     """What was published in a table and was not read again since.

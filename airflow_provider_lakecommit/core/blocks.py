@@ -16,8 +16,6 @@ from airflow_provider_lakecommit.core.log import Raised, SliceReported
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.state import Blocked
 
-__all__ = ["FAILURES_TO_BLOCK", "Blocks"]
-
 FAILURES_TO_BLOCK = 3
 """A range whose slices reported a failure in this many cycles is blocked by name, once one of these was its alone."""
 

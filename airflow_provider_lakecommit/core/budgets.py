@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.exceptions import SpecError
 
-__all__ = ["PendingBudget", "over_budget", "parse_budget", "surely_over"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingBudget:

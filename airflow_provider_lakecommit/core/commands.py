@@ -10,33 +10,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = [
-    "BACKFILL",
-    "CONNECT_ADOPT",
-    "CONNECT_RESCUE",
-    "CONNECT_WATCH",
-    "DEAD_LETTERS",
-    "DOCTOR",
-    "HISTORY",
-    "INFER_SCHEMA",
-    "LAND",
-    "MAINTAIN",
-    "PAUSE",
-    "PLAN",
-    "PROGRAM",
-    "PUBLISH_NOW",
-    "RESET_ASSERT",
-    "RESET_BLOCKED",
-    "RESET_HARD",
-    "RESET_MIGRATE",
-    "RESET_OFFSETS",
-    "RESUME",
-    "STATUS",
-    "VERIFY",
-    "for_landing",
-    "spoken",
-]
-
 PROGRAM = "lakecommit"
 # `land` is for all landings of a set.
 _ON_A_LANDING = re.compile("(`" + PROGRAM + r" (?!land )[^`]*?\bSPEC\b)(?! --landing)")

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["CONNECTION_ID", "named", "whose"]
-
 CONNECTION_ID = "lakecommit.connection"
 """Begins as all keys do that are ours among Kafka settings."""
 

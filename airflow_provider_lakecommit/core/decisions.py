@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MOST_DECISIONS", "MOST_TEXT", "Decision", "kept_decisions"]
-
 MOST_DECISIONS = 50
 MOST_TEXT = 300
 """Characters of a reason, and of what a decision came to."""

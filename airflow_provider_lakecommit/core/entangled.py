@@ -21,8 +21,6 @@ from uuid import UUID
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
 
-__all__ = ["Entangled", "entangled", "entangled_partitions", "without"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entangled:

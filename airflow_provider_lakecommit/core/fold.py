@@ -59,8 +59,6 @@ from airflow_provider_lakecommit.core.state import (
     granted,
 )
 
-__all__ = ["MOST_QUARANTINED", "fold"]
-
 MOST_QUARANTINED = 20
 """Records that were passed over are named up to this many, the newest ones; the others are counted."""
 

@@ -11,17 +11,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-__all__ = [
-    "DEFAULTS",
-    "FORMATS",
-    "ONE_ROW_EACH",
-    "SCHEMA_NAMES",
-    "SCHEMA_SOURCES",
-    "UNCOUNTED",
-    "WITH_REGISTRY",
-    "FormatOptions",
-]
-
 FORMATS = {
     "json": "airflow_provider_lakecommit.formats.decode_json:JsonDecoder",
     "avro": "airflow_provider_lakecommit.formats.avro.decode_avro:AvroDecoder",

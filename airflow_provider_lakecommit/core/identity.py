@@ -14,18 +14,6 @@ from uuid import UUID, uuid5
 
 from airflow_provider_lakecommit.core.model import Span
 
-__all__ = [
-    "attempt_id",
-    "cycle_id",
-    "group_id",
-    "is_attempt_at",
-    "set_of",
-    "slice_id",
-    "token",
-    "transactional_id",
-    "window_id",
-]
-
 _NAMESPACE = UUID("5c0a6d9e-7a3c-5f0e-9f55-1a4e0c0fd3b1")
 _NONCE = 6
 """Random bytes of an attempt's id."""

@@ -16,21 +16,6 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import Budget, Cycle, Plan, SliceReport
 from airflow_provider_lakecommit.core.offsets import Coverage
 
-__all__ = [
-    "AttemptsVoided",
-    "CommitFailed",
-    "CycleClosed",
-    "CycleOpened",
-    "Directives",
-    "EndAsked",
-    "Entry",
-    "Raised",
-    "SliceFiles",
-    "SliceReported",
-    "TablePublished",
-    "Unreadable",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:

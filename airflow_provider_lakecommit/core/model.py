@@ -16,28 +16,6 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Rang
 from airflow_provider_lakecommit.core.provenance import Provenance
 from airflow_provider_lakecommit.core.refusal import RefusalState
 
-__all__ = [
-    "FILLED",
-    "LIVE",
-    "AdoptedSink",
-    "Budget",
-    "ControlPosition",
-    "Counts",
-    "Cycle",
-    "LedgerSection",
-    "Plan",
-    "ReadPosition",
-    "Slice",
-    "SliceCost",
-    "SliceReport",
-    "Span",
-    "SpanReport",
-    "TableReport",
-    "TableTarget",
-    "filled_from",
-    "is_filled",
-]
-
 LIVE = "live"
 FILLED = "filled"
 """The section of a landing that has what its closed lanes have landed. What these have landed from another Kafka

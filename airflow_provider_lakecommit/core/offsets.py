@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["NOTHING", "Coverage", "OffsetRange", "RangeSet", "SourcePartition"]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourcePartition:

@@ -15,8 +15,6 @@ from typing import Any, Literal
 
 from airflow_provider_lakecommit.core.commands import RESET_BLOCKED
 
-__all__ = ["TABLE", "Commit", "Ended", "Outcome", "OutcomeRule", "decide"]
-
 FAILED = frozenset({"failed", "upstream_failed"})
 """Task states that mean that the work of a task was not done."""
 

@@ -18,23 +18,6 @@ from functools import lru_cache
 from urllib.parse import unquote
 from uuid import UUID
 
-__all__ = [
-    "PLACING",
-    "PROVIDER",
-    "REPLAY",
-    "REWRITE",
-    "attempt_of",
-    "data_roots",
-    "file_mark",
-    "file_name",
-    "landing_mark",
-    "mark_of",
-    "name_problem",
-    "named_provider",
-    "place_problem",
-    "storage_place",
-]
-
 PROVIDER = "write.py-location-provider.impl"
 """Table property: the class that says where files go."""
 PLACING = ("write.data.path", "write.object-storage.", "write.folder-storage.", "write.location-provider.", PROVIDER)

@@ -17,8 +17,6 @@ from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.model import Plan, Slice, SliceReport, Span
 from airflow_provider_lakecommit.core.offsets import Coverage
 
-__all__ = ["not_planned"]
-
 
 def not_planned(
     report: SliceReport, plan: Plan, slices: Mapping[UUID, Slice], blocked: Iterable[Coverage]

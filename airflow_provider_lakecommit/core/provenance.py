@@ -23,19 +23,6 @@ from enum import Enum
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 
-__all__ = [
-    "MARKS",
-    "Provenance",
-    "RowsPerOffset",
-    "Share",
-    "added",
-    "past_shares",
-    "same_readings",
-    "shares_of",
-    "unmarked",
-    "without",
-]
-
 MARKS = ("topic", "partition", "generation", "offset")
 """What the columns of a marked reading hold, in this order."""
 MOST_MIXED = 16

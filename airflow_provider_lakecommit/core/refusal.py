@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["RefusalState"]
-
 
 class RefusalState(StrEnum):
     """What keeps a cycle from planning a window. The value is the text for people."""

@@ -21,8 +21,6 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.rules import UNKNOWN
 from airflow_provider_lakecommit.core.state import Blocked, LandingState
 
-__all__ = ["lifted", "outdated", "own_budget"]
-
 
 def outdated(landing_state: LandingState, spec_version: str, rules: str) -> tuple[Blocked, ...]:
     """The blocks that were judged by another spec or other columns.

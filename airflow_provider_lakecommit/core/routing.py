@@ -15,21 +15,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-__all__ = [
-    "BY_FIELD",
-    "BY_SCHEMA",
-    "DEAD_LETTER",
-    "FAIL",
-    "NOT_ROUTED",
-    "Destination",
-    "Role",
-    "Route",
-    "role_of",
-    "row_tables",
-    "schemas_of",
-    "tables_for",
-]
-
 DEAD_LETTER = "dead_letter"
 FAIL = "fail"
 BY_FIELD = "field"

@@ -19,8 +19,6 @@ from typing import Any
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 
-__all__ = ["MOST_RULES", "UNKNOWN", "Judged", "judged_in", "merged", "otherwise", "rules_of", "unjudged"]
-
 UNKNOWN = ""
 """The rules of a reading of which nobody has said them."""
 MOST_RULES = 8

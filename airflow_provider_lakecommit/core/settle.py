@@ -18,8 +18,6 @@ from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger
 
-__all__ = ["Settlement", "Waiting", "chunks", "holes", "passed_by_all", "passed_ends", "settle", "valid_through"]
-
 NOTHING_COVERED = Coverage()
 CLOCKS_APART = timedelta(minutes=5)
 """By which a valid-through time may lie ahead before it is that of a wrong clock."""

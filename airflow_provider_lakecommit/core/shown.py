@@ -10,8 +10,6 @@ from collections.abc import Iterable
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 
-__all__ = ["duration_text", "partitions_text", "short_number"]
-
 MOST_NUMBERS = 4
 """Partitions of a topic that a label names."""
 MOST_TOPICS = 3

@@ -19,18 +19,6 @@ from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, R
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.rules import UNKNOWN
 
-__all__ = [
-    "AcceptedSlice",
-    "Blocked",
-    "CycleState",
-    "FailedCycle",
-    "LandingState",
-    "Quarantined",
-    "Redundant",
-    "TableLedger",
-    "granted",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLedger:

@@ -12,8 +12,6 @@ from typing import Any
 
 from airflow_provider_lakecommit.core.model import Counts
 
-__all__ = ["account_fields", "cycle_fields", "lag_fields", "partition_fields", "pending_fields"]
-
 
 def account_fields(counts: Counts) -> dict[str, Any]:
     """Source offsets that were read, and what became of them: ``read`` is the sum of the others."""

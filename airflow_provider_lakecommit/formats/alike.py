@@ -18,8 +18,6 @@ import pyarrow as pa
 from airflow_provider_lakecommit.formats.columns import Column
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["fail_alike", "known_form", "other_kind", "struct_paths"]
-
 _FRAME = 5
 """Length of a schema registry prefix: a zero, and the number of the schema."""
 _FORMS: Mapping[bytes, str] = {

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["MOST_FIELDS", "ColumnNotes", "noted"]
-
 MOST_FIELDS = 5_000
 """Most fields in one column, at all levels."""
 

@@ -53,8 +53,6 @@ from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
 from airflow_provider_lakecommit.iceberg import arrow_field
 from airflow_provider_lakecommit.landing import ENCODINGS
 
-__all__ = ["Column", "columns_of", "missing_rows"]
-
 _PLAIN = (BooleanType, IntegerType, LongType, StringType, UnknownType)
 _FLOATING = (FloatType, DoubleType)
 _DIGITS_OF_128_BITS = 38

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["RULE_OF", "unread"]
-
 RULE_OF: Mapping[str, str] = {
     "io.debezium.time.Timestamp": "epoch_millis",
     "io.debezium.time.MicroTimestamp": "epoch_micros",

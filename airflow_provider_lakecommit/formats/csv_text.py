@@ -20,8 +20,6 @@ import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["CsvRows"]
-
 _BROKEN = "a quoted field has no end or is followed by text, or an unquoted field has a quote or a carriage return"
 _LINE_END = re.compile(rb"\r?\n\Z")
 

@@ -13,8 +13,6 @@ from decimal import Decimal, InvalidOperation
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["decimals_of"]
-
 _SHORT = 38
 """Characters of a text whose digits, with as many zeros behind them, are within 256 bits."""
 _MOST_DIGITS = 76

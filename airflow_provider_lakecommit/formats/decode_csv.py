@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.formats.decoder import BlockDecoder, Decoded, R
 from airflow_provider_lakecommit.formats.text_columns import bad_texts, text_columns
 from airflow_provider_lakecommit.iceberg import arrow_field
 
-__all__ = ["CsvDecoder"]
-
 
 class CsvDecoder(BlockDecoder):
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of CSV: with several rows in a value, it

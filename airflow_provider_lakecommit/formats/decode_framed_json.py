@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.formats.decoder import Decoded, put_back
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
 from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema
 
-__all__ = ["FramedJsonDecoder"]
-
 
 class FramedJsonDecoder(FramedDecoder[None]):
     """Decoder of framed JSON."""

@@ -44,8 +44,6 @@ from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, c
 from airflow_provider_lakecommit.formats.wrapped import TOLD, is_wrapper, wrapped_places
 from airflow_provider_lakecommit.landing import nearest
 
-__all__ = ["JsonDecoder"]
-
 MOST_NAMES = 50
 """Most unknown names of a record to compare with a missing column."""
 LIKE = 0.6

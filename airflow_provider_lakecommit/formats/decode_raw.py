@@ -23,8 +23,6 @@ from airflow_provider_lakecommit.formats.decoder import BlockDecoder, Decoded, N
 from airflow_provider_lakecommit.formats.text_columns import bad_texts, text_columns
 from airflow_provider_lakecommit.iceberg import arrow_field
 
-__all__ = ["RawDecoder", "TextDecoder"]
-
 
 class RawDecoder(NothingHeld):
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of unchanged values.

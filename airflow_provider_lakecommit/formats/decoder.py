@@ -24,18 +24,6 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core import FORMATS, WITH_REGISTRY, FormatOptions
 from airflow_provider_lakecommit.formats.registry.schemas import SchemaSource
 
-__all__ = [
-    "BlockDecoder",
-    "Decoded",
-    "Decoder",
-    "NothingHeld",
-    "Refusal",
-    "Reject",
-    "decoder_for",
-    "halved",
-    "put_back",
-]
-
 ONE_BY_ONE = 16
 """Size of a refused block at which each value is tried alone."""
 FAIL_ALIKE = 256

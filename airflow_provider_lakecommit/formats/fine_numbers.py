@@ -25,8 +25,6 @@ import pyarrow.compute as pc
 from airflow_provider_lakecommit.formats.columns import Column
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["may_be_too_fine", "too_fine", "with_decimals"]
-
 _LEAST = 39
 # An exponent of 20 or more, or 20 digits written: one of them it takes to have 39 digits behind the point. Several
 # patterns are faster than one: each begins with bytes that are searched for as such.

@@ -30,8 +30,6 @@ from airflow_provider_lakecommit.formats.registry.schemas import (
     told,
 )
 
-__all__ = ["FramedDecoder", "FramedPart", "FramedReader"]
-
 T = TypeVar("T")
 
 

@@ -27,8 +27,6 @@ import pyarrow as pa
 
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["ROW", "block_text"]
-
 ROW = "r"
 _HEAD, _JOINT, _TAIL = b'{"r":', b'}\n{"r":', b"}\n"
 _NULL_DOCUMENT = re.compile(rb"\}[ \t\r\n]*null")

@@ -27,8 +27,6 @@ from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.sampled import Node, SampledValues
 from airflow_provider_lakecommit.iceberg import create_from_spec
 
-__all__ = ["InferredColumn", "infer", "is_map_in_disguise", "schema_of"]
-
 LONG = 2**63
 MAX_DIGITS = 38
 ROOM = 18

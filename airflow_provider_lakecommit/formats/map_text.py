@@ -27,8 +27,6 @@ import pyarrow as pa
 from airflow_provider_lakecommit.formats.columns import Column
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["MapRewriter", "rewriter_for"]
-
 _WS = rb"[ \t\r\n]*+"
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _INSIDE = rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+"

@@ -23,8 +23,6 @@ import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.formats.reading import Reading, require
 
-__all__ = ["UUID_READING", "octet_reading", "unscaled_reading"]
-
 _UUID = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 _EXACT = Context(prec=38)
 _NIL = "00000000-0000-0000-0000-000000000000"

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Convert", "Reading", "require"]
-
 Convert = Callable[[pa.Array, pa.DataType], pa.Array]
 
 

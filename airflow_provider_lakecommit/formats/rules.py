@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats.times import rule_problem
 from airflow_provider_lakecommit.landing import meant
 
-__all__ = ["OCTETS", "UNSCALED", "ColumnRules"]
-
 OCTETS = (BinaryType, FixedType)
 """Types that need an encoding."""
 UNSCALED = "base64"

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-__all__ = ["MAX_PLACES", "Node", "Numbers", "SampledValues", "sample_values"]
-
 MAX_PLACES = 3
 MAX_DEPTH = 60
 DIGITS = 17

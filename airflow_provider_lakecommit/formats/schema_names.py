@@ -24,8 +24,6 @@ from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Nothin
 from airflow_provider_lakecommit.formats.framed_values import FramedPart, FramedReader
 from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema, SchemaSource
 
-__all__ = ["COLUMN", "JsonSchemaNames", "OneSchemaNames", "SchemaNames", "schema_names_for"]
-
 COLUMN = "schema"
 _TABLE = pa.schema([pa.field(COLUMN, pa.string())])
 T = TypeVar("T")

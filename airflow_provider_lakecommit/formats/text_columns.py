@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.formats.columns import Column, columns_of
 from airflow_provider_lakecommit.formats.decimal_texts import decimals_of
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["TextColumn", "bad_texts", "text_columns"]
-
 _WHOLE = (r"^-?[0-9]+$", "a whole number")
 _NUMBER = (r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$", "a number")
 _TRUTH = (r"^(true|false)$", "true or false")

@@ -36,8 +36,6 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.formats.reading import Convert, Reading, require
 
-__all__ = ["TEMPORAL", "WHOLE_NUMBERS", "odd_times", "plausible", "rule_problem", "time_reading"]
-
 _WITHOUT_ZONE = (TimestampType, TimestampNanoType)
 _TIMESTAMPS = (*_WITHOUT_ZONE, TimestamptzType, TimestamptzNanoType)
 TEMPORAL = (DateType, TimeType, *_TIMESTAMPS)

@@ -26,8 +26,6 @@ import pyarrow.compute as pc
 from airflow_provider_lakecommit.formats.columns import Column
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["count_inferred", "count_parsed", "inferable", "paths_of", "varied"]
-
 DEEPEST = 256
 MOST_MEMBERS = 1 << 13
 """Members of a value up to which its names may become columns."""

@@ -13,8 +13,6 @@ from collections.abc import Collection, Sequence
 
 from airflow_provider_lakecommit.formats.decoder import Decoded
 
-__all__ = ["TOLD", "is_wrapper", "wrapped_places"]
-
 TOLD = (
     "the value is `schema` and `payload`, as Kafka Connect's converter writes it, and the table "
     "has neither column: set value.converter.schemas.enable=false, or read `payload` with a transform; use "

@@ -32,8 +32,6 @@ from fastapi.concurrency import run_in_threadpool
 
 from airflow_provider_lakecommit.page.landings import Board, LandingRow, TopicReading
 
-__all__ = ["GRANT_SECONDS", "VIEW", "Viewer", "ViewerDep", "same_site", "viewer", "viewer_now"]
-
 VIEW = "Lake commits"
 """Name of the custom view that the auth manager decides about."""
 GRANT_SECONDS = 5.0

@@ -13,8 +13,6 @@ from pydantic import BaseModel
 
 from airflow_provider_lakecommit.page.actions import Action
 
-__all__ = ["ActionsAnswer", "actions_answer"]
-
 
 class ActionAnswer(BaseModel):
     """A request to Airflow: pause and unpause DAGs, then run one."""

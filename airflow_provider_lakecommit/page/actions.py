@@ -27,8 +27,6 @@ from functools import cache
 from airflow_provider_lakecommit.page.landings import LandingRow
 from airflow_provider_lakecommit.page.operations import KnownDag, Operation
 
-__all__ = ["Action", "Rights", "actions"]
-
 ORDER = ("publish_now", "retry_blocked", "verify")
 
 

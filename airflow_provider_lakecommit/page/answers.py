@@ -22,16 +22,6 @@ from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, SeenCycle
 from airflow_provider_lakecommit.page.sensors import HeldSensor
 from airflow_provider_lakecommit.stall import waiting
 
-__all__ = [
-    "Change",
-    "LandingAnswer",
-    "LandingList",
-    "in_common",
-    "landing_of",
-    "list_json",
-    "topics_of",
-]
-
 STRIP = 50
 MOST_SENSORS = 20
 

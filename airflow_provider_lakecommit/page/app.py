@@ -47,8 +47,6 @@ from airflow_provider_lakecommit.page.reader import PageReader
 from airflow_provider_lakecommit.page.sensors import HeldSensor, held_sensors
 from airflow_provider_lakecommit.page.trend_answers import TrendAnswer, trend_of
 
-__all__ = ["create_app", "stream_changes"]
-
 VERSION = "1"
 MOST_ROWS = 200
 TICK_SECONDS = 0.5

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from airflow_provider_lakecommit.stall import Seen
 
-__all__ = ["ConnectorTask", "tasks_after"]
-
 MOST_TASKS = 200
 MOST_PARTITIONS = 100
 GONE_ANSWERS = 10

@@ -17,8 +17,6 @@ from pydantic import BaseModel
 from airflow_provider_lakecommit.core import account_fields, cycle_fields
 from airflow_provider_lakecommit.page.seen_cycle import FINISHED, CycleOutcome, SeenCycle, SliceOutcome, SliceWork
 
-__all__ = ["CycleAnswer", "CycleMark", "WindowAnswer", "cycle_of", "mark_of", "moment", "time_or_none", "windows_of"]
-
 MOST_WINDOWS = 10
 MOST_SLICES = 500
 MOST_SPANS = 20

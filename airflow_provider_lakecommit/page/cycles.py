@@ -36,8 +36,6 @@ from airflow_provider_lakecommit.page.seen_cycle import SeenCycle, SliceWork, wi
 from airflow_provider_lakecommit.page.uncommitted import Uncommitted, after_commit, after_report
 from airflow_provider_lakecommit.stall import EventKind, Seen
 
-__all__ = ["MOST_CYCLES", "MOST_OPEN", "LandingCycles", "Totals", "connector_cycles_after", "cycles_after"]
-
 MOST_CYCLES = 100
 MOST_OPEN = 20
 MOST_TABLES = 100

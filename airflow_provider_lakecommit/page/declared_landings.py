@@ -32,8 +32,6 @@ from airflow_provider_lakecommit.stall import Diagnosis, State, Verdict
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["DeclaredLanding", "DeclaredLook", "DeclaredRows", "declared_in"]
-
 MOST, MOST_NEW = 10_000, 50
 OURS = "airflow_provider_lakecommit."
 LAST = '\n  "create": '

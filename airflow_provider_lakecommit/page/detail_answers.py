@@ -22,8 +22,6 @@ from airflow_provider_lakecommit.page.remedies import Remedy, remedies
 from airflow_provider_lakecommit.page.sensors import HeldSensor
 from airflow_provider_lakecommit.stall import State, waiting
 
-__all__ = ["LandingDetail", "detail_of"]
-
 
 class RemedyAnswer(BaseModel):
     """A command that helps now, and its effect."""

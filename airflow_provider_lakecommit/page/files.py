@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["ASSETS", "HEADERS", "INDEX", "built"]
-
 STATIC = Path(__file__).with_name("static")
 INDEX = "index.html"
 ASSETS = "assets"

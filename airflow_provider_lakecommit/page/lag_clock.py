@@ -16,8 +16,6 @@ from collections.abc import Iterable
 
 from airflow_provider_lakecommit.page.partitions import Ends
 
-__all__ = ["LagClock"]
-
 MOST_LOOKS, LEAST_LOOKS = 64, 8
 MOST_ENDS = 20_000
 """Ends that are kept of all samples together."""

@@ -19,18 +19,6 @@ from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, outcomes
 from airflow_provider_lakecommit.page.trend import Trend
 from airflow_provider_lakecommit.stall import Diagnosis, State, Verdict
 
-__all__ = [
-    "WORST_FIRST",
-    "Board",
-    "LandingRow",
-    "PageTopic",
-    "TopicReading",
-    "key_of",
-    "name_of",
-    "ranked",
-    "search",
-]
-
 WORST_FIRST = (
     Verdict.DEAD,
     Verdict.STALLED,

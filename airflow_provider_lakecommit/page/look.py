@@ -17,8 +17,6 @@ from airflow.utils.session import create_session
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["DatabaseLook"]
-
 Found = TypeVar("Found")
 
 

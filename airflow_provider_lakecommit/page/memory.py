@@ -17,8 +17,6 @@ from airflow_provider_lakecommit.page.partitions import Ends, lags
 from airflow_provider_lakecommit.page.trend import Trend
 from airflow_provider_lakecommit.stall import EventKind, SeenRecord
 
-__all__ = ["TopicMemory"]
-
 MOST_TRENDS = 5000
 """Groups whose trend is kept; later ones have none."""
 TURNS = frozenset({EventKind.START, EventKind.PUBLISHED})

@@ -15,14 +15,6 @@ from typing import NamedTuple
 
 from airflow_provider_lakecommit.core import Decision, SliceReported
 
-__all__ = [
-    "LandingNotes",
-    "RejectSeen",
-    "after_committed",
-    "after_decisions",
-    "after_rejects",
-]
-
 MOST = 20
 
 

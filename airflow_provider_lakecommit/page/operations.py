@@ -24,8 +24,6 @@ from airflow_provider_lakecommit.page.stored_dags import OTHER_FORM, StoredDags,
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["KnownDag", "Operation", "OperationLook", "operations_in"]
-
 OURS = "airflow_provider_lakecommit."
 RETRY = "retry"
 VERIFY = "VerifyOperator"

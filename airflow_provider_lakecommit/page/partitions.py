@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Ends", "PagePartition", "Place", "hot", "lags", "shown_partitions"]
-
 MOST_PARTITIONS = 1000
 HOT_TIMES = 3
 HOT_LEAST = 100

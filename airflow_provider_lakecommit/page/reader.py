@@ -23,8 +23,6 @@ from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.page.landings import Board, LandingRow, PageTopic, TopicReading, ranked
 from airflow_provider_lakecommit.page.topic_reader import Settings, TopicReader
 
-__all__ = ["PageReader"]
-
 _LOG = logging.getLogger(__name__)
 
 UNUSED_SECONDS = 3600.0

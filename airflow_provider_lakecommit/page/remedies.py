@@ -24,8 +24,6 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.page.landings import LandingRow
 from airflow_provider_lakecommit.stall import Verdict
 
-__all__ = ["Remedy", "remedies"]
-
 MOST = 3
 
 

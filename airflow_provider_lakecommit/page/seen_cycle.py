@@ -21,8 +21,6 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core import Counts, SliceReported, Span
 
-__all__ = ["NO_GROUP", "CycleOutcome", "SeenCycle", "SliceOutcome", "SliceWork", "outcomes", "with_report"]
-
 MOST_WORK = 8000
 """Distinct slices of one cycle: twice the limit of a plan, for those that are cut again."""
 NO_GROUP = -1

@@ -21,8 +21,6 @@ from sqlalchemy import and_, or_, select
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["HeldSensor", "held_sensors"]
-
 MOST = 1000
 PAST = timedelta(hours=24)
 SENSOR = "StalledCommitSensor"

@@ -20,8 +20,6 @@ from sqlalchemy import func, select
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["OTHER_FORM", "StoredDags", "tasks_in"]
-
 MOST = 5_000
 OTHER_FORM = (AttributeError, KeyError, TypeError, ValueError)
 

@@ -22,8 +22,6 @@ from airflow_provider_lakecommit.page.memory import TopicMemory
 from airflow_provider_lakecommit.page.partitions import Ends
 from airflow_provider_lakecommit.stall import Commits, CommitWatch, StallRules, State, WatchedTopic, judge
 
-__all__ = ["Settings", "TopicReader"]
-
 ENDS_SECONDS = 10.0
 """Time between two reads of the ends of the source topics; longer for more than :data:`ENDS_AT_ONCE` partitions, each
 of which costs some 80 microseconds.

@@ -17,8 +17,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isnan, nan
 
-__all__ = ["MEASURES", "PEAKS", "STEPS", "Steps", "Trend"]
-
 STEPS = ((60, 120), (900, 192))
 """Seconds of a bucket, and the number of buckets."""
 AMOUNTS = ("read", "committed")

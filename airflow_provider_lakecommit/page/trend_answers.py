@@ -14,8 +14,6 @@ from airflow_provider_lakecommit.page.cycle_answers import moment
 from airflow_provider_lakecommit.page.landings import LandingRow
 from airflow_provider_lakecommit.page.trend import Steps
 
-__all__ = ["TrendAnswer", "trend_of"]
-
 
 class StepsAnswer(BaseModel):
     """Buckets of ``step_seconds``, the first of which starts at ``begin``. Read and committed offsets are summed in

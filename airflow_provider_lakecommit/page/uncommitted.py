@@ -15,8 +15,6 @@ from typing import NamedTuple
 
 from airflow_provider_lakecommit.core import Coverage, SliceReport, Span, TablePublished
 
-__all__ = ["Uncommitted", "after_commit", "after_report"]
-
 MOST = 2000
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.page.landings import PageTopic
 
-__all__ = ["DEFAULT_CONNECTION", "page_topics"]
-
 DEFAULT_CONNECTION = "kafka_default"
 
 

@@ -16,8 +16,6 @@ from typing import Protocol
 from airflow_provider_lakecommit.control import HEADER
 from airflow_provider_lakecommit.stall.verdict import EventKind
 
-__all__ = ["TELLING", "Believed", "is_ours"]
-
 TELLING = frozenset({EventKind.START, EventKind.COMPLETED})
 """Events that cause a new state at once. The others are many, and change no cycle."""
 REMEMBERED = 256

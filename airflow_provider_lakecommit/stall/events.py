@@ -34,8 +34,6 @@ from airflow_provider_lakecommit.core import LIVE, Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
 
-__all__ = ["SeenRecord", "group_of", "seen_of", "told_of"]
-
 GROUP_LENGTH = 1000
 """A group with a longer name is ignored: the state of each group is bounded."""
 SHOWN_LENGTH = 200

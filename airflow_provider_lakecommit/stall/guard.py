@@ -20,8 +20,6 @@ from airflow_provider_lakecommit.core import CLOCKS_APART
 from airflow_provider_lakecommit.stall.state import remembered
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, StallRules, State, Verdict, judge
 
-__all__ = ["CALM", "HELD", "MOST_CYCLES", "STALE", "Guard", "GuardAnswer", "Ruling", "rule"]
-
 HELD = frozenset({Verdict.DEAD, Verdict.STALLED})
 """Verdicts that hold, unless others are named."""
 CALM = frozenset({Verdict.UNKNOWN, Verdict.HEALTHY, Verdict.SLOWING})

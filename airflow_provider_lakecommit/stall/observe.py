@@ -30,8 +30,6 @@ from airflow_provider_lakecommit.stall.state import (
     waiting,
 )
 
-__all__ = ["observe"]
-
 LEARNED = 9
 """Number of remembered intervals."""
 SENDERS = 4

@@ -18,8 +18,6 @@ from airflow_provider_lakecommit.landing import EXAMPLES, duration_of
 from airflow_provider_lakecommit.stall.guard import HELD, MOST_CYCLES, Guard
 from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
 
-__all__ = ["POLICY_FIELDS", "StallPolicy"]
-
 ON_UNKNOWN = ("pass", "stall")
 SPANS = ("max_valid_through_age", "fail_after", "look_back")
 

@@ -16,28 +16,6 @@ from typing import Any, NamedTuple
 
 from airflow_provider_lakecommit.core import Coverage
 
-__all__ = [
-    "HANDOVER",
-    "STARTING",
-    "Chain",
-    "Done",
-    "EventKind",
-    "OpenCycle",
-    "Partition",
-    "PassedOver",
-    "PendingFiles",
-    "Seen",
-    "StallRules",
-    "State",
-    "Table",
-    "WorkerAnswer",
-    "items",
-    "merged",
-    "remembered",
-    "silence_limit",
-    "waiting",
-]
-
 Partition = tuple[str, int]
 Table = tuple[str, bytes | None]
 """A table's name and id from the events; connectors before 1.11 send no id."""

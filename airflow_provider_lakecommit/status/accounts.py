@@ -15,8 +15,6 @@ from itertools import pairwise
 
 from airflow_provider_lakecommit.core import Account, Counts, Coverage, OffsetRange, RangeSet, SourcePartition
 
-__all__ = ["LedgerChange", "RangeAccount", "RangeAccounts", "RangeTotals", "blocks_of", "pieces_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerChange:

@@ -16,8 +16,6 @@ from airflow_provider_lakecommit.committer import SnapshotKind
 from airflow_provider_lakecommit.core import RESET_ASSERT, attempt_of, is_attempt_at
 from airflow_provider_lakecommit.status.verify import AddedFile, Finding, LandingSnapshot, Severity
 
-__all__ = ["brought_back"]
-
 Beside = Callable[[], Iterable[LandingSnapshot]]
 
 

@@ -46,8 +46,6 @@ from airflow_provider_lakecommit.status.other_writers import row_change
 from airflow_provider_lakecommit.status.replaced import copied_rows
 from airflow_provider_lakecommit.status.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
 
-__all__ = ["read_history"]
-
 RESCUED_BY = "lakecommit.rescued-by"
 """Key that `lakecommit connect rescue` writes into the summary of its snapshots."""
 KEPT_FOR_EVER = (1 << 63) - 1

@@ -43,8 +43,6 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.status.verify import LandingSnapshot
 
-__all__ = ["MOST", "MOST_SNAPSHOTS", "table_history"]
-
 MOST = 50
 MOST_SNAPSHOTS = 1000
 WHY = {

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from airflow_provider_lakecommit.core import Coverage, LedgerSection, RangeSet, is_filled
 
-__all__ = ["closed_wrongly", "filled_of", "gone_over"]
-
 Sections = Mapping[tuple[str, str], LedgerSection]
 
 

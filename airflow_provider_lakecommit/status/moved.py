@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 
 from airflow_provider_lakecommit.core import Coverage, LedgerSection
 
-__all__ = ["moved_text", "moved_wrongly"]
-
 Key = tuple[str, str]
 Sections = Mapping[Key, LedgerSection]
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-__all__ = ["RowChange", "row_change"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChange:

@@ -18,8 +18,6 @@ from datetime import datetime, timedelta
 from airflow_provider_lakecommit.core import Headroom, SourcePartition, Watermark
 from airflow_provider_lakecommit.cycle import LandingSession
 
-__all__ = ["OPEN_FOR", "PartitionStatus", "partition_status", "stale_transactions"]
-
 OPEN_FOR = timedelta(minutes=20)
 """Some minutes above the longest default of brokers."""
 

@@ -47,8 +47,6 @@ from airflow_provider_lakecommit.iceberg import (
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.verify import FATES, Finding, Severity, TableHistory, pieces_in, replayed_in
 
-__all__ = ["check_rows"]
-
 MOST_RANGES = 5
 """Ranges in one finding."""
 _NEEDED = 3

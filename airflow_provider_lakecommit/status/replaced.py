@@ -17,16 +17,6 @@ from airflow_provider_lakecommit.committer import SnapshotKind, SnapshotRecord, 
 from airflow_provider_lakecommit.core import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = [
-    "back_again",
-    "copied_rows",
-    "removal_problems",
-    "replaced_rows",
-    "replayed_rows",
-    "rows_problems",
-    "taken_from",
-]
-
 
 def taken_from(record: SnapshotRecord, landing: str) -> Coverage:
     """Return the ranges that a snapshot records as removed from the ledger of a landing."""

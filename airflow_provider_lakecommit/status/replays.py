@@ -17,8 +17,6 @@ from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.status.accounts import RangeAccounts
 from airflow_provider_lakecommit.status.replaced import taken_from
 
-__all__ = ["Step", "is_replay", "replay_problems"]
-
 Lanes = Sequence[LedgerSection]
 Step = tuple[SnapshotRecord, Lanes | None, Lanes | None]
 """A snapshot, and a landing's ledger entries before and after it; unknown before the oldest remaining one."""

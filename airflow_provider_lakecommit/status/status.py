@@ -49,8 +49,6 @@ from airflow_provider_lakecommit.cycle import (
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.status.partition_status import PartitionStatus, partition_status, stale_transactions
 
-__all__ = ["Status", "TableStatus", "read_status", "to_dict"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatus:

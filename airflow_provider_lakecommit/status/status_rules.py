@@ -18,8 +18,6 @@ from airflow_provider_lakecommit.cycle import first_of
 from airflow_provider_lakecommit.status.partition_status import OPEN_FOR
 from airflow_provider_lakecommit.status.status import Status
 
-__all__ = ["TABLE", "StatusLimits", "StatusRule", "StatusVerdict", "status_verdict"]
-
 IN_ORDER = frozenset({str(Condition.PRESENT), str(Condition.ABSENT), "missing"})
 """Conditions of a table's ledger that need no decision."""
 

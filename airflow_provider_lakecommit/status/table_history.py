@@ -14,8 +14,6 @@ from enum import StrEnum
 from airflow_provider_lakecommit.committer import SnapshotRecord
 from airflow_provider_lakecommit.core import Counts, LedgerSection
 
-__all__ = ["AddedFile", "Finding", "LandingSnapshot", "Sections", "Severity", "TableHistory"]
-
 Sections = Mapping[tuple[str, str], LedgerSection]
 
 

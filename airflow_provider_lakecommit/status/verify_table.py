@@ -31,8 +31,6 @@ from airflow_provider_lakecommit.status.replaced import (
 )
 from airflow_provider_lakecommit.status.table_history import Finding, LandingSnapshot, Sections, Severity, TableHistory
 
-__all__ = ["check_table", "covered_of", "wrong_snapshot", "wrong_table"]
-
 
 def check_table(history: TableHistory) -> Iterator[Finding]:
     """Yield all findings on a single table."""

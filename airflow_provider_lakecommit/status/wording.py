@@ -10,8 +10,6 @@ from typing import Any
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.verify import Finding, Severity, TableHistory, totals
 
-__all__ = ["verified_text", "verified_to_dict"]
-
 
 def verified_to_dict(
     landing: Landing, histories: Iterable[TableHistory], findings: Sequence[Finding]

@@ -48,8 +48,6 @@ from airflow_provider_lakecommit.operations import BackgroundCompaction
 from airflow_provider_lakecommit.spark import QUIET, Engine, SparkSection, engine_of
 from airflow_provider_lakecommit.telemetry import closed_samples, opened_samples, start_for_commands
 
-__all__ = ["GRACE_SECONDS", "land", "land_cycles", "line_of"]
-
 Within = Callable[[LandingSession], AbstractContextManager[LandingSession | None]]
 GRACE_SECONDS = 20.0
 """Time for tasks of a stopped run to report what they have read."""

@@ -43,8 +43,6 @@ from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import Landing, LandingSetSpec, LandingSpec, meant
 from airflow_provider_lakecommit.spark import LocalSpark, SparkSection
 
-__all__ = ["land_set", "landing_of"]
-
 ROUND_SECONDS = 5.0
 """How long a round in continuous mode waits for slow landings."""
 

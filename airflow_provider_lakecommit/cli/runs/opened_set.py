@@ -14,8 +14,6 @@ from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import LandingSetSpec
 from airflow_provider_lakecommit.spark import CLI
 
-__all__ = ["opened_set"]
-
 
 @contextmanager
 def opened_set(spec: LandingSetSpec) -> Iterator[tuple[Expansion, Tables, SetConnections]]:

@@ -14,8 +14,6 @@ from airflow_provider_lakecommit.cycle import LandingSession, Opened, preview
 from airflow_provider_lakecommit.formats import registry_lines
 from airflow_provider_lakecommit.landing import LandingSpec
 
-__all__ = ["plan", "text_of", "to_dict"]
-
 
 def plan(spec: LandingSpec, output: Output, *, explain: bool) -> int:
     """Show the plan.

@@ -15,8 +15,6 @@ from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.cycle import Expansion, SetPlans, format_former, plans_of, preview
 from airflow_provider_lakecommit.landing import LandingSetSpec
 
-__all__ = ["plan_set"]
-
 
 def plan_set(spec: LandingSetSpec, output: Output, *, explain: bool) -> int:
     """Show all plans; return the exit code.

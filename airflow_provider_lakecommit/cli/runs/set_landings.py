@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.cycle import ConcurrentLandings, LandingRunner,
 from airflow_provider_lakecommit.landing import Landing, LandingSpec
 from airflow_provider_lakecommit.spark import Engine, SparkSection, engine_of
 
-__all__ = ["Landings"]
-
 Connect = Callable[[Landing, Callable[[str], None]], LandingSession]
 """Opens a landing's session on the connections of its set; the second argument gets its log lines."""
 GOODBYE_SECONDS = GRACE_SECONDS + 10.0

@@ -40,8 +40,6 @@ from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import Landing, LandingSetSpec
 from airflow_provider_lakecommit.spark import CLI
 
-__all__ = ["Ended", "SetRounds"]
-
 PLACE = "catalog"
 Ended = dict[str, int | BaseException]
 

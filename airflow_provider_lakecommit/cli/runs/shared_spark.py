@@ -18,8 +18,6 @@ from airflow_provider_lakecommit.cycle import Combined
 from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.spark import LocalSpark, Secrets, SliceResult, WindowJob
 
-__all__ = ["SharedSpark"]
-
 SMALL = 100_000
 """Most records of a job that runs together with others."""
 AT_ONCE = 4

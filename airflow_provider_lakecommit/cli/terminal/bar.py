@@ -10,8 +10,6 @@ from airflow_provider_lakecommit.core import short_number
 from airflow_provider_lakecommit.core.shown import duration_text
 from airflow_provider_lakecommit.cycle import Progress
 
-__all__ = ["BAR_SECONDS", "bar"]
-
 BAR_SECONDS = 1.0
 """Time between two reads of the control topic."""
 WIDTH = 24

@@ -18,8 +18,6 @@ from typing import Any
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core import Decision
 
-__all__ = ["decision_of", "ends_with_preview", "preview_end"]
-
 
 def decision_of(command: str, landing: str, reason: str) -> Decision:
     """Return the decision of the user who runs this command."""

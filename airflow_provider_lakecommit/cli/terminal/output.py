@@ -28,8 +28,6 @@ from uuid import UUID
 from airflow_provider_lakecommit.core import for_landing
 from airflow_provider_lakecommit.redaction import secrets_in, without
 
-__all__ = ["Exit", "Output", "plain", "results_only", "start_logging"]
-
 
 class Exit(IntEnum):
     """How a command ended."""

@@ -14,8 +14,6 @@ import signal
 from types import FrameType
 from typing import Any, Self
 
-__all__ = ["Signals", "Stopped"]
-
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 

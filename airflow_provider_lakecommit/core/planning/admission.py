@@ -27,19 +27,6 @@ from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT, RESUME, spo
 from airflow_provider_lakecommit.core.planning.pressure import Pressure
 from airflow_provider_lakecommit.core.refusal import RefusalState
 
-__all__ = [
-    "HANDED_BACK",
-    "TABLE",
-    "AdmissionRule",
-    "Admit",
-    "Refuse",
-    "Terms",
-    "admit",
-    "catalog_away",
-    "resumed_by",
-    "spec_waits",
-]
-
 REASON_LENGTH = 500
 """Of another's error message in a reason, so that a cycle that was refused stays small on the control topic."""
 

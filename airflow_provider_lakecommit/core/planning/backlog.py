@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from airflow_provider_lakecommit.core.log import CycleOpened, Entry
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 
-__all__ = ["Backlog", "BacklogLimits", "planned_after", "unplanned"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:

@@ -35,8 +35,6 @@ from airflow_provider_lakecommit.core.planning.truncation import known_positions
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.core.state import LandingState
 
-__all__ = ["PlanInputs", "abandoned", "decide_plan", "empty_plan", "free_slot"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInputs:

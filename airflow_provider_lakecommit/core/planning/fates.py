@@ -23,8 +23,6 @@ from airflow_provider_lakecommit.core.planning.voiding import gone
 from airflow_provider_lakecommit.core.rules import UNKNOWN, merged, otherwise, unjudged
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
 
-__all__ = ["RefusedRange", "other_rules", "outruled"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRange:

@@ -25,8 +25,6 @@ from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning.measure import WindowCost
 from airflow_provider_lakecommit.core.planning.missing import SLICE_BYTES, WindowLimits
 
-__all__ = ["ASSUMED_RATE", "LEAST_RECORDS", "MANY_RECORDS", "STEP", "TASK_SECONDS", "lopsided", "sized"]
-
 ASSUMED_RATE = 50_000
 """Records a second of a landing of which nothing was measured."""
 LEAST_RECORDS = 1_000

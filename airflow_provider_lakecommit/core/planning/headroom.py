@@ -23,17 +23,6 @@ from airflow_provider_lakecommit.core.offsets import RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.core.state import LandingState
 
-__all__ = [
-    "Headroom",
-    "Retention",
-    "duration_text",
-    "first_times",
-    "interval_of",
-    "next_time",
-    "oldest_unread",
-    "threshold_of",
-]
-
 FOREVER_MS = 10_000 * 365 * 86_400_000
 """A retention of ten thousand years removes nothing. `retention.ms` may be any 64-bit number."""
 EXACT_SHARE = 100

@@ -21,8 +21,6 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState
 
-__all__ = ["KEPT", "MEASURED", "WindowCost", "measure", "newest", "to_text"]
-
 MEASURED = "measured"
 """Summary key, without prefix, of an append: what the windows in it took, as JSON by the commit id of their cycle."""
 KEPT = 5

@@ -20,18 +20,6 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Rang
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.exceptions import SourceError
 
-__all__ = [
-    "SLICE_BYTES",
-    "Chosen",
-    "Missing",
-    "Watermark",
-    "WindowLimits",
-    "choose",
-    "find_missing",
-    "mean_size",
-    "worth_a_look",
-]
-
 SLICE_BYTES = 256 << 20
 """Estimated bytes of record values that one slice reads at most."""
 BIG_RECORD = 1 << 20

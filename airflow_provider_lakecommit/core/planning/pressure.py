@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Sour
 from airflow_provider_lakecommit.core.planning.missing import Missing
 from airflow_provider_lakecommit.core.state import FailedCycle, LandingState
 
-__all__ = ["Pending", "Pressure", "only_holes", "pressure_of"]
-
 UNKNOWN_RECORD_BYTES = 1024
 """What a record is taken for until some have landed."""
 

@@ -23,8 +23,6 @@ from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Watermark
 
-__all__ = ["Restart", "StatedOffsets", "restart"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedOffsets:

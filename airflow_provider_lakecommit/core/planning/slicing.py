@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Sour
 from airflow_provider_lakecommit.core.planning.missing import Chosen, WindowLimits
 from airflow_provider_lakecommit.core.state import LandingState
 
-__all__ = ["cut", "window_of"]
-
 _WHOLE = 1 << 40
 """What a full slice weighs, so that records of several sizes can be weighed together."""
 

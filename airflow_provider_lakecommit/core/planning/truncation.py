@@ -21,19 +21,6 @@ from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourceP
 from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.core.state import LandingState
 
-__all__ = [
-    "Truncation",
-    "first_offsets_of",
-    "goes_on_at",
-    "in_doubt",
-    "known_positions",
-    "lost_rows",
-    "newest_positions",
-    "outdated",
-    "positions_up_to",
-    "reported_rows",
-]
-
 Place = tuple[SourcePartition, ReadPosition]
 
 

@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
 
-__all__ = ["Loss", "Rescued", "disentangled", "gone", "irreplaceable", "losses", "losses_text", "rescued"]
-
 Marks = Mapping[SourcePartition, Watermark]
 
 

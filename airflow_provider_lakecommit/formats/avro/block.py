@@ -18,8 +18,6 @@ import pyarrow as pa
 
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["MOST_EMPTY", "Bools", "Cursor", "Ints", "OctetBlock", "bitmap", "pieces"]
-
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 MOST_EMPTY = 1 << 10

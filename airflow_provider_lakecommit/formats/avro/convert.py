@@ -13,8 +13,6 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["MOST_DIGITS", "decimal_of", "each_converted", "exact_number", "text", "whole_numbers"]
-
 Convert = Callable[[pa.Array, pa.DataType], pa.Array]
 MOST_DIGITS = 76
 """Digits of a number of 256 bits."""

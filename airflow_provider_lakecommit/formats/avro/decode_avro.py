@@ -30,8 +30,6 @@ from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder, FramedPart
 from airflow_provider_lakecommit.formats.registry.schemas import AVRO, RegisteredSchema, told
 
-__all__ = ["AvroDecoder"]
-
 MOST_OCTETS = 1 << 29
 """Most bytes to read together: positions in them are 32-bit numbers."""
 

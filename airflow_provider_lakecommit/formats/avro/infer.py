@@ -18,8 +18,6 @@ from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.infer import InferredColumn
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
 
-__all__ = ["avro_columns", "registered_columns"]
-
 MAX_DIGITS = 38
 _NULL = WriterType(kind="null", name="null")
 """The type of a union without another type."""

@@ -25,8 +25,6 @@ import numpy as np
 from airflow_provider_lakecommit.formats.avro.block import Bools, Cursor, Ints
 from airflow_provider_lakecommit.formats.avro.walk import Walk, item_starts
 
-__all__ = ["each_item"]
-
 LONG = 4096
 STEP = 100
 """Items that can be walked over in the time of a step."""

@@ -21,19 +21,6 @@ from airflow_provider_lakecommit.formats.avro.skipped import branch_of, passed
 from airflow_provider_lakecommit.formats.avro.walk import entry_walk
 from airflow_provider_lakecommit.formats.avro.writer import WriterType
 
-__all__ = [
-    "Absent",
-    "Branches",
-    "DefaultValue",
-    "ListItems",
-    "MapItems",
-    "Members",
-    "Required",
-    "Struct",
-    "Unfit",
-    "UnknownField",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Required:

@@ -24,8 +24,6 @@ from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType, writer_type
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["ReaderSchema", "WrongDefaultError", "encoded"]
-
 
 class WrongDefaultError(ValueError):
     """A default is not a value of its field's type."""

@@ -12,8 +12,6 @@ import json
 from airflow_provider_lakecommit.formats.registry.schemas import AVRO, RegisteredSchema
 from airflow_provider_lakecommit.formats.schema_names import OneSchemaNames
 
-__all__ = ["RecordNames", "record_name"]
-
 
 class RecordNames(OneSchemaNames):
     """Record names of Avro."""

@@ -76,8 +76,6 @@ from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
 from airflow_provider_lakecommit.iceberg import arrow_field
 
-__all__ = ["Resolver", "chosen_columns"]
-
 _WITH_ZONE = (TimestamptzType, TimestamptzNanoType)
 _WITHOUT_ZONE = (TimestampType, TimestampNanoType)
 _TIMESTAMPS = {

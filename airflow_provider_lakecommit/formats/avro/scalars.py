@@ -17,8 +17,6 @@ import pyarrow as pa
 from airflow_provider_lakecommit.formats.avro.block import Bools, Cursor, Ints, bitmap
 from airflow_provider_lakecommit.formats.avro.convert import Convert, each_converted
 
-__all__ = ["Raw", "Reader", "Scalar", "raw_of"]
-
 Raw = Callable[[Cursor, Bools | None, str], pa.Array]
 """Reads values in Avro's types."""
 _DECIMAL_OCTETS = 16

@@ -13,8 +13,6 @@ from airflow_provider_lakecommit.formats.avro.items import each_item
 from airflow_provider_lakecommit.formats.avro.walk import entry_walk
 from airflow_provider_lakecommit.formats.avro.writer import WriterType
 
-__all__ = ["passed"]
-
 _WIDTHS = {"boolean": 1, "float": 4, "double": 8}
 
 

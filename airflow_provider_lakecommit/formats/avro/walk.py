@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-__all__ = ["Walk", "entry_walk", "item_starts", "walk_over"]
-
 SMALL = 1024
 """Most items of a block that is walked over together with the previous one."""
 Walk = Callable[[memoryview, int, int], int]

@@ -49,20 +49,6 @@ from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unread
 from airflow_provider_lakecommit.formats.evolution.names import TakenNames, unusable
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 
-__all__ = [
-    "OF_SCHEMAS",
-    "UNLIMITED",
-    "Added",
-    "Change",
-    "Evolution",
-    "LeftOut",
-    "Limits",
-    "TableSide",
-    "Widened",
-    "evolution",
-    "holds",
-]
-
 MAX_DIGITS = 38
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     # With Arrow, which a plan does without.
     from airflow_provider_lakecommit.formats.infer import InferredColumn
 
-__all__ = ["COLUMNS", "asked_subjects", "check_registry", "create_of", "newest", "registered_columns", "subjects_of"]
-
 COLUMNS = {
     "AVRO": "airflow_provider_lakecommit.formats.avro.infer:registered_columns",
     "PROTOBUF": "airflow_provider_lakecommit.formats.protobuf.infer:registered_columns",

@@ -20,8 +20,6 @@ from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unread
 from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
 from airflow_provider_lakecommit.formats.evolution.wanted import Wanted
 
-__all__ = ["combined"]
-
 T = TypeVar("T")
 
 

@@ -48,8 +48,6 @@ from airflow_provider_lakecommit.formats.evolution.paths import shortened
 from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
 from airflow_provider_lakecommit.iceberg import Tables
 
-__all__ = ["EvolveRequest", "evolve_table", "evolved_to_text"]
-
 MOST_TOLD = 4_000
 """Characters of a summary's word on changes: it is for people, and each snapshot weighs on the metadata."""
 MOST_OF_ONE = 500

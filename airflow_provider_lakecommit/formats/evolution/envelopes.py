@@ -14,8 +14,6 @@ from typing import Any
 from airflow_provider_lakecommit.formats.avro.writer import WriterType
 from airflow_provider_lakecommit.landing import IMAGES, PAYLOAD
 
-__all__ = ["row_in", "rows_of"]
-
 
 def row_in(value: dict[str, Any]) -> dict[str, Any] | None:
     """Return the row of an envelope in JSON, which may come with a schema."""

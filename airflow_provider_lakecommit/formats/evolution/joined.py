@@ -41,8 +41,6 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, LeftOut, holds
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 
-__all__ = ["JoinedColumns"]
-
 _WHOLE = {IntegerType: 10, LongType: 19}
 """Integer types, with their digits."""
 _FRACTIONS = (FloatType, DoubleType)

@@ -47,8 +47,6 @@ from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchem
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.iceberg import create_from_spec
 
-__all__ = ["MessagesSource"]
-
 _COLUMN = re.compile(r"column (?P<path>\S+) (?P<what>.*)", re.DOTALL)
 
 

@@ -13,8 +13,6 @@ from pyiceberg.types import StructType
 
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 
-__all__ = ["Misfit", "Unreadable", "lacking", "without_value"]
-
 _REQUIRED = "make it optional by hand if nulls are valid"
 """What to do about a required column for which records have no value."""
 

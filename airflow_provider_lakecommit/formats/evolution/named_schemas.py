@@ -33,8 +33,6 @@ from airflow_provider_lakecommit.formats.registry.many import Learned, learned
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, UnknownSchemaError, told
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["NamedSchemasSource"]
-
 T = TypeVar("T")
 
 

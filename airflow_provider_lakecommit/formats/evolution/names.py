@@ -16,8 +16,6 @@ from pyiceberg.types import LongType, NestedField
 
 from airflow_provider_lakecommit.landing import RESERVED as METADATA
 
-__all__ = ["RESERVED", "TakenNames", "unusable"]
-
 LONGEST = 255
 _AS_IT_IS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = METADATA | {"_change_type", "_change_ordinal", "_commit_snapshot_id"}

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-__all__ = ["Path", "dotted", "parts_of", "paths_in", "plain", "shortened"]
-
 Path = tuple[str, ...]
 
 

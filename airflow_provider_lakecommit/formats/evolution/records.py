@@ -27,8 +27,6 @@ from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.kafka import ValueOf, headers_of, records_at, sample_of
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["RECORDS", "FramedRecordsSource", "RecordsSource", "framed_value", "sampled"]
-
 RECORDS = 3_000
 SECONDS = 15.0
 

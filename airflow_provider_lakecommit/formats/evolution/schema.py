@@ -18,8 +18,6 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from airflow_provider_lakecommit.formats.evolution.changes import Added, Change, TableSide, Widened
 from airflow_provider_lakecommit.formats.evolution.paths import Path, paths_in
 
-__all__ = ["evolved_schema", "side_of"]
-
 
 def side_of(metadata: TableMetadata) -> TableSide:
     """Return what an evolution of a table depends on besides its columns."""

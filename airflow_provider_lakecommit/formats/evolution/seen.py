@@ -16,8 +16,6 @@ from airflow_provider_lakecommit.formats.registry.client import needed, registry
 from airflow_provider_lakecommit.formats.registry.schemas import UnknownSchemaError
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["registry_lines"]
-
 MOST_IDS = 20
 
 

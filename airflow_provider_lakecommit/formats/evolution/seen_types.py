@@ -42,8 +42,6 @@ from airflow_provider_lakecommit.formats.infer import is_map_in_disguise
 from airflow_provider_lakecommit.formats.sampled import Node, Numbers, SampledValues
 from airflow_provider_lakecommit.formats.times import WHOLE_NUMBERS
 
-__all__ = ["SeenTypes", "seen_types"]
-
 _INT, _LONG = 2**31, 2**63
 _FLOAT = Decimal("3.4028235677973366e38")
 """Numbers below it are floats of 32 bits when rounded."""

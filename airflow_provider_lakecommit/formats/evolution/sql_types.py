@@ -53,8 +53,6 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, OF_SCHEMAS, LeftOut
 from airflow_provider_lakecommit.formats.evolution.wanted import Wanted
 
-__all__ = ["wanted_of_sql"]
-
 _BOOLEAN, _UUID = pa.bool8(), pa.uuid()
 """As what the engine gives them, where it is to keep types."""
 _SCALARS: tuple[tuple[pa.DataType, PrimitiveType], ...] = (

@@ -29,8 +29,6 @@ from airflow_provider_lakecommit.formats.evolution.changes import LeftOut, Limit
 from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["MOST_NAMED", "RecordSample", "Wanted", "WantedSource", "source_for"]
-
 MOST_NAMED = 3
 """Ranges, and schemas, that are named where it is said what was looked at."""
 

@@ -43,8 +43,6 @@ from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchem
 from airflow_provider_lakecommit.iceberg import create_from_spec
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["WrittenSource"]
-
 WHOLE_DIGITS = {"int": 10, "long": 19}
 """The most digits of a number of such a type."""
 

@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.formats.protobuf.wire_file import wire_name
 
-__all__ = ["Bits", "Read", "child", "entries_there_twice", "filled", "joined", "list_reader", "map_reader", "there"]
-
 Read = Callable[[pa.Array], pa.Array]
 Bits = np.ndarray[Any, np.dtype[np.bool_]]
 _KEY, _VALUE = wire_name(1), wire_name(2)

@@ -31,8 +31,6 @@ from airflow_provider_lakecommit.exceptions import CompilerError, TableError
 from airflow_provider_lakecommit.formats.protobuf.known_files import CONFLUENT, confluent_files
 from airflow_provider_lakecommit.formats.protobuf.map_entries import as_entries, compilable
 
-__all__ = ["MOST_TEXT", "DescriptorError", "Imported", "compiled", "file_in", "in_base64"]
-
 Imported = tuple[tuple[str, str], ...]
 MOST_TEXT = 300
 """Most characters of the compiler's output to report."""

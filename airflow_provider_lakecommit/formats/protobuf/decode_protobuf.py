@@ -50,8 +50,6 @@ from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, Regis
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.iceberg import arrow_field
 
-__all__ = ["LONG", "ProtobufDecoder"]
-
 LONG = 16_384
 """Bytes from which on a value may be nested deeper than a parser's stack."""
 Path = tuple[int, ...]

@@ -45,8 +45,6 @@ from airflow_provider_lakecommit.formats.reading import Convert
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.iceberg import arrow_field
 
-__all__ = ["MessageColumns", "UnknownField", "required_missing"]
-
 F = FieldDescriptor
 _LENGTH_DELIMITED = (F.TYPE_STRING, F.TYPE_BYTES, F.TYPE_MESSAGE)
 

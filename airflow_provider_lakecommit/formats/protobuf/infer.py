@@ -22,8 +22,6 @@ from airflow_provider_lakecommit.formats.protobuf.known_messages import WRAPPERS
 from airflow_provider_lakecommit.formats.protobuf.scalars import type_name
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
 
-__all__ = ["message_columns", "registered_columns"]
-
 F = FieldDescriptor
 _TYPES = {
     **dict.fromkeys((F.TYPE_INT32, F.TYPE_SINT32, F.TYPE_SFIXED32), "int"),

@@ -13,8 +13,6 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
-__all__ = ["CONFLUENT", "confluent_files"]
-
 CONFLUENT = "confluent/"
 """Prefix of these files' names."""
 _PACKAGE = "confluent_kafka.schema_registry.confluent"

@@ -34,8 +34,6 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.formats.protobuf.wire_file import wire_name
 from airflow_provider_lakecommit.formats.reading import Convert, require
 
-__all__ = ["WRAPPERS", "KnownMessage", "known_message"]
-
 F = FieldDescriptor
 WRAPPERS = frozenset(
     f"google.protobuf.{name}Value"

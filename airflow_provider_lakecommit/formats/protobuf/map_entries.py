@@ -14,8 +14,6 @@ from collections.abc import Iterable
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 
-__all__ = ["as_entries", "compilable"]
-
 _WRITTEN_OUT = re.compile(r"\boption\s+map_entry\s*=\s*true\s*;")
 _MARK = 536_870_911
 """The last number that a field can have; an entry has two fields, 1 and 2."""

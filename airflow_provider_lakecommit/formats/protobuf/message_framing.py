@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-__all__ = ["FIRST", "message_path", "paths_of"]
-
 FIRST = (0,)
 DEEPEST = 32
 """Most indexes of a path: messages are never nested as deep."""

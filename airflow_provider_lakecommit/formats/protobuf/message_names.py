@@ -18,8 +18,6 @@ from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_o
 from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, told
 from airflow_provider_lakecommit.formats.schema_names import SchemaNames
 
-__all__ = ["MessageNames"]
-
 
 class MessageNames(SchemaNames[FileDescriptor]):
     """Message names of Protobuf."""

@@ -15,8 +15,6 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
-__all__ = ["read_alike"]
-
 
 def read_alike(message: Descriptor, *, strict: bool = False) -> Descriptor:
     """The message with plain numbers for closed enums; the same one if nothing is to change.

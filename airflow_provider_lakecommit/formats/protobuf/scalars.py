@@ -35,8 +35,6 @@ from airflow_provider_lakecommit.formats.octets import UUID_READING
 from airflow_provider_lakecommit.formats.reading import Convert, require
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
 
-__all__ = ["is_integer", "scalar_convert", "type_name"]
-
 F = FieldDescriptor
 _INTEGERS = {
     *(F.TYPE_INT32, F.TYPE_SINT32, F.TYPE_SFIXED32, F.TYPE_UINT32, F.TYPE_FIXED32),

@@ -16,8 +16,6 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
-__all__ = ["BYTES", "WireFile", "wire_name"]
-
 BYTES = FieldDescriptorProto.TYPE_BYTES
 _PACKAGE = "wire"
 _PLAIN_NUMBER = {FieldDescriptor.TYPE_ENUM: FieldDescriptorProto.TYPE_INT32}

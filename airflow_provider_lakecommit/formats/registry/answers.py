@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
-__all__ = ["MOST_BYTES", "MOST_SECONDS", "limit_answers"]
-
 MOST_BYTES = 8 << 20
 """Schema registries take schemas of one megabyte by default."""
 MOST_SECONDS = 60.0

@@ -38,8 +38,6 @@ from airflow_provider_lakecommit.landing import UNKNOWN_WAIT, registry_settings,
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-__all__ = ["ASKED_AGAIN", "MOST_KEPT", "SchemaRegistry", "needed", "registry_of"]
-
 MOST_KEPT = 1000
 ASKED_AGAIN = 600.0
 """Seconds for which an answer is not asked for again."""

@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.redaction import redacted
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
 
-__all__ = ["DEFAULTS", "UNKNOWN", "UNSERVED", "Connection"]
-
 DEFAULTS: Mapping[str, Any] = {"timeout": 10, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
 """In seconds and milliseconds. The client itself has no timeout by default."""
 UNKNOWN = (40401, 40402, 40403)

@@ -17,8 +17,6 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.formats.registry.schemas import SchemaKey
 
-__all__ = ["KEY_HEADER", "VALUE_HEADER", "Framed", "FramedValues", "framed", "with_header"]
-
 VALUE_HEADER = "__value_schema_id"
 """The header in which Confluent's clients send the schema of a value."""
 KEY_HEADER = "__key_schema_id"

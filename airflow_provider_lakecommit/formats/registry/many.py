@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.formats.registry.schemas import (
     UnknownSchemaError,
 )
 
-__all__ = ["MOST_AT_ONCE", "Learned", "learned"]
-
 MOST_AT_ONCE = 8
 """A cold start of twenty tasks is that often as many questions for the registry."""
 Learned = RegisteredSchema | UnknownSchemaError

@@ -6,8 +6,6 @@ Contract: pure. A remedy names the setting or part of the address that is most o
 
 from __future__ import annotations
 
-__all__ = ["remedy_of", "remedy_of_status"]
-
 _NO_ANSWER = "check that it is up, and check its url"
 _REMEDIES = (
     ("Hostname mismatch", "its url must use a name of its certificate"),

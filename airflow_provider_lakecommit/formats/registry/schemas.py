@@ -14,18 +14,6 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-__all__ = [
-    "AVRO",
-    "JSON",
-    "PROTOBUF",
-    "AbsentKindError",
-    "RegisteredSchema",
-    "SchemaKey",
-    "SchemaSource",
-    "UnknownSchemaError",
-    "told",
-]
-
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 """The registries' names of schema types."""
 SchemaKey = int | UUID

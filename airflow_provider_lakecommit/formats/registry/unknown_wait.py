@@ -15,8 +15,6 @@ from typing import TypeVar
 
 from airflow_provider_lakecommit.formats.registry.schemas import AbsentKindError, SchemaKey, UnknownSchemaError, told
 
-__all__ = ["UnknownWait"]
-
 MOST_WAITS, WITHIN = 6, 600.0
 """As long as so many keys, one after the other, something unknown is waited for in so many seconds; what is met
 meanwhile is waited for at the same time.

@@ -15,8 +15,6 @@ from typing import Protocol
 
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject
 
-__all__ = ["Block", "BlockDecoder", "OneTable"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:

@@ -34,8 +34,6 @@ from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats.connect_times import RULE_OF
 from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
 
-__all__ = ["WRONG_SCHEMA", "EnvelopeSchemas"]
-
 WRONG_SCHEMA = "wrong_schema"
 """The kind of rejects whose schema contradicts the landing."""
 _BEGIN, _END = b'{"schema":', b',"payload":'

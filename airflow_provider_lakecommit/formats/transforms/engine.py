@@ -25,8 +25,6 @@ from airflow_provider_lakecommit.formats.transforms.guarded import PLACE, guard_
 from airflow_provider_lakecommit.formats.transforms.row_wise import row_wise
 from airflow_provider_lakecommit.formats.transforms.suspects import add_suspecting
 
-__all__ = ["columns_of", "engine", "given_by", "run", "said"]
-
 _ALONE: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
     "enable_external_access": False,

@@ -19,8 +19,6 @@ import pyarrow.types as kinds
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.times import plausible
 
-__all__ = ["fitted", "misfit", "refused_values"]
-
 _MOST_DIGITS = 76
 """Digits of Arrow's widest decimal."""
 _BYTE = pa.bool8()

@@ -27,8 +27,6 @@ from duckdb.func import FunctionNullHandling
 
 from airflow_provider_lakecommit.exceptions import TableError
 
-__all__ = ["add_function"]
-
 _ANSWERS: Mapping[Any, type] = {int: Integral, float: Real, str: str, bool: bool, bytes: bytes}
 """The required types of results, by annotation."""
 _TYPES = "bool, int, float, str, bytes, and lists and dicts of them,"

@@ -14,8 +14,6 @@ from typing import Any
 
 import duckdb
 
-__all__ = ["GUARD", "PLACE", "RAISES", "constant", "guard", "guard_divisors"]
-
 PLACE = "lakecommit_place"
 """Column of ``record`` with the place of a record in its block."""
 GUARD = "lakecommit_divisor"

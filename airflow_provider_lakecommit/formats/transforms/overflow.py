@@ -13,8 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-__all__ = ["overflown"]
-
 _SAYS_ONE = r"(?i)^\s*[+-]?(nan|inf|infinity)\s*$"
 Rows = np.ndarray[tuple[int], np.dtype[np.bool_]]
 """True or False per row."""

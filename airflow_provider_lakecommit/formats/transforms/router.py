@@ -29,8 +29,6 @@ from airflow_provider_lakecommit.core import NOT_ROUTED, Route
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, put_back
 from airflow_provider_lakecommit.formats.transforms.block import Block
 
-__all__ = ["MISSING_TABLE", "Router", "field_schema"]
-
 MISSING_TABLE = "missing_table"
 """The kind of rejects with a missing table."""
 WRONG_KIND = "wrong_value"

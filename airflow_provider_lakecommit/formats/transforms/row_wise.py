@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.transforms.guarded import PLACE, RAISES, guard
 from airflow_provider_lakecommit.formats.transforms.suspects import suspects
 
-__all__ = ["RowWise", "row_wise"]
-
 RECORD = "record"
 """The one table that a query reads."""
 _PLAIN = frozenset(

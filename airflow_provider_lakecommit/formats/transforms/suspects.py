@@ -19,8 +19,6 @@ import duckdb
 
 from airflow_provider_lakecommit.formats.transforms.guarded import GUARD, PLACE, RAISES, constant
 
-__all__ = ["add_suspecting", "suspects"]
-
 Node = dict[str, Any]
 _FAILS, _DIVISOR, _FAILED = "lakecommit_fails", "lakecommit_tried_divisor", "lakecommit_failed"
 """Macros: what fails in every record; what fails for a divisor of zero; and whether something fails."""

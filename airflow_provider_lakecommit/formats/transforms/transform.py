@@ -35,8 +35,6 @@ from airflow_provider_lakecommit.formats.transforms.row_wise import row_wise
 from airflow_provider_lakecommit.iceberg import arrow_schema
 from airflow_provider_lakecommit.landing import meant
 
-__all__ = ["FAILED", "TransformDecoder"]
-
 FAILED = "transform_failed"
 """The kind of rejects in which the SQL itself failed."""
 _BROKEN = (duckdb.InternalError, duckdb.FatalException)

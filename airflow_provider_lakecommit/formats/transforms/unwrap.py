@@ -33,8 +33,6 @@ from airflow_provider_lakecommit.formats.transforms.connect_schema import Envelo
 from airflow_provider_lakecommit.iceberg import arrow_schema
 from airflow_provider_lakecommit.landing import DELETED, IMAGES, PAYLOAD, meant
 
-__all__ = ["NO_CHANGE", "TRUNCATED", "UnwrapDecoder"]
-
 NO_CHANGE = "no_change"
 """The kind of rejects that are no change of a row."""
 TRUNCATED = "truncated"

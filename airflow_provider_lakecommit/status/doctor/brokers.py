@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, HeldRights, Role, role_findings
 
-__all__ = ["brokers"]
-
 TIMEOUT = 15.0
 TRANSACTION_MS = 10_000
 """The timeout of our transactions."""

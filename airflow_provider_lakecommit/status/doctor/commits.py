@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.committer import tag_name
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 
-__all__ = ["commits"]
-
 NOBODY = UUID(int=0)
 NEVER = -2
 """Not the id of any snapshot."""

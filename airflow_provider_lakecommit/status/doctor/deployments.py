@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, ok, warn
 
-__all__ = ["deployments", "lived_on"]
-
 CHECK = "deployment id"
 SHOWN = 3
 

@@ -32,8 +32,6 @@ from airflow_provider_lakecommit.status.doctor.vended import vended
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["examine"]
-
 
 def examine(
     spec: LandingSpec,

@@ -15,8 +15,6 @@ from typing import Any
 from airflow_provider_lakecommit.spark import local_view
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 
-__all__ = ["compared", "executor"]
-
 CLOCK_SECONDS = 5.0
 _OURS = "airflow-provider-lakecommit"
 _MUST_MATCH = (_OURS, "pyspark")

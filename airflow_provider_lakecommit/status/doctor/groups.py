@@ -20,8 +20,6 @@ from airflow_provider_lakecommit.signing import HEADER as SIGNATURE
 from airflow_provider_lakecommit.signing import KEY, SigningKeys
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, ok, warn
 
-__all__ = ["LOOK", "OtherGroup", "other_groups", "shared", "sharing"]
-
 CHECK = "control topic in common"
 LOOK = 2_000
 PREFIX = group_id("")

@@ -20,8 +20,6 @@ import psutil
 
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 
-__all__ = ["installed_versions", "java", "memory", "versions"]
-
 DISTRIBUTION = "airflow-provider-lakecommit"
 JAVA = (17, 21)
 _PAIR = ("pyspark", "pyspark-client")

@@ -34,8 +34,6 @@ from airflow_provider_lakecommit.status.doctor.commits import commits
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, looked, ok, warn
 from airflow_provider_lakecommit.status.status import read_status
 
-__all__ = ["headroom", "probe_place", "tables"]
-
 
 def tables(session: LandingSession) -> tuple[list[CheckResult], list[Table]]:
     """Return all findings, and the existing tables."""

@@ -15,8 +15,6 @@ from airflow_provider_lakecommit.formats import UnknownSchemaError, asked_subjec
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 
-__all__ = ["registry"]
-
 CHECK = "schema registry"
 
 

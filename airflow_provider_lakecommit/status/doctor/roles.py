@@ -16,8 +16,6 @@ from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # 
 
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 
-__all__ = ["LANDING_ROLES", "NEEDS", "HeldRights", "Role", "RoleRights", "role_findings"]
-
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
 CONFIGS = AclOperation.DESCRIBE_CONFIGS
 

@@ -14,8 +14,6 @@ from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.signing import KEY, UNSIGNED_BELOW, SigningKeys
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, ok, warn
 
-__all__ = ["signatures"]
-
 CHECK = "control signatures"
 
 

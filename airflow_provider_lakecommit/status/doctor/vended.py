@@ -12,8 +12,6 @@ from airflow_provider_lakecommit.cycle import LEAST_SECONDS
 from airflow_provider_lakecommit.iceberg import TableStorage, clock
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 
-__all__ = ["SHORT_SECONDS", "vended"]
-
 SHORT_SECONDS = 900.0
 """Credentials with a shorter lifetime are likely to expire while a window is written."""
 _LONGER = "configure the catalog to vend credentials that last as long as writing a window"
