@@ -66,7 +66,6 @@ class Command:
     reason: bool = False
 
     def add_to(self, parser: ArgumentParser) -> None:
-        """Add all arguments of the command."""
         parser.set_defaults(run=self.run, usage_error=parser.error, needs_landing=self.spec == "required")
         add = parser.add_argument
         if self.spec != "none":
@@ -179,7 +178,6 @@ def source(
 
 
 def duration(text: str) -> timedelta:
-    """Return a duration such as 5m."""
     found = duration_of(text)
     if not isinstance(found, timedelta) or found <= timedelta(0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration, e.g. {EXAMPLES}")

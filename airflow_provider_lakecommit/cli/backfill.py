@@ -133,7 +133,6 @@ def _lines(found: LanePreview, previews: tuple[ReplacePreview, ...]) -> Iterator
 
 
 def _list(session: LandingSession, output: Output) -> int:
-    """List the open backfills with their missing ranges."""
     found = open_lanes(session)
     values = {"landing": session.landing.name, "lanes": [lane.to_dict() for lane in found]}
     output.answer(values, [line for lane in found for line in lane.lines()] or ["no backfill is open"])
@@ -141,7 +140,6 @@ def _list(session: LandingSession, output: Output) -> int:
 
 
 def _close(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Give up the unlanded rest of a backfill."""
     name = session.landing.name
     found = _named(open_lanes(session), options.close)
     first = "" if found.replaces else ", except reported slices, which are published first if possible"

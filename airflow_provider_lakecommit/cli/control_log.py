@@ -89,7 +89,6 @@ def control_log(kafka: Mapping[str, Any], topic: str, output: Output, *, group: 
 
 
 def to_dict(record: ControlRecord) -> dict[str, Any]:
-    """Return a record for JSON."""
     return {
         "partition": record.partition,
         "offset": record.offset,

@@ -95,7 +95,6 @@ def complete(landing: Landing) -> Landing:
 
 
 def kafka_of(conn_id: str) -> dict[str, Any]:
-    """Return the librdkafka settings of a connection."""
     _open()
     from airflow_provider_lakecommit.hooks import kafka_settings
 
@@ -103,7 +102,6 @@ def kafka_of(conn_id: str) -> dict[str, Any]:
 
 
 def registry_of(conn_id: str) -> dict[str, Any]:
-    """Return the settings of a registry's client by a connection."""
     _open()
     from airflow_provider_lakecommit.hooks import registry_connection
 
@@ -111,7 +109,6 @@ def registry_of(conn_id: str) -> dict[str, Any]:
 
 
 def catalog_of(conn_id: str) -> dict[str, str]:
-    """Return the pyiceberg properties of a connection."""
     _open()
     from airflow_provider_lakecommit.hooks import catalog_properties
 

@@ -15,7 +15,6 @@ from airflow_provider_lakecommit.status import LANDING_ROLES, CheckResult, Level
 
 
 def doctor(spec: LandingSpec, options: Namespace, output: Output) -> int:
-    """Check, and show the findings."""
     roles = tuple(Role(name) for name in dict.fromkeys(options.role or ())) or LANDING_ROLES
     found = examine(
         spec, output.log, every=options.every, spark=options.spark, roles=roles, deployment=options.deployment

@@ -14,7 +14,6 @@ _ONLY = ("window_age", "keep_snapshots", "log_interval")
 
 
 def add_follow(parser: ArgumentParser) -> None:
-    """Add ``--follow`` and its options."""
     add = parser.add_argument_group("continuous mode").add_argument
     add("--follow", action="store_true", help="continue when caught up, until stopped")
     add("--follow-for", type=duration, metavar="TIME", help="continue for this time")

@@ -203,17 +203,14 @@ def landing_or_none(options: Namespace, output: Output) -> LandingSpec | None:
 
 
 def kafka_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
-    """Return the brokers of a connection, if given."""
     return _one("kafka", options, output)
 
 
 def catalog_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
-    """Return the catalog of a connection, if given."""
     return _one("catalog", options, output)
 
 
 def connect_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
-    """Return the settings of Kafka Connect of a connection, if given."""
     if not options.kafka_connect_conn_id:
         return None
     with opened(options, output) as airflow:

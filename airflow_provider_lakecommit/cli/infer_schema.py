@@ -129,7 +129,6 @@ def _of_landing(asked: Question, landing: Landing, taken: Sample, format: str) -
 
 
 def output_of(inferred: Inferred, output: Output) -> int:
-    """Print the result."""
     asked, found, columns = inferred.asked, inferred.found, inferred.columns
     given = given_by_sql(asked.landing, columns)
     if output.as_json:
@@ -292,7 +291,6 @@ def _route(route: Route, beside: Mapping[str, Sequence[InferredColumn]]) -> Iter
 
 
 def _format(inferred: Inferred) -> Iterable[str]:
-    """Yield the landing's settings of its records, unless they are plain JSON."""
     if inferred.format != "json":
         yield f"format: {inferred.format}"
     landing = inferred.asked.landing
@@ -352,7 +350,6 @@ def _scalar(text: str) -> str:
 
 
 def _flow(value: Any) -> str:
-    """Return a value in YAML's flow style."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):

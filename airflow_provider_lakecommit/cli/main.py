@@ -41,7 +41,6 @@ Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec, 3 ne
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
     parser = _parser()
     if "_ARGCOMPLETE" in os.environ:
         _complete(parser)
@@ -147,7 +146,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _listed() -> str:
-    """Return the commands under their headings."""
     width = max(map(len, COMMANDS))
     lines = []
     for heading, commands in HEADINGS.items():

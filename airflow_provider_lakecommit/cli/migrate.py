@@ -35,7 +35,6 @@ def migrate(session: LandingSession, options: Namespace, output: Output) -> int:
 
 
 def _word(options: Namespace, output: Output, kafka: Mapping[str, Any]) -> Word:
-    """:raises SpecError: it is invalid"""
     old = None
     if options.old is not None:
         # The old cluster's own settings, or those of the new one with other brokers.

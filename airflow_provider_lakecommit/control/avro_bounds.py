@@ -110,7 +110,6 @@ class Body:
         )
 
     def take(self, size: int) -> bytes:
-        """That many bytes."""
         begin, end = self.at, self.at + size
         if size < 0 or end > len(self.data):
             raise ControlEventError(
@@ -121,7 +120,6 @@ class Body:
         return self.data[begin:end]
 
     def skip(self, schema: Any) -> None:
-        """Pass over a value."""
         self._left -= 1
         if self._left < 0:
             raise ControlEventError("LC2308", f"a control event holds more than {VALUES_LIMIT} values")
@@ -138,7 +136,6 @@ class Body:
             self._items(schema)
 
     def branch(self, union: list[Any]) -> Any:
-        """The type of a union that stands here."""
         place = self.long()
         if not 0 <= place < len(union):
             raise ControlEventError(
@@ -147,7 +144,6 @@ class Body:
         return union[place]
 
     def resolved(self, schema: Any) -> Any:
-        """A type that may be referred to by its name."""
         return self._named.get(schema, schema) if isinstance(schema, str) else schema
 
     def _primitive(self, name: str) -> None:

@@ -56,7 +56,6 @@ class Shape:
 
 @lru_cache(maxsize=256)
 def shape_of(schema_text: bytes) -> Shape:
-    """The shape behind *schema_text*."""
     try:
         written = bounded_json(decode_text(schema_text), limit=SCHEMA_LIMIT)
         walk = _Walk()

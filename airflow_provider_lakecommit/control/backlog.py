@@ -63,7 +63,6 @@ class BacklogWatch:
         )
 
     def close(self) -> None:
-        """Let go of the consumers."""
         if self._log is not None:
             self._log.close()
         self._reader.close()

@@ -70,7 +70,6 @@ class ControlLog:
 
 
 def control_record(message: Message) -> ControlRecord:
-    """A record of the client as one of ours."""
     _, milliseconds = message.timestamp()
     return ControlRecord(
         partition=message.partition() or 0,

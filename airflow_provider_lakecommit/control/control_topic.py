@@ -115,7 +115,6 @@ class ControlTopic:
             return info
 
     def describe(self) -> ControlTopicInfo:
-        """Which topic it is now."""
         with self._alone():
             facts = self._facts()
             if facts is None:
@@ -127,12 +126,10 @@ class ControlTopic:
             return self._info(facts)
 
     def exists(self) -> bool:
-        """Return True if it exists and may be seen."""
         with self._alone():
             return self._facts() is not None
 
     def answers(self) -> bool:
-        """Return True if the brokers answer within a moment."""
         with self._alone():
             return bool(self._admin.names())
 

@@ -97,7 +97,6 @@ class ControlWatch:
         self._strides: dict[int, int] = {}
 
     def close(self) -> None:
-        """Let go of the consumer."""
         self._consumer.close()
 
     def __enter__(self) -> Self:
@@ -120,7 +119,6 @@ class ControlWatch:
         return len(self._reached) == len(self._partitions) and not any(self._queues.values())
 
     def away(self, seconds: float) -> LakecommitError:
-        """The error for a reader that will not wait any longer."""
         doing = f"reading control topic {self.topic!r}"
         return unreachable(ControlTopicError, doing, self._config, self._heard, seconds)
 

@@ -56,7 +56,6 @@ def _ranges(flat: Any) -> list[OffsetRange]:
 
 
 def coverage_to_json(coverage: Coverage) -> list[Any]:
-    """A coverage, ordered by topic and partition."""
     return _by_topic({p: [b for r in s for b in (r.start, r.end)] for p, s in coverage.parts.items()})
 
 
@@ -66,7 +65,6 @@ def coverage_from_json(values: Any) -> Coverage:
 
 
 def offsets_to_json(offsets: Mapping[SourcePartition, int]) -> list[Any]:
-    """One number per partition."""
     return _by_topic(offsets)
 
 

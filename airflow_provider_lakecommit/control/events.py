@@ -93,7 +93,6 @@ class Event:
 
     @property
     def type(self) -> PayloadType:
-        """Which of the five payloads this is."""
         return self.payload.TYPE
 
 
@@ -134,7 +133,6 @@ def encode(event: Event, *, form: Form = "1.12") -> bytes:
 
 
 def decode(data: bytes) -> Event:
-    """The event in *data*."""
     start = _body_start(data)
     shape = shape_of(data[4:start])
     if not shape.plain or len(data) - start >= _WALKED_FROM:

@@ -115,12 +115,10 @@ def to_micros(moment: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """The instant, in UTC."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
 def payload_to_body(payload: Payload) -> dict[str, Any]:
-    """Body of *payload* by field id."""
     match payload:
         case StartCommit():
             return {"f10200": payload.commit_id.bytes}

@@ -25,7 +25,6 @@ class ColumnNotes(list[str]):
     left = MOST_FIELDS
 
     def one_more(self) -> None:
-        """Count one more field."""
         self.left -= 1
         if self.left < 0:
             raise _TooManyFieldsError

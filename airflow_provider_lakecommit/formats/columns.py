@@ -101,7 +101,6 @@ class Column:
                 yield path, pa.field(self.name, pa.list_(inner) if pa.types.is_list(self.wire) else inner)
 
     def nodes(self) -> Iterator[Column]:
-        """Yield this column and all below it."""
         yield self
         for child in self.children:
             yield from child.nodes()

@@ -46,7 +46,6 @@ class CsvRows:
         self._row = re.compile(field + rb"(?:" + by + field + rb")*+(?=\r?\n|\Z)")
 
     def rows_of(self, values: Sequence[bytes]) -> tuple[list[bytes], list[int], dict[int, Refusal]]:
-        """Return the rows, the position of each one's value, and the refused values."""
         array = pa.array(values, pa.binary())
         odd = _has(array, b"\n", b"\r", *([self.quote.encode()] if self.quote else []))
         counts = pc.add(pc.count_substring(array, self._by), 1).to_numpy()

@@ -127,7 +127,6 @@ class CsvDecoder(BlockDecoder):
 
 
 def _without(rows: list[bytes], places: list[int], bad: dict[int, Refusal]) -> tuple[list[bytes], list[int]]:
-    """Return the rows of accepted values, with their positions."""
     if not bad:
         return rows, places
     kept = [n for n, place in enumerate(places) if place not in bad]

@@ -30,7 +30,6 @@ class FramedJsonDecoder(FramedDecoder[None]):
         return self._json.schema
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Every value becomes one row or one reject."""
         parts, rejects = self._reader.parts(values)
         starts = {place: part.start for part in parts for place in part.places}
         places = sorted(starts)

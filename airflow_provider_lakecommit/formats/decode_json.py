@@ -85,11 +85,9 @@ class JsonDecoder(NothingHeld):
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the decoded tables."""
         return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Every value becomes one row or one reject."""
         decoded = self._decode(values) if self._rewriter is None else self._decode_with_maps(self._rewriter, values)
         if not (wrapped := wrapped_places(values, decoded)):
             return decoded
@@ -140,7 +138,6 @@ class JsonDecoder(NothingHeld):
         )
 
     def _lacking(self, rows: pa.StructArray) -> dict[int, Column]:
-        """Return the rows that lack a required column, each with the first one."""
         found: dict[int, Column] = {}
         for column, missing in missing_rows(self._columns, rows):
             for i in pc.indices_nonzero(missing).to_pylist():
@@ -148,7 +145,6 @@ class JsonDecoder(NothingHeld):
         return found
 
     def _missing(self, value: bytes, column: Column) -> Refusal:
-        """Return the refusal of a value without a required column, with a similar name that the table lacks."""
         text = f"required column {column.path} is missing or null"
         with suppress(Refusal):
             key = (column.path, *sorted(paths_of(self._columns, value))[:MOST_NAMES])
@@ -210,11 +206,9 @@ class JsonDecoder(NothingHeld):
         return known_form(value, refusal) if refusal.kind == "not_json" else refusal
 
     def _alike(self, values: Sequence[bytes], refusal: Refusal) -> Mapping[int, Refusal]:
-        """Return the values refused for the same reason."""
         return too_fine(self._decimals, values) or fail_alike(values, refusal, self._struct_paths)
 
     def _unknown(self, value: bytes) -> Refusal:
-        """Return the refusal with the value's fields that the table lacks."""
         try:
             paths = paths_of(self._columns, value)
         except Refusal as worse:

@@ -48,11 +48,9 @@ class RawDecoder(NothingHeld):
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the schema of the one column."""
         return self._schema
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Each value is a row, or a reject if its column cannot hold it."""
         bad = self._unfit(values)
         places = [i for i in range(len(values)) if i not in bad]
         kept = values if not bad else [values[i] for i in places]

@@ -157,7 +157,6 @@ class BlockDecoder(NothingHeld, ABC):
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the decoded tables."""
         return self._schema
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
@@ -236,7 +235,6 @@ def put_back(decoded: Decoded, places: Sequence[int], rejects: Sequence[Reject])
 
 
 def _rejects(first: int, piece: Decoded | Reject) -> Iterator[Reject]:
-    """Yield the rejects of a piece, with their positions among all values."""
     if isinstance(piece, Reject):
         yield piece
     else:

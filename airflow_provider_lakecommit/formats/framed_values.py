@@ -119,7 +119,6 @@ class FramedDecoder(NothingHeld, ABC, Generic[T]):
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the decoded tables."""
         return self._target
 
     @abstractmethod

@@ -61,7 +61,6 @@ class InferredColumn:
 
     @property
     def other(self) -> dict[str, Any] | None:
-        """Return the column with the other type."""
         return None if self.instead is None else {**self.to_dict(), "type": self.instead}
 
 
@@ -212,7 +211,6 @@ def _text(node: Node, path: str, notes: _Notes) -> str:
 
 
 def _decimal(whole: int, scale: int) -> str | None:
-    """The type for numbers with at most as many digits before and behind the point, with room for larger ones."""
     digits = max(whole + scale, 1)
     return f"decimal({max(digits, ROOM)}, {scale})" if digits <= MAX_DIGITS else None
 

@@ -262,7 +262,6 @@ def _rewrite_map(node: _Map, text: bytes, at: int, out: list[bytes]) -> int:
 
 
 def _bare(node: _Map, quoted: bytes) -> bytes:
-    """Return a key without its quotes, to be read by its type."""
     key = quoted[1:-1]
     if _BARE.fullmatch(key) is None:
         path = f"{node.path}.key"
@@ -271,7 +270,6 @@ def _bare(node: _Map, quoted: bytes) -> bytes:
 
 
 def _name(quoted: bytes) -> bytes:
-    """Return the key of a JSON text."""
     if b"\\" not in quoted:
         return quoted[1:-1]
     try:
@@ -281,7 +279,6 @@ def _name(quoted: bytes) -> bytes:
 
 
 def _not_json(value: bytes) -> Refusal | None:
-    """Return the refusal of a text that is not JSON."""
     try:
         json.loads(value.decode())
     except UnicodeDecodeError:

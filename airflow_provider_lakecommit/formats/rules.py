@@ -37,7 +37,6 @@ class ColumnRules:
 
     @classmethod
     def of(cls, schema: Schema, options: FormatOptions) -> ColumnRules:
-        """Return the rules declared by column path."""
         rules = cls(format=options.format.upper())
         rules._add("timestamps", schema, options.timestamps, rules.times, rule_problem)
         problem = partial(_encoding_problem, options.format)

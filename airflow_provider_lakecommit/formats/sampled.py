@@ -105,7 +105,6 @@ class Node:
 
     @property
     def always(self) -> bool:
-        """Return True if it was always present and never null."""
         return self.parents == self.seen and not self.nulls
 
     @classmethod

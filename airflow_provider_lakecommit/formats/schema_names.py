@@ -40,11 +40,9 @@ class SchemaNames(NothingHeld, ABC, Generic[T]):
 
     @property
     def schema(self) -> pa.Schema:
-        """Return a schema with one column."""
         return _TABLE
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Return a name or a reject for each value."""
         parts, rejects = self._reader.parts(values)
         names = np.full(len(values), None, object)
         for part in parts:

@@ -22,7 +22,6 @@ _NAMES = frozenset({"schema", "payload"})
 
 
 def is_wrapper(names: Collection[str]) -> bool:
-    """Return True if these are the fields of a wrapper."""
     return set(names) == _NAMES
 
 

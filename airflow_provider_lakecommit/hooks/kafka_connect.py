@@ -55,15 +55,12 @@ class KafkaConnectHook(BaseHook):
 
     @cached_property
     def rest(self) -> ConnectRest:
-        """The client."""
         return rest_of(connection(self.kafka_connect_conn_id, "http", "the address of a Kafka Connect worker"))
 
     def status(self, connector: str) -> ConnectorStatus:
-        """How a connector and its tasks are."""
         return self.rest.status(connector)
 
     def config(self, connector: str) -> dict[str, str]:
-        """Its configuration, which may hold secrets."""
         return self.rest.config(connector)
 
     def pause(self, connector: str) -> None:
@@ -71,11 +68,9 @@ class KafkaConnectHook(BaseHook):
         self.rest.pause(connector)
 
     def resume(self, connector: str) -> None:
-        """Its tasks read again."""
         self.rest.resume(connector)
 
     def stop(self, connector: str) -> None:
-        """Its tasks end."""
         self.rest.stop(connector)
 
     def restart(self, connector: str, *, include_tasks: bool = True, only_failed: bool = True) -> None:

@@ -273,13 +273,11 @@ class _Submission:
 
     @property
     def process(self) -> subprocess.Popen[str] | None:
-        """The running one."""
         process = self._hook.process
         return process if process is not None and process.poll() is None else None
 
     @property
     def code(self) -> int | None:
-        """Of a spark-submit that has ended."""
         process = self._hook.process
         return None if process is None else process.poll()
 

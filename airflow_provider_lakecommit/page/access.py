@@ -49,7 +49,6 @@ class Viewer:
     teams: Mapping[str, str | None] = field(default_factory=dict)
 
     def sees(self, row: LandingRow) -> bool:
-        """Return True if the user may see this row."""
         return any(dag in self.dags for dag in row.dags) if row.dags else self.views_all
 
     def topics_of(self, board: Board) -> tuple[TopicReading, ...]:
@@ -60,19 +59,16 @@ class Viewer:
         return tuple(t for t in board.topics if t.place in places)
 
     def sees_tasks(self, dag: str) -> bool:
-        """Return True if the user may see task instances of this DAG."""
         return dag in self.dags and get_auth_manager().is_authorized_dag(
             method="GET", access_entity=DagAccessEntity.TASK_INSTANCE, details=self._details(dag), user=self.user
         )
 
     def triggers(self, dag: str) -> bool:
-        """Return True if the user may trigger this DAG."""
         return get_auth_manager().is_authorized_dag(
             method="POST", access_entity=DagAccessEntity.RUN, details=self._details(dag), user=self.user
         )
 
     def edits(self, dag: str) -> bool:
-        """Return True if the user may pause this DAG."""
         return get_auth_manager().is_authorized_dag(method="PUT", details=self._details(dag), user=self.user)
 
     def _details(self, dag: str) -> DagDetails:

@@ -36,7 +36,6 @@ class ActionsAnswer(BaseModel):
 
 
 def actions_answer(found: Iterable[Action], *, enabled: bool) -> ActionsAnswer:
-    """Return the answer."""
     # Its fields are those of the action.
     told = [ActionAnswer.model_validate(a, from_attributes=True) for a in found]
     return ActionsAnswer(enabled=enabled, actions=told)

@@ -210,7 +210,6 @@ def in_common(
 
 
 def _files_of(cycles: Iterable[SeenCycle]) -> Counter[str]:
-    """Return the files by table."""
     return sum((Counter(dict(c.files_of)) for c in cycles), Counter())
 
 

@@ -228,7 +228,6 @@ async def stream_changes(
 
 
 def _tagged(request: Request, body: bytes) -> Response:
-    """Return the answer, or 304 if the client already has it."""
     tag = f'"{sha256(body).hexdigest()[:32]}"'
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers={"ETag": tag})

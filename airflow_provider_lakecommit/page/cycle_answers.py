@@ -130,7 +130,6 @@ def mark_of(c: SeenCycle, outcome: CycleOutcome) -> CycleMark:
 
 
 def cycle_of(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
-    """Return all details of a cycle."""
     return CycleAnswer(
         **cycle_fields(commit_id=c.commit_id, dag=c.dag, run=c.run),
         **{**account_fields(c.counts), "landed": c.records},
@@ -221,10 +220,8 @@ def _slice(w: SliceWork) -> SliceAnswer:
 
 
 def time_or_none(seconds: float | None) -> datetime | None:
-    """Return a time, if known."""
     return None if seconds is None else moment(seconds)
 
 
 def moment(seconds: float) -> datetime:
-    """Return a time in UTC."""
     return datetime.fromtimestamp(seconds, UTC)

@@ -78,7 +78,6 @@ class LandingCycles(NamedTuple):
 
     @property
     def in_table(self) -> Ends:
-        """Return the ends of the data table."""
         return next((self.published[t] for t in self.tables if t in self.published), NO_ENDS)
 
     @property
@@ -96,7 +95,6 @@ def _known(ends: Ends, of: Ends) -> Ends:
 
 
 def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
-    """Return the state after one more entry of the landing's log."""
     at = entry.at.timestamp()
     match entry:
         case CycleOpened(directives=directives):
@@ -116,7 +114,6 @@ def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
 
 
 def connector_cycles_after(known: LandingCycles, seen: Seen) -> LandingCycles:
-    """Return the state after one more event of a connector's group."""
     commit = UUID(bytes=seen.commit)
     match seen.kind:
         case EventKind.START:
@@ -234,7 +231,6 @@ def _counted(known: LandingCycles, **more: int) -> LandingCycles:
 
 
 def _furthest(known: Ends, more: Iterable[Span]) -> Ends:
-    """Return the highest end of each partition."""
     out = dict(known)
     for span in more:
         place, end = (span.partition.topic, span.partition.partition), span.range.end

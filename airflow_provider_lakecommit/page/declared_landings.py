@@ -132,7 +132,6 @@ class DeclaredRows:
         self._budgets: tuple[tuple[DeclaredLanding, ...], Mapping[tuple[str, str], PendingBudget]] = ((), {})
 
     def __call__(self, board: Board) -> Mapping[str, LandingRow]:
-        """Return the rows by key."""
         declared, unread = self._look(), any(t.as_of is None for t in board.topics)
         if not declared:
             return board.rows

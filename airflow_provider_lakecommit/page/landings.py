@@ -82,7 +82,6 @@ class LandingRow:
 
     @property
     def name(self) -> str:
-        """Return the name in its DAG or spec."""
         return name_of(self.group, landing=self.state.landing)
 
     @property
@@ -105,7 +104,6 @@ class LandingRow:
 
     @property
     def running(self) -> int:
-        """Return the number of open cycles."""
         return sum(1 for o in self.outcomes if o is CycleOutcome.RUNNING)
 
     def rejected_since(self, moment: float) -> int:
@@ -133,7 +131,6 @@ def key_of(place: PageTopic, group: str) -> str:
 
 
 def name_of(group: str, *, landing: bool) -> str:
-    """Return the name of a landing, or the group of a connector."""
     return group.removeprefix(group_id("")) if landing else group
 
 

@@ -34,7 +34,6 @@ class TopicMemory:
         self.clocks: dict[str, LagClock] = {}
 
     def heard(self, told: SeenRecord, record: ControlRecord, landing: bool) -> None:
-        """Add one more accepted record."""
         group, seen, header = told
         known = self.cycles.get(group) or LandingCycles()
         if not landing:
@@ -53,7 +52,6 @@ class TopicMemory:
             self._tell(group, known, after, told)
 
     def lagging(self, ends: Ends) -> None:
-        """Add the current ends of the topics."""
         now = time.time()
         for group, known in self.cycles.items():
             there = {p: ends[p] for p in known.ends if p in ends}
@@ -79,7 +77,6 @@ class TopicMemory:
         return clock
 
     def _tell(self, group: str, before: LandingCycles, after: LandingCycles, told: SeenRecord) -> None:
-        """Add the changes to the trend."""
         kind, turn = told.seen.kind, told.seen.kind in TURNS and bool(after.ends or after.reported)
         if not turn and after.totals is before.totals:
             return

@@ -126,7 +126,6 @@ class OperationLook:
         self._stored = StoredDags(operations_in)
 
     def __call__(self, session: Session) -> dict[str, KnownDag]:
-        """Return the current DAGs."""
         found = self._stored(session)
         paused = {dag: off for dag, off in session.execute(select(DagModel.dag_id, DagModel.is_paused))}  # noqa: C416
         return {dag: KnownDag(paused=paused.get(dag, False), operations=told) for dag, told in found.items()}

@@ -45,7 +45,6 @@ class PageReader:
         self._board = Board()
 
     def board(self) -> Board:
-        """Return the current state."""
         self._asked = time.monotonic()
         if not any(t.is_alive() for t in self._threads):
             with self._lock:
@@ -54,7 +53,6 @@ class PageReader:
         return self._board
 
     def close(self) -> None:
-        """Stop the threads, which finish the current poll."""
         self._stop.set()
         for thread in self._threads:
             thread.join(STOP_SECONDS)
@@ -110,5 +108,4 @@ class PageReader:
 
 
 def _troubles(topics: Sequence[TopicReading]) -> list[tuple[PageTopic, str, bool]]:
-    """Return the displayed state of topics, except the time."""
     return [(t.place, t.trouble, t.as_of is None) for t in topics]

@@ -198,7 +198,6 @@ def with_report(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
 
 
 def _sum(first: Counts, more: Iterable[Counts]) -> Counts:
-    """Return their sum in one step: there are several for each event of a stream."""
     landed, rejected, filtered, gaps, skipped = first.landed, first.rejected, first.filtered, first.gaps, first.skipped
     for c in more:
         landed += c.landed

@@ -45,12 +45,10 @@ class HeldSensor:
 
     @property
     def waits(self) -> bool:
-        """Return True if it still waits."""
         return self.state in WAITING
 
 
 def held_sensors(session: Session) -> tuple[HeldSensor, ...]:
-    """Return the sensors that hold now."""
     ti, said = TaskInstance, XComModel
     recently = and_(ti.state.in_(ENDED), ti.end_date >= datetime.now(UTC) - PAST)
     same = [getattr(said, name) == getattr(ti, name) for name in ("dag_id", "run_id", "task_id", "map_index")]

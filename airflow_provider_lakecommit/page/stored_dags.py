@@ -27,7 +27,6 @@ Made = TypeVar("Made")
 
 
 def tasks_in(stored: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the tasks of Airflow's JSON of a DAG."""
     for each in stored["dag"]["tasks"]:
         task = each["__var"]
         if not isinstance(task, Mapping):

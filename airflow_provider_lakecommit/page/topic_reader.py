@@ -74,7 +74,6 @@ class TopicReader:
         return True
 
     def close(self) -> None:
-        """Close the clients."""
         self._watch.close()
         self._ends.close()
 
@@ -123,7 +122,6 @@ class SourceEnds:
         self.known: dict[tuple[str, int], int] = {}
 
     def look(self, places: Any) -> Ends:
-        """Return the last known stable offsets of these partitions."""
         if time.monotonic() >= self._next:
             asked = tuple(places)
             self._next = time.monotonic() + ENDS_SECONDS * max(1.0, len(asked) / ENDS_AT_ONCE)
@@ -132,7 +130,6 @@ class SourceEnds:
         return self.known
 
     def close(self) -> None:
-        """Close the client."""
         if self._admin is not None:
             self._admin.close()
 

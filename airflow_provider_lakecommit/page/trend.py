@@ -97,6 +97,5 @@ class Trend:
                     ring.add(min(at, now), name, value)
 
     def shown(self, now: float) -> tuple[Steps, ...]:
-        """Return all rings, the finest first."""
         with self._lock:
             return tuple(ring.shown(now) for ring in self._rings)

@@ -39,7 +39,6 @@ class TrendAnswer(BaseModel):
 
 
 def trend_of(row: LandingRow, now: float) -> TrendAnswer:
-    """Return its activity up to now."""
     rings = row.trend.shown(now) if row.trend is not None else ()
     return TrendAnswer(steps=[_steps(ring) for ring in rings])
 

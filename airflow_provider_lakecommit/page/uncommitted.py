@@ -30,11 +30,9 @@ class Uncommitted(NamedTuple):
     rejects: Mapping[str, int]
 
     def overlaps(self, spans: Sequence[Span]) -> bool:
-        """Return True if one of these spans has some of the same offsets."""
         return any(a.partition == b.partition and a.range.overlaps(b.range) for a in self.spans for b in spans)
 
     def is_in(self, coverage: Coverage) -> bool:
-        """Return True if all of its offsets are covered."""
         return all(coverage[s.partition].covers(s.range) for s in self.spans)
 
 

@@ -119,7 +119,6 @@ class StalledCommitSensor(BaseSensorOperator):
             raise ValueError(f"StalledCommitSensor {self.task_id!r}: {'; '.join(wrong)}")
 
     def execute(self, context: Context) -> None:
-        """Check once, then pass, skip, fail or wait."""
         if self.on_stall == "wait" and not self.deferrable:
             super().execute(context)
             return
@@ -138,7 +137,6 @@ class StalledCommitSensor(BaseSensorOperator):
         self._defer(target)
 
     def poke(self, context: Context) -> bool:
-        """Check once, for a wait in the worker."""
         began = self._began(context)
         self._waits_since = began or time.time()
         ruling, target = self._look()

@@ -37,7 +37,6 @@ SENDERS = 4
 
 
 def observe(state: State, seen: Seen, rules: StallRules) -> State:
-    """Return the state after one more event."""
     return _OBSERVE[seen.kind](state, seen, rules)
 
 

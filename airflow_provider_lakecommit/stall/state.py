@@ -223,7 +223,6 @@ def silence_limit(state: State, rules: StallRules, *, starting: bool) -> int:
 
 
 def items(chain: Chain) -> Iterator[Any]:
-    """Yield the items, newest first."""
     while chain is not None:
         yield chain[0]
         chain = chain[1]

@@ -277,7 +277,6 @@ class CommitWatch:
         return Commits(groups=groups, trouble=trouble, overlooked=self._fold.overlooked)
 
     def close(self) -> None:
-        """Close the consumer."""
         if self._watch is not None:
             self._watch.close()
             self._watch = None

@@ -38,7 +38,6 @@ def moved_wrongly(before: Sections, after: Sections, key: Key, moved: tuple[str,
 
 
 def moved_text(kept: LedgerSection | None, before: LedgerSection, after: LedgerSection) -> str:
-    """Return the effect of a move as text."""
     ends = ", ".join(f"{p} {after.end(p)}" for p in sorted(after.starts))
     left = before.covered - (Coverage() if kept is None else kept.covered)
     lost = f"; {left} of the old one is not kept" if left else ""

@@ -50,7 +50,6 @@ class RowChange:
 
 
 def row_change(snapshot: Snapshot) -> RowChange:
-    """Return the change by a snapshot's own summary."""
     if snapshot.summary is None:
         return RowChange()
     sums = snapshot.summary.additional_properties

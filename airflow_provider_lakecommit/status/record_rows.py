@@ -65,7 +65,6 @@ class _Partition:
     seen: Numbers
 
     def add(self, offsets: Numbers) -> Numbers:
-        """Count rows; return the offsets that are out of range."""
         inside = (offsets >= self.base) & (offsets < self.base + len(self.seen))
         if inside.any():
             counted = np.bincount(offsets[inside] - self.base)
@@ -74,7 +73,6 @@ class _Partition:
         return offsets[~inside]
 
     def ranges(self, which: Numbers) -> RangeSet:
-        """Return the selected offsets."""
         edges = np.flatnonzero(np.diff(np.concatenate(([0], which.astype(np.int8), [0]))))
         return RangeSet(tuple(OffsetRange(int(a), int(b)) for a, b in (edges.reshape(-1, 2) + self.base).tolist()))
 

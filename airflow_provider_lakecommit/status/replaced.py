@@ -116,6 +116,5 @@ def replayed_rows(record: SnapshotRecord) -> Coverage:
 
 
 def back_again(removed: Iterable[str], head: Collection[str]) -> list[str]:
-    """Return replaced files that are in the table."""
     there = set(head)
     return sorted(path for path in removed if path in there)

@@ -268,7 +268,6 @@ def _valid_through(landing_state: LandingState, reached: Sequence[Mapping[Source
 
 
 def to_dict(status: Status) -> dict[str, Any]:
-    """Return the state for JSON."""
     return {
         "landing": status.landing,
         "at": status.at.isoformat(),

@@ -117,7 +117,6 @@ TABLE = (
 
 
 def status_verdict(found: Status, allowed: StatusLimits) -> tuple[StatusVerdict, str]:
-    """Return the verdict and its reason."""
     for row in TABLE:
         if (why := row.why(found, allowed)) is not None:
             return row.standing, why

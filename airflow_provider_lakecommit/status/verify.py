@@ -224,7 +224,6 @@ def _rows_of_all(landing: Landing, histories: Sequence[TableHistory]) -> Iterato
 
 
 def _replays(landing: str, history: TableHistory, *, one_each: bool) -> Iterator[Finding]:
-    """Yield problems of replayed dead letters."""
     ledgers = [[s for (name, _), s in of.sections.items() if name == landing] for of in history.snapshots]
     known = zip((None, *ledgers), ledgers, strict=False)
     steps: list[Step] = [(s.record, before, after) for s, (before, after) in zip(history.snapshots, known, strict=True)]
@@ -248,7 +247,6 @@ def _fates(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Fin
 
 
 def _fate(block: RangeTotals, data: str) -> tuple[Severity, str] | None:
-    """Return the finding on a range, if any."""
     ours, theirs = block.ours, block.theirs
     if ours is None or ours.rejected == (0 if theirs is None else theirs.rejected):
         return None

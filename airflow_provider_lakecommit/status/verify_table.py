@@ -33,7 +33,6 @@ from airflow_provider_lakecommit.status.table_history import Finding, LandingSna
 
 
 def check_table(history: TableHistory) -> Iterator[Finding]:
-    """Yield all findings on a single table."""
     before: Sections | None = None if not history.whole else {}
     taken: dict[str, Coverage] = {}
     for s in history.snapshots:
@@ -55,7 +54,6 @@ def check_table(history: TableHistory) -> Iterator[Finding]:
 
 
 def _replaced(history: TableHistory) -> Iterator[Finding]:
-    """Yield the findings on all replacements of a table."""
     for landing in sorted({s.record.landing for s in history.snapshots}):
         records = [s.record for s in history.snapshots if s.record.landing == landing]
         for snapshot_id, wrong, text in rows_problems(records, whole=history.whole):

@@ -14,7 +14,6 @@ from airflow_provider_lakecommit.status.verify import Finding, Severity, TableHi
 def verified_to_dict(
     landing: Landing, histories: Iterable[TableHistory], findings: Sequence[Finding]
 ) -> dict[str, Any]:
-    """Return the findings of `verify` for JSON."""
     return {
         "landing": landing.name,
         "ok": not any(f.level is Severity.WRONG for f in findings),
@@ -29,7 +28,6 @@ def verified_to_dict(
 
 
 def verified_text(landing: Landing, histories: Iterable[TableHistory], findings: Sequence[Finding]) -> Iterable[str]:
-    """Return the findings of `verify` as text."""
     fewer = 0
     for history in histories:
         t = totals(history, landing.name)

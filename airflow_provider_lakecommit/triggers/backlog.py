@@ -75,7 +75,6 @@ class BacklogTrigger(BaseEventTrigger):
             raise SpecError("LC8709", f"a backlog of landing {self.landing!r}: give one of `rows`, `bytes` and `age`")
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return class and arguments."""
         return f"{__name__}.BacklogTrigger", {
             "landing": self.landing,
             "topics": self.topics,
@@ -89,7 +88,6 @@ class BacklogTrigger(BaseEventTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check and report, indefinitely."""
         loop = asyncio.get_running_loop()
         pool = ThreadPoolExecutor(1, thread_name_prefix=f"lakecommit-backlog-{self.landing}")
         looker, last = _Looker(self), _LastEvent(again=self.again)
@@ -115,7 +113,6 @@ class _LastEvent:
         self._planned = 0
 
     def is_news(self, backlog: Backlog, reached: list[str], now: float) -> bool:
-        """Return True if it must be reported."""
         if not reached:
             self._at = None
             return False

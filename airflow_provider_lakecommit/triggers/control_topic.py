@@ -52,7 +52,6 @@ class ControlTopicTrigger(BaseEventTrigger):
         self.since = since
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return class and arguments."""
         kind = type(self)
         return f"{kind.__module__}.{kind.__qualname__}", {
             "control_topic": self.control_topic,
@@ -63,7 +62,6 @@ class ControlTopicTrigger(BaseEventTrigger):
         }
 
     def more(self) -> dict[str, Any]:
-        """Return the arguments of the subclass."""
         return {}
 
     def shared_stream_key(self) -> Hashable:

@@ -28,7 +28,6 @@ FAILED, TIMED_OUT = "failed", "timed_out"
 
 
 def guard_to_json(guard: Guard) -> dict[str, Any]:
-    """Return a guard as it is stored with a trigger."""
     rules = guard.rules
     return {
         "landing": rules.landing,
@@ -44,7 +43,6 @@ def guard_to_json(guard: Guard) -> dict[str, Any]:
 
 
 def guard_from_json(values: Mapping[str, Any]) -> Guard:
-    """Return the guard of :func:`guard_to_json`."""
     return Guard(
         rules=StallRules(
             landing=values["landing"],

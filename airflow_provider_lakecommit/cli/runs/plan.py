@@ -28,7 +28,6 @@ def plan(spec: LandingSpec, output: Output, *, explain: bool) -> int:
 
 
 def to_dict(opened: Opened) -> dict[str, Any]:
-    """Return the plan for JSON."""
     found = opened.plan
     return {
         "landing": found.landing,

@@ -11,7 +11,6 @@ from airflow_provider_lakecommit.spark import CLI, ProcessName
 
 
 def identity(unique: UUID, number: int = 0) -> RunIdentity:
-    """Return the identity of the n-th cycle of this process's run."""
     return RunIdentity(deployment=CLI, dag_id=CLI, run_id=f"{CLI}|{ProcessName.own()}|{unique}", number=number)
 
 

@@ -48,7 +48,6 @@ class Landings:
     stopped: bool = False
 
     def land(self, spec: LandingSpec, connect: Connect) -> int:
-        """Land one landing, in its own thread; return its exit code."""
         name = spec.landing.name
 
         def log(line: str) -> None:
@@ -75,7 +74,6 @@ class Landings:
                 engine.close()
 
     def stop(self) -> None:
-        """Stop all running landings, and give them time to log what is saved."""
         self.stopped = True
         for runner in list(self.under_way.values()):
             runner.stop(grace=GRACE_SECONDS)

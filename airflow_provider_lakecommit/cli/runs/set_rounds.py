@@ -108,7 +108,6 @@ class SetRounds:
         return ended
 
     def finish(self, ended: Ended) -> Ended:
-        """Wait for running landings; return how all ended."""
         for thread in self._rounds:
             thread.join()
         self._check()
@@ -124,12 +123,10 @@ class SetRounds:
                 self._landings.output.log(f"{name}: it no longer fails")
 
     def close(self) -> None:
-        """Close all connections."""
         for each in self._used:
             each.close()
 
     def _work(self, works: Mapping[str, Callable[[], int]]) -> None:
-        """Run in a thread of the round."""
         try:
             # Landings that did not start because of a stop are reported only there.
             self._ended |= self._landings.concurrent.run(works)

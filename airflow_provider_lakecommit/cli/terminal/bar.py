@@ -16,7 +16,6 @@ WIDTH = 24
 
 
 def bar(name: str, progress: Progress) -> str:
-    """Return a landing's line."""
     share = progress.records / progress.all_records if progress.all_records else 0.0
     full = int(share * WIDTH)
     parts = [

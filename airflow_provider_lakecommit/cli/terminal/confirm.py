@@ -20,7 +20,6 @@ from airflow_provider_lakecommit.core import Decision
 
 
 def decision_of(command: str, landing: str, reason: str) -> Decision:
-    """Return the decision of the user who runs this command."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
     return Decision(
         command=command, actor=_actor(), host=socket.gethostname(), at=at, landing=landing, reason=reason.strip()

@@ -87,7 +87,6 @@ class Output:
         self._out = out
 
     def result(self, values: Mapping[str, Any]) -> None:
-        """Print one JSON value on a line of its own."""
         with self._lock:
             text = json.dumps(self._cleaned(values), default=plain)
             if self._live:
@@ -97,19 +96,16 @@ class Output:
             self._draw(self._live)
 
     def answer(self, values: Mapping[str, Any], lines: Iterable[str] = ()) -> None:
-        """Print a result: as JSON if requested, otherwise as text."""
         if self.as_json:
             self.result(values)
         else:
             self.lines(lines)
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Print a result as text."""
         for line in lines:
             print(self.clean(line), file=self._out, flush=True)
 
     def log(self, text: str) -> None:
-        """Print progress."""
         with self._lock:
             print(f"{self._wiped()}{self._painted(self.clean(text))}", file=self._err, flush=True)
             self._draw(self._live)

@@ -32,7 +32,6 @@ def each_converted(convert: Convert, values: pa.Array, target: pa.DataType) -> t
 
 
 def text(values: pa.Array, _target: pa.DataType) -> pa.Array:
-    """Convert UTF-8 bytes."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
@@ -48,7 +47,6 @@ def whole_numbers(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def exact_number(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert integers to floating-point numbers exactly."""
     numbers = values.cast(target, safe=False)
     back = numbers.cast(pa.float64()).cast(pa.int64(), safe=False)
     if not pc.all(pc.equal(back, values), min_count=0).as_py():

@@ -51,7 +51,6 @@ class AvroDecoder(FramedDecoder[Struct]):
         return self._resolver.target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Every value becomes one row or one reject."""
         if self._stated is not None:
             everything = FramedPart(key=0, made=self._stated, places=range(len(values)), start=0)
             return _together([self._part(values, everything)], [], len(values), self._empty)
@@ -66,7 +65,6 @@ class AvroDecoder(FramedDecoder[Struct]):
             raise Refusal(refusal.kind, refusal.column, f"{told(schema.key)}: {refusal.reason}") from None
 
     def _part(self, values: Sequence[bytes], part: FramedPart[Struct]) -> Decoded:
-        """Return the rows of one schema, with the positions of their values among all."""
         own = values if len(part.places) == len(values) else [values[place] for place in part.places]
         suffix = "" if self._stated is not None else f" ({told(part.key)})"
         found = []
@@ -109,7 +107,6 @@ class AvroDecoder(FramedDecoder[Struct]):
 
 
 def _joined(found: Sequence[Decoded], empty: pa.Table) -> Decoded:
-    """Concatenate the results."""
     if len(found) == 1:
         return found[0]
     ignored: Counter[str] = Counter()

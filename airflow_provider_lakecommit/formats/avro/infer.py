@@ -57,7 +57,6 @@ def registered_columns(schema: RegisteredSchema) -> list[InferredColumn]:
 
 
 def avro_columns(written: WriterType) -> list[InferredColumn]:
-    """Return the columns for the fields of a record."""
     columns = []
     for field in written.fields:
         kind, notes = noted(field.name, partial(_type, field.type, field.name))

@@ -107,7 +107,6 @@ class Struct:
     absent: tuple[tuple[int, Reader], ...]
 
     def columns(self, cursor: Cursor, active: Bools | None) -> list[pa.Array]:
-        """Return the columns, one by one."""
         made: dict[int, pa.Array] = {}
         for step in self.steps:
             if isinstance(step, UnknownField):
@@ -237,7 +236,6 @@ class Members:
 
 
 def _require(values: pa.Array, path: str, cursor: Cursor, active: Bools | None) -> None:
-    """Fail the records without a value."""
     if not values.null_count:
         return
     missing = values.is_null().to_numpy(zero_copy_only=False)

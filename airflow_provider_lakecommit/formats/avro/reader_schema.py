@@ -51,7 +51,6 @@ class ReaderSchema:
             raise TableError("LC4002", f"decoding.reader_schema: {refusal.reason}") from None
 
     def field(self, path: str) -> WriterField | None:
-        """Return the field for the column of a path."""
         at: WriterType | WriterField | None = self.whole
         for name in path.split("."):
             at = None if at is None else _inner(at.type if isinstance(at, WriterField) else at, name)
@@ -63,7 +62,6 @@ class ReaderSchema:
 
 
 def _inner(asked: WriterType, name: str) -> WriterType | WriterField | None:
-    """Return the part of a type with that column name."""
     match asked.kind:
         case "record":
             return next((each for each in asked.fields if each.name == name), None)

@@ -347,7 +347,6 @@ def _timed(kind: IcebergType, rule: str) -> Convert:
 
 
 def _fixed(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert bytes of the type's length."""
     if isinstance(target, pa.BaseExtensionType):
         return target.wrap_array(values.cast(target.storage_type))
     return values.cast(target)

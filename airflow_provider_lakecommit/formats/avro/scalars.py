@@ -56,7 +56,6 @@ class Scalar:
 
 
 def raw_of(kind: str, *, size: int = 0, symbols: tuple[str, ...] = (), decimal_scale: int | None = None) -> Raw:
-    """Return the reader of a primitive type, by Avro's word for it."""
     if decimal_scale is not None:
         return _decimals(size, decimal_scale)
     if kind == "enum":

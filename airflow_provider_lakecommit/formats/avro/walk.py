@@ -78,12 +78,10 @@ def walk_over(kind: str, size: int, parts: Sequence[Walk | None]) -> Walk | None
 
 
 def entry_walk(value: Walk) -> Walk:
-    """Return how to walk over entries of a map."""
     return partial(_all, (_octets, value))
 
 
 def _value(octets: memoryview, at: int, end: int) -> tuple[int, int]:
-    """Return a number, and the position after it."""
     raw = shift = 0
     while at < end:
         octet = octets[at]

@@ -68,7 +68,6 @@ class WriterType:
 
     @property
     def nullable(self) -> bool:
-        """Return True if a value may be null."""
         return self.kind == "null" or (self.kind == "union" and any(p.kind == "null" for p in self.parts))
 
     @property

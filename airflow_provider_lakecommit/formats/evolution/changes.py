@@ -258,7 +258,6 @@ class _Look:
 
 
 def _size(kind: IcebergType) -> int:
-    """Return the number of columns, including nested ones."""
     if isinstance(kind, StructType):
         return 1 + sum(_size(f.field_type) for f in kind.fields)
     if isinstance(kind, ListType):
@@ -293,5 +292,4 @@ def _widened(own: IcebergType, wanted: IcebergType) -> PrimitiveType | None:
 
 
 def _whole(kind: DecimalType) -> int:
-    """Return the digits before the point."""
     return kind.precision - kind.scale

@@ -16,7 +16,6 @@ from airflow_provider_lakecommit.landing import IMAGES, PAYLOAD
 
 
 def row_in(value: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the row of an envelope in JSON, which may come with a schema."""
     payload = value.get(PAYLOAD)
     envelope = payload if isinstance(payload, dict) else value
     op = envelope.get("op")
@@ -26,7 +25,6 @@ def row_in(value: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def rows_of(envelope: WriterType) -> Iterator[WriterType]:
-    """Yield the row types of an envelope in Avro."""
     fields = {f.name: f.type for f in envelope.fields}
     for name in dict.fromkeys(IMAGES.values()):
         if (kind := fields.get(name)) is not None:

@@ -106,7 +106,6 @@ def _held(one: IcebergType, other: IcebergType) -> IcebergType | None:
 
 
 def _digits(kind: PrimitiveType) -> tuple[int, int]:
-    """Return the digits before and after the point."""
     return (kind.precision - kind.scale, kind.scale) if isinstance(kind, DecimalType) else (_WHOLE[type(kind)], 0)
 
 

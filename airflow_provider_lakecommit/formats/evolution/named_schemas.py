@@ -73,7 +73,6 @@ class NamedSchemasSource(ABC, Generic[T]):
         return replace(found, misfits=(*unreadable, *found.misfits))
 
     def _rules(self, schema: Schema) -> FormatOptions:
-        """Return the rules of one table: each takes those of its own columns."""
         return self._options.of_columns({field.name for field in schema.fields})
 
     def _schemas(self, values: Sequence[bytes], unreadable: list[Unreadable]) -> list[T]:

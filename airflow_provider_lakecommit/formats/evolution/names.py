@@ -36,7 +36,6 @@ class TakenNames:
         self._in_files[_in_file(name)] = name
 
     def clash(self, name: str) -> str | None:
-        """Return why a name clashes with these, or ``None``."""
         if (like := self._as_read.get(name.casefold())) is not None:
             return f"its name differs from column {like} only in case"
         if (like := self._in_files.get(_in_file(name))) is not None:

@@ -26,12 +26,10 @@ def plain(kind: IcebergType) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text cut after so many characters."""
     return text if len(text) <= most else f"{text[: most - 2]} …"
 
 
 def parts_of(kind: IcebergType) -> tuple[NestedField, ...]:
-    """Return the direct fields of a type."""
     if isinstance(kind, StructType):
         return tuple(kind.fields)
     if isinstance(kind, ListType):
@@ -40,7 +38,6 @@ def parts_of(kind: IcebergType) -> tuple[NestedField, ...]:
 
 
 def paths_in(fields: Iterable[NestedField], above: Path = ()) -> Iterator[tuple[Path, NestedField]]:
-    """Yield every column, including nested ones."""
     for one in fields:
         path = (*above, one.name)
         yield path, one

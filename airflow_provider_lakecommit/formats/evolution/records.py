@@ -49,15 +49,12 @@ class RecordsSource:
         self._unwraps, self._kafka, self._options = landing.transform.unwrap is not None, kafka, landing.format_options
 
     def value_of(self, message: Message) -> bytes | None:
-        """Return the sampled part of a record."""
         return message.value()
 
     def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
-        """All tell by what is in them."""
         return sampled(self._kafka, ranges, seen, self.value_of)
 
     def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
-        """By what is in them."""
         found = self._types(schema, [*sample.own, *sample.before])
         # What was met before has had its fate.
         misfits = self._types(schema, sample.own).misfits if sample.before else found.misfits
@@ -66,7 +63,6 @@ class RecordsSource:
         )
 
     def json_of(self, value: bytes) -> bytes:
-        """Return the JSON of a sampled value."""
         return value
 
     def _types(self, schema: Schema, taken: Sequence[tuple[str, bytes | None]]) -> SeenTypes:

@@ -213,7 +213,6 @@ def _exact(text: str) -> Decimal | None:
 
 
 def _unscaled(text: str, scale: int) -> Decimal | None:
-    """The number of digits that are kept as base64 of a whole number's bytes."""
     try:
         whole = Decimal(int.from_bytes(b64decode(text, validate=True), signed=True))
     except ValueError:
@@ -241,7 +240,6 @@ def _taken_by(kind: IcebergType, rule: str) -> set[str]:
 
 
 def _lack(objects: Node, inner: Node | None) -> int:
-    """Return how many of these objects have no value there."""
     had = 0 if inner is None else inner.seen - inner.nulls
     return objects.kinds.get("object", 0) - had
 

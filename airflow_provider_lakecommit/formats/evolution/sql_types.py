@@ -140,7 +140,6 @@ def _scalar(given: pa.DataType) -> PrimitiveType | None:
 
 
 def _wider(kind: IcebergType, given: pa.DataType) -> IcebergType:
-    """The type of a column, or the wider one that values are given in."""
     found = _scalar(given)
     match kind, found:
         case IntegerType(), LongType():

@@ -46,12 +46,10 @@ class RecordSample:
 
     @property
     def values(self) -> int:
-        """Return the number of values."""
         return len(self.own) + len(self.before)
 
     @property
     def told(self) -> str:
-        """Return the sample's description."""
         return f"{self.values} records of {_some(self.ranges)}" + (f" and of {_some(self.seen)}" if self.seen else "")
 
 

@@ -23,7 +23,6 @@ _KEY, _VALUE = wire_name(1), wire_name(2)
 
 
 def child(rows: pa.StructArray, name: str) -> pa.Array:
-    """Return a field of all messages."""
     return rows.field(rows.type.get_field_index(name))
 
 
@@ -54,8 +53,6 @@ def filled(array: pa.Array) -> pa.Array:
 
 
 def list_reader(read: Read, target: pa.DataType) -> Read:
-    """Return a reader of lists, from that of their elements."""
-
     def of_list(array: pa.Array) -> pa.Array:
         elements = read(array.values)
         return pa.ListArray.from_arrays(array.offsets, elements, type=target)
@@ -64,8 +61,6 @@ def list_reader(read: Read, target: pa.DataType) -> Read:
 
 
 def map_reader(key: Read, value: Read, target: pa.DataType) -> Read:
-    """Return a reader of lists of entries as maps."""
-
     def of_map(array: pa.Array) -> pa.Array:
         entries = array.values
         keys, values = (filled(child(entries, name)) for name in (_KEY, _VALUE))
@@ -75,7 +70,6 @@ def map_reader(key: Read, value: Read, target: pa.DataType) -> Read:
 
 
 def entries_there_twice(array: pa.Array) -> bool:
-    """Return True if a map has a key twice, or an entry without its message."""
     keys, content = filled(child(array.values, _KEY)), child(array.values, _VALUE)
     if pa.types.is_struct(content.type) and content.null_count:
         return True

@@ -50,7 +50,6 @@ class DescriptorError(Exception):
 
 
 def in_base64(text: str) -> bytes | None:
-    """Return the decoded text if it may be base64."""
     if not _BASE64.fullmatch(text):
         return None
     try:

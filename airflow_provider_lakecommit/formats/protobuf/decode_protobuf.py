@@ -82,7 +82,6 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
         return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Every value becomes one row or one reject."""
         if self._stated is not None:
             return self._stated.decode(values)
         parts, rejects = self._reader.parts(values)
@@ -145,7 +144,6 @@ class _Parser:
         self._own_first = strict or columns.undecided
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Every value becomes one row or one reject."""
         return halved(values, self._block)
 
     def _block(self, values: Sequence[bytes]) -> Decoded:

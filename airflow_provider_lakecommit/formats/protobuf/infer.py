@@ -64,7 +64,6 @@ def registered_columns(schema: RegisteredSchema, message: str = "") -> list[Infe
 
 
 def message_columns(message: Descriptor) -> list[InferredColumn]:
-    """Return the columns for the fields of a message."""
     columns = []
     for field in message.fields:
         kind, notes = noted(field.name, partial(_type, field, field.name, (message,)))

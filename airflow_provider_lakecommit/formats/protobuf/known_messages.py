@@ -79,7 +79,6 @@ def known_message(message: Descriptor, kind: IcebergType) -> KnownMessage | None
 
 
 def _parts(array: pa.Array, count: int) -> Sequence[pa.Array]:
-    """Return the fields of the messages; null for missing ones."""
     found = [array.field(array.type.get_field_index(wire_name(n))) for n in range(1, count + 1)]
     if not array.null_count:
         return found

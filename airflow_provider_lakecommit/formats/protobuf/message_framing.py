@@ -68,7 +68,6 @@ def message_path(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
 
 
 def _varint(value: bytes, at: int) -> tuple[int, int]:
-    """Return a zigzag varint and its end."""
     number = 0
     for n, octet in enumerate(value[at : at + _LONGEST]):
         number |= (octet & 0x7F) << 7 * n

@@ -48,14 +48,12 @@ _NAMES = {number: name[5:].lower() for name, number in vars(F).items() if re.mat
 
 
 def type_name(field: FieldDescriptor) -> str:
-    """Return the type of a field, as in its schema."""
     if field.message_type is not None:
         return str(field.message_type.full_name)
     return str(field.enum_type.full_name) if field.enum_type is not None else _NAMES[field.type]
 
 
 def is_integer(field: FieldDescriptor) -> bool:
-    """Return True for a whole number."""
     return field.type in _INTEGERS
 
 

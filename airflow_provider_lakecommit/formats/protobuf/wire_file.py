@@ -22,7 +22,6 @@ _PLAIN_NUMBER = {FieldDescriptor.TYPE_ENUM: FieldDescriptorProto.TYPE_INT32}
 
 
 def wire_name(number: int) -> str:
-    """Return the name of the field with that number."""
     return f"f{number}"
 
 
@@ -33,7 +32,6 @@ class WireFile:
         self._file = FileDescriptorProto(name="wire.proto", package=_PACKAGE, syntax="proto3")
 
     def message(self) -> DescriptorProto:
-        """Return a new message without fields."""
         return self._file.message_type.add(name=f"M{len(self._file.message_type)}")
 
     def add(
@@ -63,7 +61,6 @@ class WireFile:
             message.oneof_decl.add(name=f"_{wire_name(number)}")
 
     def handler(self, message: DescriptorProto) -> Any:
-        """Return the parser of a message."""
         from ptars import HandlerPool, PtarsConfig
 
         pool = DescriptorPool()

@@ -71,7 +71,6 @@ class SchemaRegistry:
 
     @property
     def place(self) -> str:
-        """Return its address for messages."""
         return self._connection.shown
 
     def schema(self, key: SchemaKey) -> RegisteredSchema:
@@ -119,7 +118,6 @@ class SchemaRegistry:
         return len(versions), tuple(_number(each.schema_id) for each in found)
 
     def close(self) -> None:
-        """Close the connections."""
         self._connection.close()
 
     def _keep(self, key: SchemaKey, found: RegisteredSchema) -> RegisteredSchema:

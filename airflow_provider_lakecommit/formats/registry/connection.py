@@ -76,11 +76,9 @@ class Connection:
             ) from None
 
     def forget(self) -> None:
-        """Empty the client's cache."""
         self._client.clear_caches()  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()
 
     def _by_proxy(self) -> str:

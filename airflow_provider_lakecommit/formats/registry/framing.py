@@ -84,7 +84,6 @@ def _group(head: bytes, places: Sequence[int]) -> Framed:
 
 
 def _wrong(head: bytes) -> str | None:
-    """Return what is wrong with the first bytes of a value."""
     if not head:
         return "the value is empty: it names no schema"
     if head[:1] not in (_ID, _GUID):

@@ -33,12 +33,10 @@ _REMEDIES = (
 
 
 def remedy_of(error: str) -> str:
-    """Return the remedy by the type and text of an error."""
     return next((remedy for sign, remedy in _REMEDIES if sign in error), _NO_ANSWER)
 
 
 def remedy_of_status(status: int) -> str:
-    """Return the remedy by the HTTP status of an invalid answer."""
     if status in (401, 403):
         return "check the credentials"
     if 300 <= status < 400:

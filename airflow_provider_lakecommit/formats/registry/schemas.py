@@ -20,7 +20,6 @@ SchemaKey = int | UUID
 
 
 def told(key: SchemaKey) -> str:
-    """Return a schema's key for messages."""
     return f"schema id {key}" if isinstance(key, int) else f"schema {key}"
 
 

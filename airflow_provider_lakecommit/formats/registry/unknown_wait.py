@@ -67,7 +67,6 @@ class UnknownWait:
         raise unknown
 
     def _until(self, key: SchemaKey) -> float:
-        """Return when the wait for a key ends; 0 if there is none."""
         now = time.monotonic()
         with self._lock:
             if self._seconds <= 0 or key in self._waited:

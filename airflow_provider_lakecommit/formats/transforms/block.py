@@ -72,7 +72,6 @@ class OneTable:
         self._table, self._decoder = table, decoder
 
     def decode(self, values: Sequence[bytes]) -> Block:
-        """Decode with the format's decoder."""
         decoded = self._decoder.decode(values)
         rows = replace(decoded, rejects=(), filtered=(), ignored=Counter())
         return Block(
@@ -80,5 +79,4 @@ class OneTable:
         )
 
     def close(self) -> None:
-        """Release the decoder's resources."""
         self._decoder.close()

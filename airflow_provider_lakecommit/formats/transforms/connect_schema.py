@@ -58,7 +58,6 @@ class EnvelopeSchemas:
         self._known: dict[bytes, Refusal | None] = {}
 
     def wrong(self, values: Sequence[bytes]) -> Iterator[Reject]:
-        """Yield the values whose schema contradicts the landing, in order."""
         if not self._looks:
             return
         for place, value in enumerate(values):
@@ -107,7 +106,6 @@ def _can_differ(kind: IcebergType) -> bool:
 
 
 def _images(schema: bytes) -> Iterator[Mapping[str, Any]]:
-    """Yield the schemas of ``after`` and ``before``."""
     try:
         found = json.loads(schema)
     except (ValueError, RecursionError):

@@ -91,7 +91,6 @@ def run(connection: duckdb.DuckDBPyConnection, sql: str, rows: pa.Table) -> pa.T
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, sql: str, record: pa.Schema) -> pa.Schema:
-    """The columns that it gives, without the place of the record, which is the first."""
     try:
         made = run(connection, sql, pa.Table.from_batches([], record)).schema
     except duckdb.Error as e:
@@ -117,7 +116,6 @@ def _told(connection: duckdb.DuckDBPyConnection, field: pa.Field, text: str) -> 
 
 
 def _untyped(given: pa.DataType, kind: DuckDBPyType) -> pa.DataType:
-    """Return a type without its unknown nested types."""
     within: list[Any] = [child for _, child in kind.children] if kind.id in _NESTED else []
     match kind.id, within:
         case "null", _:

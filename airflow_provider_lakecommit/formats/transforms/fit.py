@@ -169,7 +169,6 @@ def _is_wide(kind: pa.DataType) -> bool:
 
 
 def _has_times(kind: pa.DataType) -> bool:
-    """Return True if it contains dates or times."""
     if kinds.is_map(kind):
         return _has_times(kind.key_type) or _has_times(kind.item_type)
     if kinds.is_nested(kind):

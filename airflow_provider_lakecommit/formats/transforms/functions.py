@@ -82,7 +82,6 @@ def _answering(function: Callable[..., Any], stopped: list[BaseException]) -> Ca
 
 
 def _is(answer: Any, stated: Any) -> bool:
-    """Return True if it has the annotated type, including everything in it."""
     origin, of = get_origin(stated), get_args(stated)
     if origin in (Union, UnionType):
         return any(_is(answer, each) for each in of if each is not NoneType)
@@ -98,6 +97,5 @@ def _is(answer: Any, stated: Any) -> bool:
 
 
 def _shown(answer: Any) -> str:
-    """Return its type, and for nested or whole-number values the value, cut to a line."""
     kind = type(answer).__name__
     return f"{kind} {repr(answer)[:100]}" if isinstance(answer, list | tuple | Mapping | int) else kind

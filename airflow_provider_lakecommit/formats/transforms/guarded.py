@@ -87,7 +87,6 @@ def _keep_type(node: dict[str, Any]) -> None:
 
 
 def constant(kind: str, value: Any) -> dict[str, Any]:
-    """Return the node of a value."""
     stated = {"type": {"id": kind, "type_info": None}, "is_null": False, "value": value}
     return {"class": "CONSTANT", "type": "VALUE_CONSTANT", "alias": "", "value": stated}
 

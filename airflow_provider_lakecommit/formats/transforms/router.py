@@ -53,7 +53,6 @@ class Router:
         self._column = route.field or None
 
     def decode(self, values: Sequence[bytes]) -> Block:
-        """Decode these values."""
         wanted, rejects = self._dealt(values)
         tables: dict[str, Decoded] = {}
         filtered, ignored = list[int](), Counter[str]()
@@ -75,17 +74,14 @@ class Router:
         )
 
     def tables_of(self, values: Sequence[bytes]) -> dict[str, list[int]]:
-        """Return each table's value positions, whether or not the table exists."""
         return {table: mine.tolist() for table, mine in self._dealt(values)[0].items()}
 
     def close(self) -> None:
-        """Release the decoders' resources."""
         with ExitStack() as stack:
             for decoder in (self._field, *self._decoders.values()):
                 stack.callback(decoder.close)
 
     def _dealt(self, values: Sequence[bytes]) -> tuple[dict[str, np.ndarray], list[Reject]]:
-        """Return each table's value positions, and the rejects of values without a table."""
         found = self._field.decode(values)
         # The values that have rows in `found`, and by table the places of those among them.
         places = np.asarray(range(len(values)) if found.records is None else found.records, np.int64)
@@ -130,7 +126,6 @@ class Router:
 
 
 def _decoded(decoder: Decoder, values: Sequence[bytes], places: np.ndarray) -> Decoded:
-    """Decode some of the values, with their positions among all."""
     if len(places) == len(values):
         decoded = decoder.decode(values)
         every = range(len(values)) if decoded.records is None else decoded.records

@@ -109,7 +109,6 @@ def row_wise(
 
 
 def _text(connection: duckdb.DuckDBPyConnection, told: Mapping[str, Any], node: Mapping[str, Any]) -> str:
-    """Return a statement with another node."""
     tree = {**told, "statements": [{**told["statements"][0], "node": node}]}
     return str(connection.execute("select json_deserialize_sql(?::json)", [json.dumps(tree)]).fetchall()[0][0])
 
@@ -225,7 +224,6 @@ class _Walk:
         return None if kind in _PLAIN else f"a {kind.lower().replace('_', ' ')}"
 
     def _wrong_name(self, names: list[str]) -> str | None:
-        """Return what is wrong with a name that is read like a column."""
         if PLACE in names:
             return f"{PLACE}, the record's internal position"
         (first, *more) = names
@@ -252,7 +250,6 @@ class _Walk:
         return self._wrong_by_list(name)
 
     def _wrong_by_list(self, name: str) -> str | None:
-        """Return what is wrong by DuckDB's own list of functions."""
         known = self._known.get(name, [])
         # In an expression a name that is also that of a table function is not of this one.
         scalar = [each for each in known if each[0] in ("scalar", "macro")]
@@ -268,7 +265,6 @@ class _Walk:
         return None
 
     def _check_macro(self, name: str, definition: str | None) -> None:
-        """Check a macro's definition, once for each."""
         if name in self._macros or definition is None:
             return
         self._macros[name] = definition
@@ -305,7 +301,6 @@ def _wrong_constant(value: Mapping[str, Any]) -> str | None:
 
 
 def _wrong_aggregate(arguments: list[dict[str, Any]]) -> str | None:
-    """Return what is wrong with the aggregate of a list, by its name."""
     if len(arguments) < 2 or arguments[1]["class"] != "CONSTANT":
         return "an aggregate without a literal name"
     named = arguments[1]["value"].get("value")

@@ -74,11 +74,9 @@ class TransformDecoder:
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the decoded tables."""
         return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Return rows and rejects of these values."""
         found = self._records.decode(values)
         rows = found.table
 
@@ -107,7 +105,6 @@ class TransformDecoder:
         )
 
     def close(self) -> None:
-        """Close the engine."""
         self._connection.close()
         self._records.close()
 
@@ -140,7 +137,6 @@ class TransformDecoder:
         return given
 
     def _failing(self, rows: pa.Table) -> dict[int, Refusal]:
-        """Return the records in which the SQL fails, by position."""
         try:
             suspects = self._asked(self._suspects, rows).column(0).to_pylist()
         except Refusal:
@@ -213,7 +209,6 @@ class TransformDecoder:
         ]
 
     def _unfit(self, made: pa.Table, places: np.ndarray) -> dict[int, Reject]:
-        """Return the records with a value that its column cannot take, each with the first such column."""
         found: dict[int, Reject] = {}
         for field in (f for f in self._target if f.name in self._columns):
             column = _whole(made.column(self._columns[field.name]))
@@ -231,7 +226,6 @@ class TransformDecoder:
         return found
 
     def _lacking(self, made: pa.Table, places: np.ndarray) -> dict[int, Reject]:
-        """Return the records with a row that lacks a required column, each with the first one."""
         found: dict[int, Reject] = {}
         for field in self._target:
             if not field.nullable:
@@ -243,14 +237,12 @@ class TransformDecoder:
 
 
 def _of(rows: pa.Table, places: Sequence[int]) -> pa.Table:
-    """Return the rows at these positions."""
     if places and places[-1] - places[0] == len(places) - 1:
         return rows.slice(places[0], len(places))
     return rows.take(pa.array(places, pa.int64()))
 
 
 def _without(refused: Mapping[int, Reject], made: pa.Table, places: np.ndarray) -> tuple[pa.Table, np.ndarray]:
-    """Return the rows of other records, and their positions."""
     if not refused:
         return made, places
     kept = ~np.isin(places, list(refused))
@@ -258,5 +250,4 @@ def _without(refused: Mapping[int, Reject], made: pa.Table, places: np.ndarray) 
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """Return the column as one array without an offset."""
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -73,11 +73,9 @@ class UnwrapDecoder:
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the decoded tables."""
         return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Decode each change to one row."""
         wrong = list(self._schemas.wrong(values)) if self._wraps else []
         if not wrong:
             return self._decoded(values)
@@ -118,7 +116,6 @@ class UnwrapDecoder:
         )
 
     def close(self) -> None:
-        """Release the resources of the format's decoders."""
         for decoder in (self._decoder, self._of_after):
             if decoder is not None:
                 decoder.close()
@@ -126,7 +123,6 @@ class UnwrapDecoder:
     # -- what is read -------------------------------------------------------------------------------------------------
 
     def _reading(self, images: Collection[str]) -> Decoder:
-        """Return the format's decoder of envelopes with these images."""
         fields = [*self._envelope(self._there, images)]
         if self._wraps:
             fields.append(_optional(PAYLOAD, StructType(*fields)))
@@ -139,7 +135,6 @@ class UnwrapDecoder:
         return self._make(assign_fresh_schema_ids(Schema(*fields)), told)
 
     def _envelope(self, there: Mapping[str, NestedField], images: Collection[str]) -> Iterator[NestedField]:
-        """Yield the fields of an envelope."""
         row = StructType(*(_optional(f.name, f.field_type) for f in self._row))
         for image in images:
             yield _optional(image, row)
@@ -234,7 +229,6 @@ class UnwrapDecoder:
         return out
 
     def _column_of(self, path: str | None) -> str | None:
-        """Return the table's column of a value refused inside an image."""
         image, name = self._image_and_name(path or "")
         return name if image in (_BEFORE, _AFTER) and name else path
 
@@ -247,7 +241,6 @@ _UNITS = {"ts_ms": "epoch_millis", "ts_us": "epoch_micros", "ts_ns": "epoch_nano
 
 
 def _no_row(op: str | None, told: Mapping[str, str | None]) -> Reject:
-    """Return why a value gives no row."""
     if op == "t":
         return Reject(index=0, kind=TRUNCATED, column=None, reason="op t: the source's table was truncated")
     if op in IMAGES:
@@ -298,7 +291,6 @@ def _chosen(mask: pa.Array, these: pa.Array, others: pa.Array) -> pa.Array:
 
 
 def _within(array: pa.Array, name: str) -> pa.Array:
-    """Return a field of structs, null where these are."""
     return pc.struct_field(array, [array.type.get_field_index(name)])
 
 

@@ -34,7 +34,6 @@ NEVER = -2
 
 
 def commits(session: LandingSession, table: Table) -> Iterable[CheckResult]:
-    """Return the findings on such requests."""
     check = f"commits to {'.'.join(table.name())}"
     for what, requirement in _untrue(table.metadata, session.landing.branch):
         try:

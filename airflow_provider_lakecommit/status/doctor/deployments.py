@@ -47,7 +47,6 @@ def _given_up_for_dead(e: CycleOpened, by: Cycle, epochs: set[UUID]) -> bool:
 
 
 def deployments(session: LandingSession) -> Iterable[CheckResult]:
-    """Return the finding."""
     try:
         found = lived_on(session.read_state(()).entries)
     except ControlTopicError as e:

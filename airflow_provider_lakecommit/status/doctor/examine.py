@@ -115,7 +115,6 @@ def _name(table: Table) -> str:
 
 
 def _settings(secrets: Secrets) -> set[str]:
-    """Return the names of all storage properties."""
     return {*secrets.io, *(name for storage in secrets.tables.values() for name in storage.properties)}
 
 

@@ -90,7 +90,6 @@ def shared(topic: str, others: tuple[OtherGroup, ...], *, signed: bool) -> Check
 
 
 def sharing(session: LandingSession) -> Iterable[CheckResult]:
-    """Return the finding on the topic."""
     control, own = session.control, session.landing.group_id
     try:
         others = other_groups(_newest(session), own)

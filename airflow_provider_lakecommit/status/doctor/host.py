@@ -26,7 +26,6 @@ _PAIR = ("pyspark", "pyspark-client")
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of the installed dependencies."""
     return {name: found for name, _ in _needs() if (found := _installed(name)) is not None}
 
 
@@ -96,7 +95,6 @@ def memory(master: str | None, conf: Mapping[str, str], free_kb: int | None = No
 
 
 def _needs() -> list[tuple[str, str]]:
-    """Return names and bounds of the dependencies, without extras."""
     out: list[tuple[str, str]] = []
     for text in requires(DISTRIBUTION) or ():
         found = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)", text)

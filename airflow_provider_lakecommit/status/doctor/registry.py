@@ -19,7 +19,6 @@ CHECK = "schema registry"
 
 
 def registry(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult]:
-    """Return the findings; none, if the landing needs no registry."""
     subjects = asked_subjects(landing)
     if not subjects:
         return

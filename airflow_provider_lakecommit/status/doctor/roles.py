@@ -98,7 +98,6 @@ def _lacking(needs: RoleRights, granted: HeldRights) -> Iterator[Lack]:
 
 
 def _blind(needs: RoleRights, granted: HeldRights) -> Iterator[Lack]:
-    """Yield the settings that it cannot read."""
     topics = dict(granted.sources) if "source" in needs.settings else {}
     if "control" in needs.settings:
         topics[granted.control] = granted.on_control
@@ -119,7 +118,6 @@ def _told(lacking: Iterable[Lack]) -> str:
 
 
 def _grant(lacking: Iterable[Lack]) -> str:
-    """Return the arguments of `kafka-acls` that grant it."""
     texts = []
     for (kind, name), operations in _by_resource(lacking).items():
         prefixed = " --resource-pattern-type prefixed" if kind == "transactional-id" else ""

@@ -18,7 +18,6 @@ CHECK = "control signatures"
 
 
 def signatures(session: LandingSession) -> Iterable[CheckResult]:
-    """Return the finding."""
     keys = SigningKeys.of(session.kafka)
     if keys is None:
         yield warn(
