@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All commands of the command line, by their spelling, under the headings that `lakecommit --help` shows.
-
-Contract: the everyday commands come first; a command of two words is an action of a group.
-"""
+"""All commands under the headings that `lakecommit --help` shows; a command of two words is an action of a group."""
 
 from __future__ import annotations
 

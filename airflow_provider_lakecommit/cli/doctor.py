@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit doctor`: check everything that a landing needs, and show observations and remedies.
-
-Contract: exit code 1 if any check is ``FAIL``; a ``warn`` does not count.
-"""
+"""`lakecommit doctor`: check everything that a landing needs; a ``warn`` does not change the exit code."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands about ranges of offsets: the arguments and the function of each.
-
-Contract: as in :mod:`~airflow_provider_lakecommit.cli.everyday`.
-"""
+"""Commands about ranges of offsets."""
 
 from __future__ import annotations
 
@@ -196,7 +193,7 @@ RESET = {
             f"{spoken(MIGRATE)} --dag land_orders --from 2026-03-01T12:00 --topic orders=east.orders",
         ),
         arguments=_migrate_arguments,
-        run=on_session("migrate:migrate"),
+        run=on_session("reset:migrate"),
         effect=Effect.GIVES_UP,
         reason=True,
     ),

@@ -20,7 +20,9 @@ FAILURES_TO_BLOCK = 3
 
 
 class Blocks:
-    """Mutable while folding. ``failures[n]`` failed in more than n cycles; ``evidence`` pairs ranges with log offsets."""
+    """Mutable while folding. ``failures[n]`` failed in more than n cycles; ``evidence`` pairs ranges with log
+    offsets.
+    """
 
     def __init__(self) -> None:
         self.blocked: list[Blocked] = []

@@ -65,7 +65,9 @@ def name_problem(path: str, attempt: UUID) -> str | None:
 
 
 def attempt_of(path: str) -> UUID | None:
-    """Return the attempt that named a file, or ``None`` for a foreign name. Object store layouts add a hash in front."""
+    """Return the attempt that named a file, or ``None`` for a foreign name. Object store layouts add a hash in
+    front.
+    """
     given, _, number = path.rsplit("/", 1)[-1].removesuffix(".parquet").rpartition("-")
     numbered = path.endswith(".parquet") and len(number) >= LEAST_DIGITS and number.isascii() and number.isdigit()
     before, own = given[:-_ID_LENGTH], given[-_ID_LENGTH:]
@@ -128,7 +130,9 @@ def storage_place(path: str) -> tuple[str, str]:
 
 
 def _leads_up(below: str) -> bool:
-    """Return True if a step leads up. Partition values may hold dots and encoded slashes; only a whole step leads up."""
+    """Return True if a step leads up. Partition values may hold dots and encoded slashes; only a whole step leads
+    up.
+    """
     for _ in range(_ENCODED_TIMES):
         if "/." in f"/{below}" and not {".", ".."}.isdisjoint(below.split("/")):
             return True

@@ -14,10 +14,10 @@ import pytest
 from tests.support.sources import ROOT, imported, sources
 
 BUDGETS = {
-    "lines": 86_000,
+    "lines": 85_640,
     "doors": 42,
     "pairs of rooms": 287,
-    "dataclasses": 416,
+    "dataclasses": 415,
     "example DAGs": 10,
 }
 

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit plan`: the next cycle's window and the reasons. Writes nothing to a table or the control topic, which is
-created if it is missing.
-"""
+"""`lakecommit plan`: show the next cycle's window and the reasons. Creates the control topic, writes nothing else."""
 
 from __future__ import annotations
 
@@ -16,10 +14,6 @@ from airflow_provider_lakecommit.landing import LandingSpec
 
 
 def plan(spec: LandingSpec, output: Output, *, explain: bool) -> int:
-    """Show the plan.
-
-    :raises LakecommitError: an error that would prevent opening a cycle
-    """
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         opened = preview(session)
         opened = replace(opened, explain=(*opened.explain, *registry_lines(spec.landing, spec.kafka)))

@@ -25,7 +25,9 @@ Place = tuple[SourcePartition, ReadPosition]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """A position that does not hold: the log has other records from ``end`` on; ``None`` if nobody can tell from where."""
+    """A position that does not hold: the log has other records from ``end`` on; ``None`` if nobody can tell from
+    where.
+    """
 
     partition: SourcePartition
     position: ReadPosition
