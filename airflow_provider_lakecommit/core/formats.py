@@ -37,8 +37,8 @@ WITH_REGISTRY = {"json_schema": "JSON", "avro": "AVRO", "protobuf": "PROTOBUF"}
 """
 SCHEMA_NAMES = {
     "json_schema": "airflow_provider_lakecommit.formats.schema_names:JsonSchemaNames",
-    "avro": "airflow_provider_lakecommit.formats.avro.record_names:RecordNames",
-    "protobuf": "airflow_provider_lakecommit.formats.protobuf.message_names:MessageNames",
+    "avro": "airflow_provider_lakecommit.formats.schema_names:RecordNames",
+    "protobuf": "airflow_provider_lakecommit.formats.protobuf.message_framing:MessageNames",
 }
 """Factories of schema name readers, see :func:`airflow_provider_lakecommit.formats.schema_names.schema_names_for`."""
 

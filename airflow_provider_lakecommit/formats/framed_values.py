@@ -21,12 +21,13 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats.decoder import NothingHeld, Refusal, Reject
 from airflow_provider_lakecommit.formats.registry.framing import framed
-from airflow_provider_lakecommit.formats.registry.many import Learned, learned
 from airflow_provider_lakecommit.formats.registry.schemas import (
+    Learned,
     RegisteredSchema,
     SchemaKey,
     SchemaSource,
     UnknownSchemaError,
+    learned,
     told,
 )
 

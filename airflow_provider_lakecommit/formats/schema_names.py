@@ -22,7 +22,7 @@ import pyarrow as pa
 from airflow_provider_lakecommit.core import SCHEMA_NAMES
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, NothingHeld, Reject, put_back
 from airflow_provider_lakecommit.formats.framed_values import FramedPart, FramedReader
-from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema, SchemaSource
+from airflow_provider_lakecommit.formats.registry.schemas import AVRO, JSON, RegisteredSchema, SchemaSource
 
 COLUMN = "schema"
 _TABLE = pa.schema([pa.field(COLUMN, pa.string())])
@@ -100,3 +100,29 @@ def schema_names_for(format: str, registry: SchemaSource | None) -> Decoder:
     """
     module, _, name = SCHEMA_NAMES[format].partition(":")
     return cast(Decoder, getattr(import_module(module), name)(registry))
+
+
+class RecordNames(OneSchemaNames):
+    """Record names of Avro."""
+
+    kind = AVRO
+
+    def _made(self, schema: RegisteredSchema) -> str | None:
+        return record_name(schema.text)
+
+
+def record_name(text: str) -> str | None:
+    """Return the full name of a schema's top type, if it has one."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    while isinstance(found, dict) and isinstance(found.get("type"), dict):
+        found = found["type"]
+    if isinstance(found, str):
+        return found
+    name = found.get("name") if isinstance(found, dict) else None
+    if not isinstance(name, str):
+        return None
+    space = found.get("namespace")
+    return f"{space}.{name}" if isinstance(space, str) and space and "." not in name else name

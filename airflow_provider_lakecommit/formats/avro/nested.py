@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of records, lists, maps and unions.
 
-Contract: as of every :class:`~airflow_provider_lakecommit.formats.avro.scalars.Reader`. A record is read in its written
-order, whatever the order of the columns: fields that the table lacks are skipped and noted, columns that the record
-lacks are null. A required column without a value fails its record, unless its whole parent is missing.
+A record is read in its written order. Fields that the table lacks are skipped and noted, columns that the record lacks
+are null. A required column without a value fails its record, unless its whole parent is missing.
 """
 
 from __future__ import annotations
@@ -41,23 +40,15 @@ class Required:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
-    """A column that the records lack, or that is always null there."""
+    """A column that the records lack, or that is always null there: null, or the one value of ``default``."""
 
     target: pa.DataType
+    default: pa.Array | None = None
 
     def read(self, cursor: Cursor, _active: Bools | None) -> pa.Array:
-        return pa.nulls(len(cursor), self.target)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultValue:
-    """A column that the records lack, with the same value in all of them: the one of an array."""
-
-    target: pa.DataType
-    value: pa.Array
-
-    def read(self, cursor: Cursor, _active: Bools | None) -> pa.Array:
-        return self.value.take(pa.array(np.zeros(len(cursor), np.int64)))
+        if self.default is None:
+            return pa.nulls(len(cursor), self.target)
+        return self.default.take(pa.array(np.zeros(len(cursor), np.int64)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +89,7 @@ class UnknownField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struct:
-    """A record. ``steps`` are its fields in written order: a reader with the position of its column, or a field to
-    skip; ``absent`` are missing columns, with their positions.
-    """
+    """A record. ``steps`` are its fields in written order; ``absent`` are missing columns, with their positions."""
 
     target: pa.DataType
     steps: tuple[tuple[int, Reader] | UnknownField, ...]
@@ -206,8 +195,9 @@ class Branches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
-    """A union of several types as a struct with one field per type, exactly one of which has a value. A ``required``
-    one is missing from all records that have another.
+    """A union of several types as a struct with one field per type, exactly one of which has a value.
+
+    A ``required`` one is missing from all records that have another.
     """
 
     path: str

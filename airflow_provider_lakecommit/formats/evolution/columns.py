@@ -12,7 +12,7 @@ Failure story: a subject that is not there, or is of a format without an entry, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -154,3 +154,32 @@ def _check_names(landing: Landing, create: Mapping[str, Any]) -> None:
     columns = create_from_spec({"schema": create["schema"]})[0].as_struct() if create["schema"] else StructType()
     if wrong := evolution(Schema(), columns, widen=False, side=TableSide(version=3), limits=UNLIMITED).left_out:
         raise SpecError("LC4013", f"landing {landing.name!r}: {'; '.join(map(str, wrong))}: {_STATE}")
+
+
+MOST_IDS = 20
+
+
+def registry_lines(landing: Landing, kafka: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines about the schemas of a landing's records; none if they have no schemas."""
+    if landing.format in WITH_REGISTRY and landing.decoding.schema:
+        yield f"format {landing.format}, the landing's schema for all records"
+    subjects = asked_subjects(landing)
+    if not subjects:
+        return
+    format = next(iter(subjects.values()))
+    try:
+        registry = needed(registry_of(kafka), landing.name, format)
+    except (SpecError, RegistryError) as e:
+        yield f"format {format}: {e}"
+        return
+    yield f"format {', '.join(dict.fromkeys(subjects.values()))}, schemas of {registry.place}"
+    for subject in subjects:
+        try:
+            count, ids = registry.ids(subject, MOST_IDS)
+        except UnknownSchemaError:
+            yield f"there is no subject {subject}; records may use schemas of other subjects"
+        except RegistryError as e:
+            yield f"subject {subject} is unknown: {e}"
+        else:
+            shown = ", ".join([*(["…"] if count > len(ids) else []), *map(str, ids)])
+            yield f"subject {subject} has {count} versions, with schema ids {shown}"

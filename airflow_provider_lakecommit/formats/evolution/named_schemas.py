@@ -3,7 +3,7 @@
 
 Contract: the schemas are those of the sampled records, each once, or the one that the landing states; what is
 registered and no record names changes no table. What a schema wants and what of it does not fit is the format's.
-Several are :mod:`~airflow_provider_lakecommit.formats.evolution.combined`.
+Several are :mod:`~airflow_provider_lakecommit.formats.evolution.named_schemas`.
 
 Failure story: a schema that the registry does not have is for the tasks to reject; so is one of which no record becomes
 a row, which is told as what does not fit. A registry that does not answer is an error, and the plan is made again.
@@ -12,7 +12,7 @@ a row, which is told as what does not fit. A registry that does not answer is an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
@@ -22,18 +22,59 @@ from pyiceberg.types import StructType
 
 from airflow_provider_lakecommit.core import WITH_REGISTRY, Coverage, FormatOptions
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.evolution.changes import LeftOut
-from airflow_provider_lakecommit.formats.evolution.combined import combined
+from airflow_provider_lakecommit.formats.evolution.changes import OF_SCHEMAS, UNLIMITED, LeftOut, evolution
+from airflow_provider_lakecommit.formats.evolution.joined import JoinedColumns
 from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.formats.evolution.records import framed_value, sampled
+from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
 from airflow_provider_lakecommit.formats.evolution.wanted import MOST_NAMED, RecordSample, Wanted
 from airflow_provider_lakecommit.formats.registry.client import needed, registry_of
 from airflow_provider_lakecommit.formats.registry.framing import Framed, framed
-from airflow_provider_lakecommit.formats.registry.many import Learned, learned
-from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, UnknownSchemaError, told
+from airflow_provider_lakecommit.formats.registry.schemas import (
+    Learned,
+    RegisteredSchema,
+    UnknownSchemaError,
+    learned,
+    told,
+)
 from airflow_provider_lakecommit.landing import Landing
 
 T = TypeVar("T")
+
+
+def combined(
+    schema: Schema,
+    written: Sequence[T],
+    before: Sequence[T],
+    wants: Callable[[Schema, T, Collection[str]], tuple[StructType, Iterable[LeftOut]]],
+    unfit: Callable[[Schema, T], Iterable[Misfit]],
+    told_by: str,
+) -> Wanted:
+    """Return the columns that all of them need in a table.
+
+    :param before: those of records that have had their fate, of which is not asked what does not fit
+    :param wants: the columns that one of them wants, and what of it cannot be one; called with the names of new columns
+        that others want
+    :param unfit: what of one of them does not fit
+    """
+    left_out, joined = list[LeftOut](), JoinedColumns()
+    for one in dict.fromkeys((*written, *before)):
+        columns, without = wants(schema, one, [f.name for f in joined.columns.fields])
+        joined.add(columns)
+        left_out += without
+    found = evolution(schema, joined.columns, widen=True, limits=UNLIMITED)
+    left_out += [*joined.left_out.values(), *found.left_out]
+    now = evolved_schema(schema, found.changes, last_id=max(schema.field_ids, default=0), schema_id=0)
+    misfits: list[Misfit | Unreadable] = []
+    for one in written:
+        misfits += [*evolution(now, wants(now, one, ())[0], widen=True, limits=UNLIMITED).misfits, *unfit(now, one)]
+    return Wanted(
+        columns=now.as_struct(),
+        told_by=told_by,
+        left_out=tuple(dict.fromkeys(left_out)),
+        misfits=tuple(dict.fromkeys(misfits)),
+        limits=OF_SCHEMAS,
+    )
 
 
 class NamedSchemasSource(ABC, Generic[T]):

@@ -19,13 +19,12 @@ from confluent_kafka import Message
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import Coverage
-from airflow_provider_lakecommit.formats.evolution.envelopes import row_in
 from airflow_provider_lakecommit.formats.evolution.seen_types import SeenTypes, seen_types
 from airflow_provider_lakecommit.formats.evolution.wanted import RecordSample, Wanted
 from airflow_provider_lakecommit.formats.registry.framing import framed, with_header
 from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.kafka import ValueOf, headers_of, records_at, sample_of
-from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing import IMAGES, PAYLOAD, Landing
 
 RECORDS = 3_000
 SECONDS = 15.0
@@ -89,3 +88,12 @@ def framed_value(message: Message) -> bytes | None:
     """Return the value after the id of its schema."""
     value = message.value()
     return None if value is None else with_header(value, headers_of(message))
+
+
+def row_in(value: dict[str, Any]) -> dict[str, Any] | None:
+    payload = value.get(PAYLOAD)
+    envelope = payload if isinstance(payload, dict) else value
+    op = envelope.get("op")
+    image = IMAGES.get(op) if isinstance(op, str) else None
+    row = None if image is None else envelope.get(image)
+    return row if isinstance(row, dict) else None

@@ -29,19 +29,18 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.formats.avro.infer import avro_columns
 from airflow_provider_lakecommit.formats.avro.nested import Absent, Required, Unfit
-from airflow_provider_lakecommit.formats.avro.reader_schema import ReaderSchema
+from airflow_provider_lakecommit.formats.avro.reader_schema import reader_schema, renamed
 from airflow_provider_lakecommit.formats.avro.resolve import Resolver, chosen_columns
 from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType, writer_type
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, LeftOut
-from airflow_provider_lakecommit.formats.evolution.envelopes import rows_of
 from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, without_value
 from airflow_provider_lakecommit.formats.evolution.named_schemas import NamedSchemasSource
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
 from airflow_provider_lakecommit.iceberg import create_from_spec
-from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing import IMAGES, Landing
 
 WHOLE_DIGITS = {"int": 10, "long": 19}
 """The most digits of a number of such a type."""
@@ -55,7 +54,7 @@ class WrittenSource(NamedSchemasSource[WriterType]):
 
     def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
         super().__init__(landing, kafka)
-        self._asked = ReaderSchema.of(self._options.reader_schema)
+        self._asked = reader_schema(self._options.reader_schema)
 
     def _stated(self) -> tuple[str, list[WriterType]]:
         return "the landing's schema", list(self._rows(writer_type(self._options.schema)))
@@ -66,8 +65,8 @@ class WrittenSource(NamedSchemasSource[WriterType]):
     def _rows(self, written: WriterType) -> Iterator[WriterType]:
         if written.kind != "record":
             raise Refusal("wrong_schema", None, f"it is {written}, not a record")
-        named = self._asked.named(written)
-        yield from (named,) if self._landing.transform.unwrap is None else rows_of(named)
+        named = renamed(written, self._asked)
+        yield from (named,) if self._landing.transform.unwrap is None else _rows_in(named)
 
     def _wants(
         self, schema: Schema, written: WriterType, new: Collection[str] = ()
@@ -166,7 +165,8 @@ def _joined(own: StructType, found: StructType) -> StructType:
 
 def _unfit_in(reader: Any) -> Iterator[Unfit | Required]:
     """All that is read nowhere, in readers of readers, and what is required and never there."""
-    if isinstance(reader, Unfit) or (isinstance(reader, Required) and isinstance(reader.inner, Absent)):
+    lacks = isinstance(reader, Required) and isinstance(reader.inner, Absent) and reader.inner.default is None
+    if lacks or isinstance(reader, Unfit):
         yield reader
     elif isinstance(reader, tuple):
         for part in reader:
@@ -174,3 +174,11 @@ def _unfit_in(reader: Any) -> Iterator[Unfit | Required]:
     elif is_dataclass(reader) and not isinstance(reader, WriterType):
         for part in fields(reader):
             yield from _unfit_in(getattr(reader, part.name))
+
+
+def _rows_in(envelope: WriterType) -> Iterator[WriterType]:
+    fields = {f.name: f.type for f in envelope.fields}
+    for name in dict.fromkeys(IMAGES.values()):
+        if (kind := fields.get(name)) is not None:
+            parts = [p for p in kind.parts if p.kind != "null"] if kind.kind == "union" else [kind]
+            yield from (parts[0],) if len(parts) == 1 and parts[0].kind == "record" else ()

@@ -20,16 +20,17 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 from google.protobuf.message import DecodeError
 
 from airflow_provider_lakecommit.exceptions import CompilerError, TableError
-from airflow_provider_lakecommit.formats.protobuf.known_files import CONFLUENT, confluent_files
-from airflow_provider_lakecommit.formats.protobuf.map_entries import as_entries, compilable
 
 Imported = tuple[tuple[str, str], ...]
 MOST_TEXT = 300
@@ -168,3 +169,51 @@ def _known_places() -> list[str]:
     types = find_spec("google.type")
     places = [str(Path(place).parents[1]) for place in (types.submodule_search_locations or ())] if types else []
     return [str(Path(found.submodule_search_locations[0], "_proto")), *places]
+
+
+_WRITTEN_OUT = re.compile(r"\boption\s+map_entry\s*=\s*true\s*;")
+_MARK = 536_870_911
+"""The last number that a field can have; an entry has two fields, 1 and 2."""
+
+
+def compilable(text: str) -> str:
+    """Return the text in a form that the compiler accepts."""
+    return _WRITTEN_OUT.sub(f"reserved {_MARK};", text)
+
+
+def as_entries(files: Iterable[FileDescriptorProto]) -> None:
+    """Make the marked messages of compiled files what they were written as."""
+    for file in files:
+        _of(file.message_type)
+
+
+def _of(messages: Iterable[DescriptorProto]) -> None:
+    for message in messages:
+        numbers = [(reserved.start, reserved.end) for reserved in message.reserved_range]
+        if numbers == [(_MARK, _MARK + 1)] and {f.number for f in message.field} == {1, 2}:
+            message.ClearField("reserved_range")
+            message.options.map_entry = True
+        _of(message.nested_type)
+
+
+CONFLUENT = "confluent/"
+"""Prefix of these files' names."""
+_PACKAGE = "confluent_kafka.schema_registry.confluent"
+_FILES = ("meta_pb2", "type.decimal_pb2", "type.variant_pb2", "types.decimal_pb2")
+
+
+@cache
+def confluent_files() -> tuple[bytes, ...]:
+    """Each as a serialized ``FileDescriptorProto``, those first that others import."""
+    return tuple(_found())
+
+
+def _found() -> Iterator[bytes]:
+    for name in _FILES:
+        module = f"{_PACKAGE}.{name}"
+        try:
+            there = find_spec(module)
+        except ModuleNotFoundError:
+            continue
+        if there is not None:
+            yield import_module(module).DESCRIPTOR.serialized_pb

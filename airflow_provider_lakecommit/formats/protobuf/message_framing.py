@@ -8,7 +8,15 @@ number of indexes and the indexes as plain varints; that they cannot be told apa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+from google.protobuf.descriptor import FileDescriptor
+
+from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
+from airflow_provider_lakecommit.formats.framed_values import FramedPart
+from airflow_provider_lakecommit.formats.protobuf.descriptors import DescriptorError, message_at, registered_file
+from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, told
+from airflow_provider_lakecommit.formats.schema_names import SchemaNames
 
 FIRST = (0,)
 DEEPEST = 32
@@ -74,3 +82,24 @@ def _varint(value: bytes, at: int) -> tuple[int, int]:
         if octet < 0x80:
             return (number >> 1) ^ -(number & 1), at + n + 1
     raise ValueError("the value ends within the indexes of its message")
+
+
+class MessageNames(SchemaNames[FileDescriptor]):
+    """Message names of Protobuf."""
+
+    kind = PROTOBUF
+
+    def _made(self, schema: RegisteredSchema) -> FileDescriptor:
+        return registered_file(schema)
+
+    def _named(
+        self, values: Sequence[bytes], part: FramedPart[FileDescriptor], rejects: list[Reject]
+    ) -> Iterator[tuple[str | None, Sequence[int]]]:
+        found, wrong = paths_of([values[i] for i in part.places], part.start)
+        rejects += [Reject.of(part.places[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
+        for (path, _), places in found.items():
+            at = [part.places[i] for i in places]
+            try:
+                yield message_at(part.made, path).full_name, at
+            except DescriptorError as e:
+                rejects += [Reject.of(i, Refusal("wrong_schema", None, f"{told(part.key)}: {e}")) for i in at]

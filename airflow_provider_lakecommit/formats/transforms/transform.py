@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records through SQL to rows: a decoder around that of the format.
 
-Contract: the format decodes values into the columns of ``record`` (`transform.record_schema`); the SQL, which is
-of one record each (:mod:`~airflow_provider_lakecommit.formats.transforms.row_wise`), makes rows of them, in the order
-of their records and of what it explodes; columns are the table's by name. A record of which no row comes is filtered. A
-block is transformed as a whole; where that fails, one more query names suspects
-(:mod:`~airflow_provider_lakecommit.formats.transforms.suspects`). Each of them is tried alone, and then the rest, where
-halving finds what still fails. Each such record is a reject of its own. Records with a row that lacks a required
-column, or has a value that its column cannot take, are rejects with all of their rows.
+The format decodes values into the columns of ``record`` (`transform.record_schema`). The SQL makes rows of each record,
+in order; its columns are matched to the table's by name. Records without a row are filtered. A block is transformed at
+once; if that fails, a second query names suspects (:mod:`~airflow_provider_lakecommit.formats.transforms.suspects`),
+which are tried alone, and the rest is halved. A record with a row that lacks a required column, or has a value that its
+column cannot take, is rejected with all of its rows. DuckDB works on the Arrow data in this process (decision 0058).
 
-DuckDB does the work within this process, on the Arrow data as they are (decision 0058): one thread, UTC, without files,
-network or extensions.
-
-Failure story: SQL that is not of one record each, a column that the table lacks or that can never be the table's type,
-a required column that nothing fills, a function that cannot be imported: all are a
+Wrong SQL, columns that the table lacks or that can never have its type, and functions that cannot be imported are
 :class:`~airflow_provider_lakecommit.exceptions.TableError` before a record is read.
 """
 
@@ -38,21 +32,17 @@ from airflow_provider_lakecommit.landing import meant
 FAILED = "transform_failed"
 """The kind of rejects in which the SQL itself failed."""
 _BROKEN = (duckdb.InternalError, duckdb.FatalException)
-"""Errors after which the engine answers nothing more. A value may bring them, by a function with a defect."""
+"""Errors after which the engine is unusable; a defective function may cause them for one value."""
 _OF_MEANS = duckdb.OperationalError
-"""Want of means: of many records at once, or of this machine. All other errors are of values: conversions, overflows,
-``error('…')``, functions that raise, a single record that needs more memory than the engine may have, and some that
-have no class of their own.
-"""
+"""Lack of memory, for many records at once or on this machine. All other errors are of values."""
 
 
 class TransformDecoder:
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of a table whose rows SQL makes.
 
     :param records: decodes values into the columns of ``record``; it is closed with this one
-    :param schema: of the table
     :param skip: columns that are filled from elsewhere
-    :param functions: further ones of the SQL, by name, each as ``module.function``
+    :param functions: further functions of the SQL, by name, each as ``module.function``
     """
 
     def __init__(
@@ -65,8 +55,7 @@ class TransformDecoder:
         self._stopped: list[BaseException] = []
         self._connection = engine(functions, self._stopped)
         try:
-            queries = row_wise(self._connection, sql, records.schema.names, functions)
-            self._sql, self._suspects = queries.sql, queries.suspects
+            self._sql, self._suspects = row_wise(self._connection, sql, records.schema.names, functions)
             self._columns = self._resolved()
         except BaseException:
             self._connection.close()
@@ -109,10 +98,7 @@ class TransformDecoder:
         self._records.close()
 
     def _resolved(self) -> Mapping[str, int]:
-        """Return which column of the SQL is which of the table.
-
-        :raises TableError: naming each that is none, or cannot be
-        """
+        """Return the position in the SQL of each table column that it fills."""
         known = self._target.names
         given: dict[str, int] = {}
         wrong: list[str] = []
@@ -150,7 +136,6 @@ class TransformDecoder:
         return found
 
     def _asked(self, sql: str, rows: pa.Table) -> pa.Table:
-        """:raises Refusal: the SQL fails for one of the records, or for so many at once"""
         try:
             return self._answered(sql, rows)
         finally:
@@ -200,7 +185,6 @@ class TransformDecoder:
         )
 
     def _fitted(self, made: pa.Table) -> list[pa.Array]:
-        """:raises Refusal: a value that its column cannot take"""
         return [
             fitted(_whole(made.column(self._columns[f.name])), f, f.name)
             if f.name in self._columns
