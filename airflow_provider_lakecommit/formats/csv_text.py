@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The grammar of CSV values: which bytes are one row of so many fields, and which are several rows.
+"""The grammar of CSV values: one row of so many fields, or several rows.
 
-Contract: RFC 4180 with a declared delimiter and quote. A field has neither quotes nor line ends in it, or is within
-quotes from its first byte to its last, a quote in it doubled. Rows are parted by ``\\n`` or ``\\r\\n``; one line end
-behind the last row is none of another. What is not of this form is told, never repaired: a text that was cut within
-quotes would otherwise take the next record for its end. So rows that are found here can be joined, a line each, and the
-parser's rows are these rows.
+RFC 4180 with a declared delimiter and quote: a field is without quotes and line ends, or quoted as a whole. Other forms
+are refused, never repaired: a text cut within quotes would otherwise swallow the next record. So rows found here can be
+joined, a line each, and are exactly the parser's rows.
 """
 
 from __future__ import annotations
@@ -25,10 +23,7 @@ _LINE_END = re.compile(rb"\r?\n\Z")
 
 
 class CsvRows:
-    """The CSV form of a landing's values.
-
-    :param fields: how many each row has
-    """
+    """The CSV form of a landing's values, with so many fields per row."""
 
     def __init__(self, options: Mapping[str, Any], fields: int) -> None:
         self.delimiter: str = options.get("delimiter", ",")

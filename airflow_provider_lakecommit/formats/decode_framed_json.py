@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON after the id of its schema in a registry.
 
-Contract: what is behind the id is read as :mod:`~airflow_provider_lakecommit.formats.decode_json` reads it. That the id
-is one of a JSON Schema is checked; the records are held against the table's columns, not against that schema, which
-their producer has done.
+The id must be that of a JSON Schema. Records are checked against the table's columns, not against that schema.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of the schemas that records are written with, as the one column of a table: what they may be routed by.
+"""The names of the schemas that records are written with, as the one column of a table, for routing.
 
-Contract: each value has one row, with the name or null where its schema has none, or is a reject as of
-:mod:`~airflow_provider_lakecommit.formats.framed_values`. A format says in :data:`SCHEMA_NAMES` what reads its names;
-no payload is looked at. JSON Schema: the ``title``.
-
-Failure story: a registry that is away is an error, and no fault of the records.
+Each value has one row, with the name or null, or is a reject as of
+:mod:`~airflow_provider_lakecommit.formats.framed_values`. Payloads are not read. The name is a JSON Schema's ``title``,
+an Avro record's full name, or a Protobuf message's.
 """
 
 from __future__ import annotations
@@ -57,16 +55,16 @@ class SchemaNames(NothingHeld, ABC, Generic[T]):
     def _made(self, schema: RegisteredSchema) -> T:
         """Return the source of names in a schema.
 
-        :raises Refusal: the schema is none
+        :raises Refusal: there is none
         """
 
     @abstractmethod
     def _named(
         self, values: Sequence[bytes], part: FramedPart[T], rejects: list[Reject]
     ) -> Iterator[tuple[str | None, Sequence[int]]]:
-        """Names with the places of values that have them.
+        """Yield names with the positions of their values.
 
-        :param rejects: takes those that have none they could have
+        :param rejects: takes values without a valid name
         """
 
 
@@ -94,10 +92,7 @@ class JsonSchemaNames(OneSchemaNames):
 
 
 def schema_names_for(format: str, registry: SchemaSource | None) -> Decoder:
-    """Return the reader of a format's schema names.
-
-    :raises KeyError: its records name none
-    """
+    """Return the reader of a format's schema names."""
     module, _, name = SCHEMA_NAMES[format].partition(":")
     return cast(Decoder, getattr(import_module(module), name)(registry))
 

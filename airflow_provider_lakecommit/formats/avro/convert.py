@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert read values to the table's type, each evaluated by itself.
-
-Contract: a :data:`~airflow_provider_lakecommit.formats.reading.Convert` returns an array of the table's type, or
-raises. :func:`each_converted` finds the failing values by halves and sets them to null, so that only their records
+"""Convert read values to the table's type; failing ones are found by halves and set to null, so that only their records
 fail.
 """
 

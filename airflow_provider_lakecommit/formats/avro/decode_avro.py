@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Avro values to rows of the table: every value is either one exact row or one reject with its reason.
 
-Contract: a block may hold records of several schemas, each named by a record's first bytes and fetched from the
-registry once; or all records have the landing's schema and no prefix. All records of a schema are read together
-(:mod:`~airflow_provider_lakecommit.formats.avro.block`), each evaluated by itself: a corrupt, short or long record
-costs only itself.
-
-Rows are in the order of their values. Unknown fields are counted by path, or reject the record, as with JSON. A reject
-of a framed record names its schema.
+A block may hold records of several schemas, named by their first bytes and fetched once, or all have the landing's
+schema. Records of a schema are read together (:mod:`~airflow_provider_lakecommit.formats.avro.block`), but judged each
+by itself. Rows are in the order of their values. Unknown fields are counted by path, or reject the record.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From an Avro schema to the columns of a `create` section.
 
-Contract: pure. Each field becomes the narrowest Iceberg type that holds all of its values exactly; a union with null is
-optional, all else is required. A union of several types becomes a struct with one optional field per type, named after
-it. Fields that no table can hold (always null, a decimal of more than 38 digits) are left out with a note, and so are
-structs without other fields or with more fields than any table.
+Each field becomes the narrowest Iceberg type that holds all of its values exactly; a union with null is optional, all
+else required. A union of several types becomes a struct with one optional field per type. Fields that no table can hold
+are left out with a note.
 """
 
 from __future__ import annotations

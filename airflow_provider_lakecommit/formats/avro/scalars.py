@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of single values: from a primitive Avro type to a primitive type of a table.
-
-Contract: a :class:`Reader` returns a value of the table's type per cursor, null if not active. An invalid value fails
-only its record.
-"""
+"""Readers of single values, from a primitive Avro type to a primitive table type, null if not active."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Skip fields that a table lacks.
-
-Contract: :func:`passed` moves cursors past a value of any type, and returns which values are not null.
-"""
+"""Skip fields that a table lacks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the items of an array or map by a walk over its bytes, one item after the other.
+"""Find the items of an array or map by a walk over its bytes.
 
-Contract: an item that cannot be walked over stands for the rest of its array: its reader finds the error. Items without
-bytes are counted one by one, so arrays of them are not walked over.
+An item that cannot be walked over stands for the rest of its array: its reader finds the error.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wanted columns by the schemas that a window's records name in a registry: what all formats of such records share.
+"""Wanted columns by the schemas that a window's records name in a registry, for all formats of such records.
 
-Contract: the schemas are those of the sampled records, each once, or the one that the landing states; what is
-registered and no record names changes no table. What a schema wants and what of it does not fit is the format's.
-Several are :mod:`~airflow_provider_lakecommit.formats.evolution.named_schemas`.
+The schemas are those of the sampled records, or the landing's own; registered schemas that no record names change
+nothing. Columns of several schemas are joined first (:mod:`~airflow_provider_lakecommit.formats.evolution.joined`), so
+that the result does not depend on their order; misfits are then judged against the widest table.
 
-Failure story: a schema that the registry does not have is for the tasks to reject; so is one of which no record becomes
-a row, which is told as what does not fit. A registry that does not answer is an error, and the plan is made again.
+A schema that the registry lacks is for the tasks to reject. One whose records never become rows is a misfit. If the
+registry does not answer, the plan is made again.
 """
 
 from __future__ import annotations
@@ -50,12 +50,11 @@ def combined(
     unfit: Callable[[Schema, T], Iterable[Misfit]],
     told_by: str,
 ) -> Wanted:
-    """Return the columns that all of them need in a table.
+    """Return the columns that several schemas need in a table.
 
-    :param before: those of records that have had their fate, of which is not asked what does not fit
-    :param wants: the columns that one of them wants, and what of it cannot be one; called with the names of new columns
-        that others want
-    :param unfit: what of one of them does not fit
+    :param before: schemas of earlier records, of which misfits are not reported
+    :param wants: returns the columns that one schema wants, and what of it cannot be one
+    :param unfit: returns the misfits of one schema
     """
     left_out, joined = list[LeftOut](), JoinedColumns()
     for one in dict.fromkeys((*written, *before)):
@@ -78,16 +77,14 @@ def combined(
 
 
 class NamedSchemasSource(ABC, Generic[T]):
-    """The :class:`~airflow_provider_lakecommit.formats.evolution.wanted.WantedSource` of a format whose records name
-    schemas, each of which comes to some ``T``.
-    """
+    """The source of wanted columns for a format whose records name schemas, each parsed to a ``T``."""
 
     def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
         self._landing, self._kafka = landing, kafka
         self._options = landing.format_options
 
     def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
-        """None is looked at where the landing states a schema, but for the table that each is for."""
+        """Sample records; with a stated schema only to find the table that each is for."""
         if self._options.schema:
             if self._landing.routing is None:
                 return RecordSample(ranges=ranges)
@@ -95,11 +92,6 @@ class NamedSchemasSource(ABC, Generic[T]):
         return sampled(self._kafka, ranges, seen, framed_value)
 
     def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
-        """By their schemas.
-
-        :raises RegistryError: it does not answer
-        :raises SpecError: the settings name none
-        """
         if self._options.schema:
             told_by, stated = self._stated()
             return combined(schema, stated, (), self._wants, self._unfit, told_by)
@@ -140,12 +132,12 @@ class NamedSchemasSource(ABC, Generic[T]):
     def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterable[T]:
         """Yield the types of a schema's records.
 
-        :raises Refusal: it is none of records
+        :raises Refusal: it has none
         """
 
     @abstractmethod
     def _wants(self, schema: Schema, written: T, new: Collection[str] = ()) -> tuple[StructType, list[LeftOut]]:
-        """The columns that one of them wants, and what of it cannot be one.
+        """Return the columns that one of them wants, and what of it cannot be one.
 
         :param new: names of columns that the table lacks and others want
         """

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a column is: the names that lead to it, and how they and its type are written for people.
-
-Contract: pure. A path names the fields of structs; ``element`` leads into a list, ``key`` and ``value`` into a map, as
-in the names that Iceberg gives to columns.
-"""
+"""Paths of columns, as Iceberg names them: ``element`` leads into a list, ``key`` and ``value`` into a map."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wanted columns by the Avro schemas that a window's records were written with.
+"""Wanted columns by the Avro schemas of a window's records.
 
-Contract: that of :mod:`~airflow_provider_lakecommit.formats.evolution.named_schemas`. Fields are told apart as the
-decoder tells them: by name, else by an alias. What of a schema does not fit is what the decoder's own resolution
-refuses, once everything is as wide as it can be. Of envelopes that the landing unwraps, the schemas of their rows
-count.
+Fields match as in the decoder: by name, else by an alias. Misfits are what the decoder's own resolution refuses once
+everything is as wide as possible. For unwrapped envelopes the schemas of their rows count.
 """
 
 from __future__ import annotations
@@ -43,14 +41,10 @@ from airflow_provider_lakecommit.iceberg import create_from_spec
 from airflow_provider_lakecommit.landing import IMAGES, Landing
 
 WHOLE_DIGITS = {"int": 10, "long": 19}
-"""The most digits of a number of such a type."""
 
 
 class WrittenSource(NamedSchemasSource[WriterType]):
-    """The :class:`~airflow_provider_lakecommit.formats.evolution.wanted.WantedSource` of Avro.
-
-    :raises TableError: the reader's schema is none
-    """
+    """The source of wanted columns for Avro."""
 
     def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
         super().__init__(landing, kafka)
@@ -92,9 +86,7 @@ class WrittenSource(NamedSchemasSource[WriterType]):
 
 @dataclass(slots=True)
 class _Look:
-    """What one schema wants of a table; types that only differ in width are wanted as they are written, others as the
-    table has them.
-    """
+    """What one schema wants of a table: types that differ only in width as written, others as the table has them."""
 
     left_out: list[LeftOut] = field(default_factory=list)
 
@@ -135,7 +127,7 @@ class _Look:
                 return kind
 
     def _union(self, kind: IcebergType, written: WriterType, path: Path) -> IcebergType:
-        """The struct of a union's types, if it is one; else what all of these want of the column."""
+        """Return the struct of a union's types, if it is one; otherwise what all of them want of the column."""
         parts = [part for part in written.parts if part.kind != "null"]
         members = tuple(WriterField(name=part.name, type=part) for part in parts)
         if (
@@ -159,12 +151,12 @@ class _Look:
 
 
 def _joined(own: StructType, found: StructType) -> StructType:
-    """A struct with what one type of a union wants of it, and all that it had."""
+    """Return a struct with its own fields and those found."""
     return StructType(*{f.name: f for f in (*own.fields, *found.fields)}.values())
 
 
 def _unfit_in(reader: Any) -> Iterator[Unfit | Required]:
-    """All that is read nowhere, in readers of readers, and what is required and never there."""
+    """Yield values that are read nowhere, and required columns that are never there."""
     lacks = isinstance(reader, Required) and isinstance(reader.inner, Absent) and reader.inner.default is None
     if lacks or isinstance(reader, Unfit):
         yield reader
@@ -177,6 +169,7 @@ def _unfit_in(reader: Any) -> Iterator[Unfit | Required]:
 
 
 def _rows_in(envelope: WriterType) -> Iterator[WriterType]:
+    """Yield the types of both images of an Avro envelope."""
     fields = {f.name: f.type for f in envelope.fields}
     for name in dict.fromkeys(IMAGES.values()):
         if (kind := fields.get(name)) is not None:

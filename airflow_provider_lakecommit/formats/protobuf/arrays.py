@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the columnar parser's arrays say: which fields are there, what is within lists and maps.
+"""What the columnar parser's arrays tell: which fields are present, and the content of lists and maps.
 
-Contract: pure. Rows are messages as a struct array whose fields are called by
-:func:`~airflow_provider_lakecommit.formats.protobuf.wire_file.wire_name`. A field that is declared as a list is there
-where the list is not empty, whether its schema has it repeated or once.
+Rows are messages as struct arrays, with fields named by
+:func:`~airflow_provider_lakecommit.formats.protobuf.wire_file.wire_name`. A list field is present if not empty.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ def there(rows: pa.StructArray, name: str) -> Bits:
 
 
 def joined(pieces: pa.Array, *, absent: bytes | None) -> pa.Array:
-    """Of each message that is not repeated the bytes of all of its pieces: behind each other they are the message that
-    Protobuf merges them into.
+    """Return the bytes of all pieces of each message: concatenated, they are the merged message.
 
     :param absent: the value of a message without a piece
     """
@@ -45,7 +43,7 @@ def joined(pieces: pa.Array, *, absent: bytes | None) -> pa.Array:
 
 
 def filled(array: pa.Array) -> pa.Array:
-    """A key or value that an entry leaves out is the default of its type; one that is a message is there always."""
+    """Fill in what entries leave out: a missing key or value is its type's default."""
     if not array.null_count or pa.types.is_nested(array.type):
         return array
     empty: Any = "" if pa.types.is_string(array.type) else b"" if pa.types.is_binary(array.type) else False

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a Protobuf message to the columns of a `create` section.
 
-Contract: pure. Each field becomes the narrowest type of Iceberg that holds all of its values exactly; none is required,
-for Protobuf lets every field go. Enums are their names. What no table can hold (a group, a message without fields) is
-left out with a note, and so are a message within itself, which has no end, and one with more in it than any table has.
+Each field becomes the narrowest Iceberg type that holds all of its values exactly; none is required. Enums are their
+names. Groups, empty, recursive and too large messages are left out with a note.
 """
 
 from __future__ import annotations

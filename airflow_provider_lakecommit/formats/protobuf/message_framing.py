@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The message of a framed record: the path of indexes between the schema's id and the payload.
+"""The message of a framed record: the path of indexes between the schema's id and the payload, and its full name.
 
-Contract: behind the id stand the number of indexes and the indexes, from the outermost message to the innermost, as
-zigzag varints; a single byte 0 stands for the first message, ``[0]``. (Confluent's own clients up to 2020 wrote the
-number of indexes and the indexes as plain varints; that they cannot be told apart is why nobody reads both.)
+After the id come the number of indexes and the indexes, from the outermost message to the innermost, as zigzag varints;
+a single byte 0 means the first message. (Confluent's clients up to 2020 wrote plain varints, which cannot be told
+apart.)
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ from airflow_provider_lakecommit.formats.schema_names import SchemaNames
 
 FIRST = (0,)
 DEEPEST = 32
-"""Most indexes of a path: messages are never nested as deep."""
 Message = tuple[tuple[int, ...], int]
 """The path of a message, and where its payload begins."""
 _LONGEST = 5
 """Most bytes of a varint: an index has 32 bits."""
 _LOOKED_FOR = 4
-"""Messages of a block of which all records are looked for together."""
+"""Messages of a block whose records are found together."""
 
 
 def paths_of(values: Sequence[bytes], start: int) -> tuple[Mapping[Message, Sequence[int]], dict[int, str]]:
-    """The places of values by their message, with where the payload begins; and what is wrong with the others.
+    """Return the positions of values by message and payload start, and what is wrong with the others.
 
-    :param start: where the schema's id ends in each
+    :param start: end of the schema id in each value
     """
     found: dict[Message, list[int]] = {}
     wrong: dict[int, str] = {}

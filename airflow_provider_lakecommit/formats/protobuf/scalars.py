@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which scalar of Protobuf becomes which type of a table, exactly or not at all.
+"""Conversions from Protobuf scalars to table types, exactly or not at all.
 
-Contract: :func:`scalar_convert` gives the function that makes the table's array of the parser's, or says why there is
-none. It raises :class:`ValueError` (Arrow's own is one) for a value that the column cannot hold: a number beyond its
-range, an enum's number without a name, bytes of another length. Nothing is rounded or cut off; not-a-number and
-infinities of a floating-point field are values like others.
+:func:`scalar_convert` returns the conversion, or why there is none. Values that the column cannot hold (out of range,
+an unnamed enum number, a wrong length) raise :class:`ValueError`. Nothing is rounded; non-finite floats are values.
 """
 
 from __future__ import annotations
@@ -147,7 +145,7 @@ def _fixed(length: int) -> Convert:
 
 
 def _names_of(field: FieldDescriptor) -> Callable[[pa.Array, pa.DataType], pa.Array]:
-    """Of several names of one number, the first: what Protobuf itself writes."""
+    """Return enum names; of several with one number the first, as Protobuf writes."""
     names: dict[int, str] = {}
     for value in field.enum_type.values:
         names.setdefault(value.number, value.name)
