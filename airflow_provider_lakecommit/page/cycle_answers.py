@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answers of the status API about cycles and open windows: group by group, slice by slice.
+"""The status API's answers about cycles and open windows: group by group, slice by slice.
 
-Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`. The accounting of a landing's cycle adds up:
-``read`` is ``landed`` + ``rejected`` + ``filtered`` + ``gaps`` + ``skipped``, all of them source offsets; ``rows`` are
-those written, per table, and a sum of their own. Names are those of `lakecommit status --json` and `history --json`
-(:mod:`~airflow_provider_lakecommit.core.status_fields`).
+``read`` is ``landed`` + ``rejected`` + ``filtered`` + ``gaps`` + ``skipped``, all source offsets; ``rows`` are the
+written ones per table. Names are shared with the command line (:mod:`~airflow_provider_lakecommit.core.status_fields`).
 """
 
 from __future__ import annotations
@@ -125,7 +123,6 @@ class WindowAnswer(AccountAnswer):
 
 
 def mark_of(c: SeenCycle, outcome: CycleOutcome) -> CycleMark:
-    """Return a cycle as the strip draws it."""
     return CycleMark(commit_id=c.commit_id, began=moment(c.began), outcome=outcome, landed=c.records, files=c.files)
 
 
@@ -156,7 +153,7 @@ def cycle_of(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
 
 
 def windows_of(pairs: Sequence[tuple[SeenCycle, CycleOutcome]]) -> list[WindowAnswer]:
-    """Return the windows with listed slices, newest first."""
+    """Return open windows with slices, newest first."""
     under_way = (CycleOutcome.RUNNING, CycleOutcome.FAILED)
     found = [c for c, outcome in reversed(pairs) if outcome in under_way and c.work]
     return [_window(c) for c in found[:MOST_WINDOWS]]

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of the groups of one control topic while it is read: their cycles and their trends.
-
-Contract: written by the thread that reads the topic. It is for display and decides no commit.
-"""
+"""The groups of one control topic while it is read: their cycles and trends, for display only."""
 
 from __future__ import annotations
 
@@ -18,9 +15,8 @@ from airflow_provider_lakecommit.page.trend import Trend
 from airflow_provider_lakecommit.stall import EventKind, SeenRecord
 
 MOST_TRENDS = 5000
-"""Groups whose trend is kept; later ones have none."""
 TURNS = frozenset({EventKind.START, EventKind.PUBLISHED})
-"""Events at which the log has the lags of a landing, at their peak."""
+"""Events at which a landing's lags peak."""
 
 _PAYLOADS = {kind: PayloadType[kind.value] for kind in EventKind}
 

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state behind the page: the control topics of this deployment, read in the background of an API server.
+"""The state behind the page: the control topics of this deployment, read in background threads of an API server.
 
-Contract: :meth:`PageReader.board` returns the known state at once, whatever the brokers do, and never waits. The first
-request starts the threads, one for each control topic; they stop after :data:`UNUSED_SECONDS` without a request, and
-the next request restarts the reading from the beginning. Until they are done, the board keeps the last state, with its
-time.
-
-Failure story: missing connections and topics, and unreachable brokers, become the ``trouble`` of that topic, and are
-tried again; the others continue. An unforeseen error is logged, reported, and tried again as well: a thread that died
-would leave a page that looks healthy.
+:meth:`PageReader.board` returns the known state at once. The first request starts a thread per control topic; they stop
+after :data:`UNUSED_SECONDS` without a request, and the next request starts over. Missing connections and topics, and
+unreachable brokers, become the ``trouble`` of that topic and are retried. So are unforeseen errors: a dead thread would
+leave a page that looks healthy.
 """
 
 from __future__ import annotations
@@ -31,10 +27,7 @@ STOP_SECONDS = 5.0
 
 
 class PageReader:
-    """All watched control topics.
-
-    :param places: returns them, called when the threads start
-    """
+    """All watched control topics; ``places`` is called when the threads start."""
 
     def __init__(self, places: Callable[[], Sequence[PageTopic]], settings: Settings, deployment: str) -> None:
         self._places, self._settings, self._deployment = places, settings, deployment

@@ -14,10 +14,10 @@ import pytest
 from tests.support.sources import ROOT, imported, sources
 
 BUDGETS = {
-    "lines": 85_090,
+    "lines": 84_900,
     "doors": 42,
     "pairs of rooms": 287,
-    "dataclasses": 407,
+    "dataclasses": 406,
     "example DAGs": 10,
 }
 

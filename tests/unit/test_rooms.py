@@ -280,7 +280,6 @@ RULES = (
     rule("page/remedies", "core stall", only=NOTHING),
     rule("page/seen_cycle", "core", only=NOTHING),
     rule("page/trend", only=NOTHING),
-    rule("page/watched", only=NOTHING),
     rule("notifications", only=AIRFLOW),
     rule(
         "hooks",
