@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an Avro schema of unknown origin may ask of a reader, and a walk over a body that builds nothing.
+"""Limits for Avro schemas of unknown origin, and a walk over a body that builds nothing.
 
-Contract: :class:`Measure` tells of a type the fewest bytes that a value of it takes, and the most values that are built
-for it without its items. A schema is only run where an item of an array takes bytes, and builds few values for each of
-them: then a body cannot come to more than a small multiple of its length, whatever counts it states. :class:`Body`
-walks a body by such a schema, up to a field or to its end, within the same limits, and holds nothing.
-
-Failure story: bytes that break off, a count or a length below 0, a number of more than 64 bits, more values than the
-limit: :class:`ControlEventError`.
+:class:`Measure` is the fewest bytes of a value of a type, and the most values that are built for it without its items.
+A schema is only run if each array item takes bytes and builds few values per byte: then a body costs at most a small
+multiple of its length, whatever counts it states. :class:`Body` walks a body within the same limits. Truncated bytes,
+negative counts or lengths, numbers above 64 bits, and too many values raise :class:`ControlEventError`.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ _STEPS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Fewest bytes of a value, most values that are built for it, and how deep they are nested."""
+    """Fewest bytes of a value, most values that are built for it, and their nesting."""
 
     smallest: int
     values: int
@@ -83,10 +80,7 @@ class Measure:
 
 
 class Body:
-    """A place in the body of an event.
-
-    :param named: the types that a schema refers to, by name
-    """
+    """A place in the body of an event; ``named`` are the types that a schema refers to."""
 
     def __init__(self, data: bytes, at: int, named: Mapping[str, Any]) -> None:
         self.data = data

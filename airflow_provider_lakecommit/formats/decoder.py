@@ -159,10 +159,7 @@ class BlockDecoder(NothingHeld, ABC):
 
     @abstractmethod
     def _block(self, values: Sequence[bytes]) -> Decoded:
-        """Decode a block, which may be empty.
-
-        :raises Refusal: it cannot be read as a whole
-        """
+        """Decode a block, which may be empty."""
 
 
 def _pieces(

@@ -121,7 +121,4 @@ class FramedDecoder(NothingHeld, ABC, Generic[T]):
 
     @abstractmethod
     def _made(self, schema: RegisteredSchema) -> T:
-        """Return the reader of a schema's records.
-
-        :raises Refusal: none of them can be read
-        """
+        """Return the reader of a schema's records."""

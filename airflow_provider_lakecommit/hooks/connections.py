@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From Airflow's connections to the plain settings that the rest of the package takes.
+"""Converts Airflow's connections to the plain settings that the rest of the package takes.
 
-Contract: the connections of the existing providers are used as they are, and mean here what they mean to those
-providers: the Kafka provider's own hook resolves callbacks and managed tokens, and catalog properties are made the
-way the Iceberg provider's hook makes them. What is returned holds secrets: it is handed on, never logged or stored, and
-Airflow is told to strike them out (:mod:`~airflow_provider_lakecommit.hooks.secrets`).
-
-Failure story: a connection that is missing or unusable is a :class:`SpecError` that names it, its type and what it must
-hold.
+Connections mean what they mean to the providers that they are of: the Kafka provider's hook resolves callbacks and
+managed tokens, and catalog properties are built as by the Iceberg provider's hook. Results contain secrets, which are
+masked in Airflow and must not be logged or stored. A missing or unusable connection raises a :class:`SpecError` with
+its id, its type and the required fields.
 """
 
 from __future__ import annotations
@@ -42,17 +39,13 @@ _WEB = ("http", "https")
 
 
 class _SettingsHook(KafkaBaseHook):
-    """Gives the configuration that the provider's hooks make their clients of, instead of a client."""
+    """Returns the configuration from which the provider's hooks build clients, instead of a client."""
 
     def _get_client(self, config: dict[str, Any]) -> dict[str, Any]:
         return dict(config)
 
 
 def connection(conn_id: str, kind: str, holds: str) -> Connection:
-    """A connection of Airflow.
-
-    :raises SpecError: there is none of that id
-    """
     try:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as e:
@@ -64,10 +57,7 @@ def connection(conn_id: str, kind: str, holds: str) -> Connection:
 
 
 def kafka_settings(kafka_config_id: str) -> dict[str, Any]:
-    """librdkafka settings of a connection of type `kafka`.
-
-    :raises SpecError: no such connection, or no `bootstrap.servers` in it
-    """
+    """Return librdkafka settings of a connection of type `kafka`."""
     found = connection(kafka_config_id, "kafka", "the client's settings in its extra")
     try:
         settings = dict(_SettingsHook(kafka_config_id=kafka_config_id).get_conn)  # type: ignore[no-untyped-call]
@@ -85,21 +75,15 @@ def kafka_settings(kafka_config_id: str) -> dict[str, Any]:
 
 
 def source_settings(landing: Landing) -> dict[str, Any]:
-    """The settings by which a landing's records are read: of its brokers, with those of its registry among them.
-
-    :raises SpecError: a connection is missing or cannot be used
-    """
+    """Return the settings for reading a landing's records: those of its brokers, with those of its registry."""
     kafka = kafka_settings(landing.connections.kafka)
     registry = landing.connections.registry
     return with_registry(kafka, registry_connection(registry)) if registry else kafka
 
 
 def registry_connection(conn_id: str) -> dict[str, Any]:
-    """Settings of the registry's client by a connection of type `http`, or of any other: its address, login and
-    password, and what its extra holds under the client's own names. One that was given as a URI has a path, and TLS
-    where its type is `https`.
-
-    :raises SpecError: no such connection, or it does not say where the registry is
+    """Return settings of the registry's client from a connection of type `http` or any other: address, login, password,
+    and the extra in the client's own names. One that was given as a URI has a path, and TLS if its type is `https`.
     """
     found = connection(conn_id, "http", "the address of a schema registry")
     settings = {key: value for key, value in found.extra_dejson.items() if value is not None}
@@ -124,7 +108,7 @@ def registry_connection(conn_id: str) -> dict[str, Any]:
 
 
 def _address(found: Connection, host: str) -> str:
-    """Where a server is that speaks HTTP. The field `schema` holds its scheme, or of a URI the path."""
+    """Return the address of an HTTP server. The field `schema` is its scheme, or the path of a URI."""
     scheme = found.schema if found.schema in _WEB else found.conn_type if found.conn_type in _WEB else "http"
     path = found.schema if found.schema and found.schema not in _WEB else ""
     first, slashes, rest = host.partition("://")
@@ -135,21 +119,19 @@ def _address(found: Connection, host: str) -> str:
 
 
 def _signing() -> dict[str, str]:
-    """The keys of the deployment, for connections that have none of their own."""
+    """Return the keys of the deployment, for connections without keys."""
     options = {KEY: "signing_key", OTHER_KEY: "signing_key_other", UNSIGNED_BELOW: "unsigned_below"}
     stated = {name: conf.get("lakecommit", option, fallback="") for name, option in options.items()}
     return {name: value for name, value in stated.items() if value}
 
 
 def catalog_properties(iceberg_conn_id: str, *, reach: bool = True) -> dict[str, str]:
-    """pyiceberg properties of a connection of type `iceberg`: its extra, then its fields; REST if it does not say.
+    """Return pyiceberg properties of a connection of type `iceberg`: its extra, then its fields; REST by default.
 
-    The catalog is called by the connection's id, as the Iceberg provider's hook does, unless its extra gives a `name`
-    or, where the catalog may be reached, all its tables are under another one.
+    The catalog's name is the connection's id, as in the Iceberg provider's hook, unless the extra has a `name`, or, if
+    the catalog may be contacted, all its tables have another one.
 
-    :param reach: may the catalog be asked? A writer must do without it
-
-    :raises SpecError: no such connection, or it says neither where nor what the catalog is
+    :param reach: whether the catalog may be contacted; a writer must not
     """
     properties = stated_properties(iceberg_conn_id)
     if reach:
@@ -160,10 +142,7 @@ def catalog_properties(iceberg_conn_id: str, *, reach: bool = True) -> dict[str,
 
 
 def stated_properties(iceberg_conn_id: str) -> dict[str, str]:
-    """The same without a name that nobody stated, so that nothing is asked of the catalog.
-
-    :raises SpecError: no such connection, or it says neither where nor what the catalog is
-    """
+    """Return the same without a derived name, so without contact to the catalog."""
     found = connection(iceberg_conn_id, "iceberg", "the catalog's URI as host or properties in its extra")
     properties = as_text({key: value for key, value in found.extra_dejson.items() if value is not None})
     hide({**properties, "host": found.host, "password": found.password})
@@ -182,13 +161,13 @@ def stated_properties(iceberg_conn_id: str) -> dict[str, str]:
 
 
 def _unlike(found: Connection, kind: str) -> str:
-    """Airflow's environment and secrets backends take any type, which may well be meant; in an error it is said."""
+    """Environment and secrets backends accept any type, which may be intended; errors mention it."""
     return "" if found.conn_type == kind else f", which is of type `{found.conn_type}`,"
 
 
 def master_url(found: Connection) -> str:
-    """The master of a Spark connection, put together as the Spark provider's hook does: of one that was given as a URI
-    (`spark://host:7077`) the scheme is its type.
+    """Return the master of a Spark connection, as the Spark provider's hook builds it: if it was given as a URI
+    (`spark://host:7077`), its type is the scheme.
     """
     host = found.host or ""
     whole = found.conn_type == "spark" and host != "" and ("://" in host or not found.port)

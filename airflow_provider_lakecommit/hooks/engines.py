@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which engine runs the jobs of a landing: the type of the Spark connection decides.
+"""Chooses the engine for the jobs of a landing by the type of the Spark connection.
 
-Contract: the connections of the Spark provider are used as they are. ``spark_connect`` is a warm Spark Connect server,
-``spark`` is spark-submit; a connection of another type is used as ``spark``, as the provider's own hooks do. Nothing is
-contacted.
-
-Failure story: a connection that is missing or unusable is a :class:`SpecError` that names it.
+``spark_connect`` is a warm Spark Connect server, ``spark`` is spark-submit; other types are used as ``spark``, as by
+the Spark provider's hooks. Nothing is contacted. A missing or unusable connection is a :class:`SpecError` with its id.
 """
 
 from __future__ import annotations
@@ -35,13 +32,11 @@ def engine_of(
     conf: Mapping[str, Any] | None = None,
     grace: timedelta,
 ) -> Engine:
-    """The engine that a connection stands for.
+    """Return the engine of a connection.
 
-    :param deployment: with landing and lane, whose warm session it is
-    :param conf: Spark settings of the jobs; a server that runs already cannot take them
-    :param grace: how long a job that is asked to stop may take
-
-    :raises SpecError: no such connection, or one that cannot be meant
+    :param deployment: with landing and lane, the owner of the warm session
+    :param conf: Spark settings of the jobs; a running server cannot take them
+    :param grace: time for a job to stop
     """
     found = connection(conn_id, "spark", "the master as host (local[2], yarn, …), or of type `spark_connect`")
     if found.conn_type != CONNECT:
@@ -60,9 +55,8 @@ def engine_of(
 
 
 def connect_url(conn_id: str) -> str:
-    """The URL of a connection of type ``spark_connect``, as the Spark provider builds it. It may hold a token.
-
-    :raises SpecError: it names no host
+    """Return the URL of a connection of type ``spark_connect``, as the Spark provider builds it. It may contain a
+    token.
     """
     from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 

@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka Connect by a connection of Airflow.
+"""Kafka Connect by an Airflow connection of type `http`, with the fields of Airflow's own HTTP hook.
 
-Contract: the connection is of type `http`, with the fields that Airflow's own HTTP hook takes: host (which may be a
-whole address), port, schema (`http` or `https`), login and password; in its extra `verify` (false, or a file of
-certificates to trust), `headers`, and further headers as they are. It is read at the first call, not before. Nothing is
-needed but Airflow itself.
-
-Failure story: a connection that is missing or says no host is a :class:`SpecError`; all else is raised by
-:mod:`~airflow_provider_lakecommit.operations.kafka_connect.rest`.
+They are host (possibly a whole address), port, schema (`http` or `https`), login and password; in the extra `verify`
+(false, or a file of trusted certificates), `headers`, and further headers. The connection is read at the first call.
 """
 
 from __future__ import annotations
@@ -47,10 +42,7 @@ class KafkaConnectHook(BaseHook):
         self.kafka_connect_conn_id = kafka_connect_conn_id
 
     def get_conn(self) -> ConnectRest:
-        """A client; nothing is contacted.
-
-        :raises SpecError: no such connection, or no host in it
-        """
+        """Return a client, which contacts nothing yet."""
         return self.rest
 
     @cached_property
@@ -64,7 +56,7 @@ class KafkaConnectHook(BaseHook):
         return self.rest.config(connector)
 
     def pause(self, connector: str) -> None:
-        """Its tasks read nothing more; the coordinator of an Iceberg sink goes on committing."""
+        """Stop its tasks from reading; the coordinator of an Iceberg sink continues to commit."""
         self.rest.pause(connector)
 
     def resume(self, connector: str) -> None:
@@ -74,11 +66,11 @@ class KafkaConnectHook(BaseHook):
         self.rest.stop(connector)
 
     def restart(self, connector: str, *, include_tasks: bool = True, only_failed: bool = True) -> None:
-        """Start anew what has failed, or all of it."""
+        """Restart failed tasks, or everything."""
         self.rest.restart(connector, include_tasks=include_tasks, only_failed=only_failed)
 
     def test_connection(self) -> tuple[bool, str]:
-        """For the UI: ask for the connectors."""
+        """Request the connectors, for the UI."""
         try:
             found = self.rest.connectors()
         except Exception as e:
@@ -87,18 +79,10 @@ class KafkaConnectHook(BaseHook):
 
 
 def rest_of(conn: Connection) -> ConnectRest:
-    """A client from a connection.
-
-    :raises SpecError: it says no host
-    """
     return ConnectRest(**rest_settings(conn))
 
 
 def rest_settings(conn: Connection) -> dict[str, Any]:
-    """What a client is made of.
-
-    :raises SpecError: it says no host
-    """
     host = (conn.host or "").strip().rstrip("/")
     if not host:
         raise SpecError(
@@ -122,6 +106,6 @@ def rest_settings(conn: Connection) -> dict[str, Any]:
 
 
 def _flag(text: str) -> bool | str:
-    """The extra of a connection often has texts where others are meant."""
+    """The extra of a connection often has texts instead of other types."""
     known = {"true": True, "1": True, "false": False, "0": False}
     return known.get(text.strip().lower(), text)

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The note of a DAG run: one line for each landing, so that the list of runs says what was landed.
+"""The note of a DAG run: one line for each landing, so that the list of runs shows what was landed.
 
-Contract: a task cannot write a note by itself: what a worker may ask of Airflow has no such call. So it is written by
-Airflow's public interface, with the connection that `[lakecommit] api_conn_id` names (type `http`: host of the API
-server; login and password of a user who may edit DAG runs, or a token as password alone). Without that option nothing
-is asked. A landing's line takes the place of the one it wrote before; what people or other tasks wrote stays.
+Workers have no call for notes, so they are written through Airflow's public API, with the connection in `[lakecommit]
+api_conn_id` (type `http`: host of the API server; login and password of a user who may edit DAG runs, or a token as
+password alone). Without that option nothing happens. A landing replaces its own former line; all others stay. Two
+landings that end at the same moment may overwrite each other's line.
 
-Failure story: a server that has an error of its own (5xx), is overloaded (429) or hangs up is asked again after each
-of :data:`PAUSES`. What goes wrong still, and what it refuses, is one warning in the log of the task: the work of the
-run is done by then. A call has :data:`SECONDS` for its answer, and one that took them all is the last. Two landings
-that end in the same moment may write over each other's line.
+A server that fails (5xx), is overloaded (429) or disconnects is tried again after each of :data:`PAUSES`. A remaining
+failure is one warning in the task's log: the work of the run is done by then. A call may take :data:`SECONDS`, and one
+that did is the last.
 """
 
 from __future__ import annotations
@@ -39,19 +38,18 @@ log = logging.getLogger(__name__)
 
 
 class _RefusedError(RuntimeError):
-    """The API server did not do what it was asked."""
+    """The API server refused."""
 
 
 class _AgainError(_RefusedError):
-    """It may do it in a moment."""
+    """A retry may succeed."""
 
 
 def note_run(ti: Any, landing: str, line: str) -> bool:
-    """Write a landing's line in the note of a task's run.
+    """Write a landing's line in the note of a task's run, and return whether it was written.
 
     :param ti: the task instance
-    :param line: without secrets: notes are seen by all who see the DAG
-    :returns: was it written?
+    :param line: without secrets: everyone who sees the DAG sees its notes
     """
     from airflow.sdk.configuration import conf
 
@@ -67,7 +65,7 @@ def note_run(ti: Any, landing: str, line: str) -> bool:
 
 
 def merged(note: str | None, landing: str, line: str) -> str:
-    """A note with a landing's line in it; what is too long ends in an ellipsis, other lines first."""
+    """Return a note with a landing's line; excess ends in an ellipsis, in other lines first."""
     own = f"{landing}: {' '.join(line.split())}"
     lines = (note or "").splitlines()
     places = [n for n, each in enumerate(lines) if each.startswith(f"{landing}: ")]
@@ -112,7 +110,7 @@ def _write(conn_id: str, dag_id: str, run_id: str, landing: str, line: str) -> N
 
 
 def _answer(client: httpx.Client, verb: str, path: str, **asked: Any) -> dict[str, Any]:
-    """:raises _RefusedError: with the status and not with what was sent or said: that may hold the login"""
+    """Request; a :class:`_RefusedError` has the status, but no text of either side: it may contain the login."""
     import httpx
 
     try:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has Airflow strike secrets out of what its tasks show.
+"""Masks secrets in what Airflow's tasks show.
 
-Contract: :func:`hide` names to Airflow all that is secret in some settings, in the forms in which a driver may show it;
-from then on Airflow strikes them out of this process's logs, tracebacks and rendered fields. What it does not look at,
-XComs among it, gets its text from :func:`told`. Light: imported when a DAG is parsed.
+:func:`hide` registers all secrets in some settings, in all forms in which a driver may show them; from then on Airflow
+masks them in this process's logs, tracebacks and rendered fields. For what Airflow does not mask, such as XComs, use
+:func:`told`. Imported when a DAG is parsed, so it must be light.
 
-Failure story: Airflow leaves values of less than five characters alone (``[logging] min_length_masked_secret``), and
-words of every message are not named to it, as it would strike them out of longer words too. Messages of this package
-have been without them before.
+Airflow ignores values of less than five characters (``[logging] min_length_masked_secret``). Words that every message
+has are not registered, because Airflow would mask them within longer words too; this package's messages never have
+them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["hide", "told"]
 
 
 def hide(settings: Mapping[str, Any]) -> None:
-    """Let nothing secret of these settings be seen from now on."""
+    """Mask the secrets of these settings from now on."""
     if forms := shown_as(settings):
         # One message to the supervisor for all of them.
         mask_secret(list(forms))
 
 
 def told(error: BaseException) -> str:
-    """An error with its type, for an XCom or another error."""
+    """Return an error with its type, for an XCom or another error."""
     return without(str(redact(f"{type(error).__name__}: {error}")), ())

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A window job by spark-submit, through the Spark provider's own hook.
+"""Window jobs by spark-submit, through the Spark provider's own hook.
 
-Contract: each job is a process of its own. Job and connection settings, and what is secret of the user's own settings
-of Spark, go in files of a private folder that is gone when the job has ended; nothing secret is in an argument or in
-the log. Spark's output is the task's log. On a local master the workers are the Python that runs this; a cluster is
-sent this package, and the files where the driver runs there too; the other libraries must be installed there or be
-sent by `spark.archives`. Connection settings reach executors in the tasks' code, not in a file.
+Each job is a process of its own. Settings of job and connections, and secrets among the user's Spark settings, are in
+files of a private folder that is removed when the job ends; no secret is in an argument or log. Spark's output is the
+task's log. On a local master the workers use this Python; a cluster gets this package, and the files if the driver runs
+there too; other libraries must be installed there or sent by `spark.archives`. Connection settings reach executors in
+the tasks' code, not in a file.
 
-Failure story: a job that ends badly is a :class:`SparkJobError`; what of it was reported stands in the control log, so
-the caller asks there and not here. What a killed task leaves of its files is removed by the next job on that machine.
-:meth:`SparkSubmit.stop` asks by SIGTERM and, after the grace period, has the provider's hook end the job by force; a
-job whose caller was interrupted does not outlive it.
+A failed job is a :class:`SparkJobError`; what it reported is in the control log, where the caller reads it. Files of a
+killed task are removed by the next job on that machine. :meth:`SparkSubmit.stop` sends SIGTERM and, after the grace
+period, lets the provider's hook kill the job; an interrupted caller does not leave its job running.
 """
 
 from __future__ import annotations
@@ -75,14 +74,14 @@ DRIVER_ON_CLUSTER = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkMaster:
-    """Where a Spark connection runs its jobs."""
+    """Where a Spark connection runs jobs."""
 
     local: bool
     driver_on_cluster: bool
 
     @property
     def conf(self) -> dict[str, str]:
-        """Settings that a user's own win over."""
+        """Settings that a user's own override."""
         if self.driver_on_cluster:
             return {**DEFAULTS, **DRIVER_ON_CLUSTER}
         python = os.environ.get("PYSPARK_PYTHON", sys.executable)
@@ -91,8 +90,8 @@ class SparkMaster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of the spark-submit process: the one installed beside this Python, for a cluster the user's own if there is
-        one. The one beside runs the first `python3` of the search path and expects pyspark there.
+        """Return that of the spark-submit process: the one beside this Python, or for a cluster the user's own, if any.
+        The former runs the first `python3` of the search path and expects pyspark there.
         """
         beside, others = os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)
         own = not self.local and shutil.which("spark-submit", path=others) is not None
@@ -101,10 +100,7 @@ class SparkMaster:
 
 
 def spark_master(conn_id: str) -> SparkMaster:
-    """What a Spark connection says; nothing is contacted.
-
-    :raises SpecError: no such connection, or one that names no master
-    """
+    """Return what a Spark connection says, without contacting anything."""
     found = connection(conn_id, "spark", f"the master as host ({_MASTERS})")
     master, on_cluster = master_url(found), found.extra_dejson.get("deploy-mode") == "cluster"
     if not _MASTER.fullmatch(master):
@@ -140,8 +136,8 @@ _NO_JAVA = re.compile(r"JAVA_HOME is not set|/java: No such file|command not fou
 
 
 def _last_words(error: str) -> str:
-    """What the provider's hook says of a job that failed: its last line, and those before it. The whole command, with
-    which that begins, is in the log already, and so are stacks.
+    """Return the error of the provider's hook: its last line, and those before it. Its beginning, the whole command, is
+    in the log already, and so are stacks.
     """
     ended = _ENDED.match(error)
     said = [line.strip() for line in error[ended.end() :].splitlines() if line.strip()] if ended else []
@@ -168,11 +164,11 @@ class _SubmitHook(SparkSubmitHook):
 
 
 class SparkSubmit:
-    """Window jobs, each by a spark-submit of its own.
+    """Window jobs, each by its own spark-submit.
 
     :param conn_id: Airflow connection of type `spark`
-    :param conf: Spark settings that win over the defaults here
-    :param grace: how long a job that is asked to stop may take
+    :param conf: Spark settings that override the defaults
+    :param grace: time for a job to stop
     """
 
     ahead = 0
@@ -189,7 +185,7 @@ class SparkSubmit:
         """Nothing is kept between jobs."""
 
     def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
-        """Run the job to its end; nothing is known of its slices here.
+        """Run the job to its end.
 
         :raises SparkJobError: it ended with an error, or was stopped
         :raises SpecError: the connection cannot be used, or this machine has no spark-submit
@@ -198,11 +194,7 @@ class SparkSubmit:
         return []
 
     def run_together(self, asked: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
-        """Run several jobs to their end, as one of Spark's; nothing is known of their slices here.
-
-        :raises SparkJobError: it ended with an error, or was stopped
-        :raises SpecError: the connection cannot be used, or this machine has no spark-submit
-        """
+        """Run several jobs to their end, as one Spark job."""
         jobs, secrets = [job for job, _ in asked], [each for _, each in asked]
         self._submit(jobs, secrets, f"the Spark job of {len(jobs)} groups", "")
         return []
@@ -233,20 +225,18 @@ class SparkSubmit:
                 submission.end()
 
     def stop(self) -> None:
-        """Ask the jobs to end, and see to it that they do; returns at once, :meth:`run` then ends by itself."""
+        """Make the jobs end; returns at once, and :meth:`run` then ends."""
         self._stopped = True
         for submission in tuple(self._running):
             submission.stop()
 
     def close(self) -> None:
-        """End what still runs: replicas that did not end when they were not needed any more. Nothing else was taken."""
+        """End running jobs: replicas that were not needed any more. Nothing else is held."""
         if self._running:
             self.stop()
 
 
 class _Submission:
-    """One run of spark-submit."""
-
     def __init__(self, hook: _SubmitHook, grace: float) -> None:
         self._hook = hook
         self._grace = grace
@@ -282,7 +272,7 @@ class _Submission:
         return None if process is None else process.poll()
 
     def end(self) -> None:
-        """After a normal end nothing is left to do; a caller that was interrupted (timeout) leaves a live process."""
+        """An interrupted caller (timeout) leaves a live process."""
         if (process := self.process) is not None:
             self.stop()
             process.communicate()
@@ -299,12 +289,14 @@ class _Files(NamedTuple):
     name: str
 
     def environment(self, master: SparkMaster) -> dict[str, str]:
-        """Of the spark-submit process. A driver copies what it ships; a killed one leaves its copies behind."""
+        """Return that of the spark-submit process. A driver copies what it ships, and leaves its copies behind if
+        killed.
+        """
         copies = {"SPARK_LOCAL_DIRS": str(self.job.parent / "local")}
         return {**master.environment, **(copies if self.package and not master.driver_on_cluster else {})}
 
     def hook(self, conf: Mapping[str, Any], conn_id: str, master: SparkMaster) -> _SubmitHook:
-        """One that is not run yet. Whoever may list the processes of this machine can read their arguments."""
+        """Return a new hook. Everyone who may list this machine's processes can read their arguments."""
         hidden = {key: value for key, value in conf.items() if secrets_in({key: value})}
         properties = self.job.parent / "spark.properties"
         if hidden:
@@ -323,7 +315,7 @@ class _Files(NamedTuple):
 
 @contextmanager
 def _files(jobs: Sequence[WindowJob], secrets: Sequence[Secrets], *, ship: bool) -> Iterator[_Files]:
-    """The files of a job, or of several, in a folder that only this user can read."""
+    """Yield the files of some jobs, in a folder that only this user can read."""
     folder = scratch_folder()
     try:
         files = _Files(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each event of a control topic changes the state of an observer: the fold of :mod:`.stall`.
+"""The fold of :mod:`.stall`: how each event of a control topic changes the state of an observer.
 
-Contract: :func:`observe` is pure, and cheap: frequent events, announcements and answers, are only noted, and folded in
-when a cycle starts or completes.
+:func:`observe` is pure, and cheap: frequent events, announcements and answers, are only noted, and folded in when a
+cycle starts or completes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a sensor evaluates commits, and how long it holds: the settings that several sensors share.
-
-Contract: a value, checked when it is created. It uses no network.
-
-Failure story: one :class:`ValueError` has all mistakes.
-"""
+"""The settings that sensors share: how commits are evaluated, and how long a sensor holds."""
 
 from __future__ import annotations
 
@@ -74,7 +69,7 @@ class StallPolicy:
     def guard(self, *, landing: bool, interval: float | None, waits_since: float | None) -> Guard:
         """Return the guard of a group.
 
-        :param landing: whether it is a landing, not a connector
+        :param landing: whether it is a landing
         :param interval: commit interval of a connector
         :param waits_since: start of the wait, in seconds of the epoch
         """

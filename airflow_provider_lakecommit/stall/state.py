@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of an observer for one group, and its observations: the vocabulary of :mod:`.stall`.
+"""The immutable state of an observer for one group, and its observations: the vocabulary of :mod:`.stall`.
 
-Contract: everything is immutable. The state grows with open and expected items (tables, partitions, the answers of one
-cycle), never with the length of the log or of an outage.
+The state grows with open and expected items (tables, partitions, the answers of one cycle), never with the length of
+the log or of an outage.
 """
 
 from __future__ import annotations
@@ -131,10 +131,8 @@ class PendingFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedOver:
-    """Files of one table that a complete cycle had read and did not publish.
-
-    ``sender`` is the last coordinator that did so; ``quiet`` counts the complete cycles of another one since then
-    without new ones.
+    """Files of one table that a complete cycle had read and did not publish. ``sender`` is the last coordinator that
+    did so; ``quiet`` counts the complete cycles of another one since then without new ones.
     """
 
     files: int

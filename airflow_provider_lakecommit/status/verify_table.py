@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks of `verify` on the history of one table: each step is what its snapshot states.
 
-Contract: pure, as :mod:`~airflow_provider_lakecommit.status.verify`, which lists the checks. Steps are the landings'
-snapshots on the branch's ancestry, oldest first; if older ones were expired, the first remaining one is accepted as it
-is.
+:mod:`~airflow_provider_lakecommit.status.verify` lists them. If older snapshots were expired, the first remaining one
+is accepted as it is.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from airflow_provider_lakecommit.committer import (
     pruned_sections,
 )
 from airflow_provider_lakecommit.core import Counts, Coverage, RangeSet, is_filled
-from airflow_provider_lakecommit.status.lanes import closed_wrongly, filled_of
-from airflow_provider_lakecommit.status.moved import moved_wrongly
+from airflow_provider_lakecommit.status.lanes import closed_wrongly, filled_of, moved_wrongly
 from airflow_provider_lakecommit.status.replaced import (
     back_again,
     copied_rows,

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts a landing when its backlog is large enough: rows, bytes, or the age of the oldest record.
 
-Contract: for an `AssetWatcher`. One event when a limit is reached; the next one after the backlog was below all limits,
-after a plan has taken some of it, or after ``again`` seconds, in case the run did nothing. Planned records do not
-count, even if they are not landed yet.
-
-Failure story: waits for unreachable brokers and missing topics.
+For an `AssetWatcher`: one event when a limit is reached; the next one after the backlog was below all limits, after a
+plan has taken some of it, or after ``again`` seconds, in case the run did nothing. Planned records do not count, even
+if they are not landed yet. Unreachable brokers and missing topics are waited for.
 """
 
 from __future__ import annotations
@@ -105,8 +103,6 @@ class BacklogTrigger(BaseEventTrigger):
 
 
 class _LastEvent:
-    """Time and content of the last event: the same backlog is reported again only after a while."""
-
     def __init__(self, *, again: float) -> None:
         self._again = again
         self._at: float | None = None
@@ -123,14 +119,11 @@ class _LastEvent:
 
 
 class _Looker:
-    """The checks, in the trigger's thread."""
-
     def __init__(self, trigger: BacklogTrigger) -> None:
         self._trigger = trigger
         self._watch: BacklogWatch | None = None
 
     def look(self) -> Backlog | None:
-        """Return the backlog, ``None`` if it is unknown now."""
         try:
             if self._watch is None:
                 self._watch = self._made()

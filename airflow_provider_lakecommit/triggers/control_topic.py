@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Common base of the triggers on a control topic: one consumer for all of them in a triggerer.
 
-Contract: triggers with an equal key share one stream (Airflow's shared streams). The stream carries the state of all
-groups, about once a second while cycles start and end and every five seconds otherwise, so late subscribers know as
-much as the first. The stream's own thread reads and folds: nothing blocks the triggerer's loop.
-
-Failure story: an error in the stream would fail all subscribers, so unreachable brokers and a missing topic are
-reported as trouble, and tried again. Only errors that a user must fix, like a missing connection, are raised.
+Triggers with an equal key share one stream (Airflow's shared streams). It carries the state of all groups, about once a
+second while cycles start and end and every five seconds otherwise, so late subscribers know as much as the first. The
+stream's own thread reads and folds: nothing blocks the triggerer's loop. An error in the stream would fail all
+subscribers, so unreachable brokers and a missing topic are reported as trouble, and tried again. Only errors that a
+user must fix, like a missing connection, are raised.
 """
 
 from __future__ import annotations

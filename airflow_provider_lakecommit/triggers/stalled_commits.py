@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ends a sensor that waits until commits get through, in the triggerer, without a worker.
 
-Contract: success as soon as the guard passes, spread over ``jitter`` seconds, so that waiting tasks do not start at
-once. The deadline is checked every five seconds, whatever the brokers do. A worker handles failures, because it knows
-the task's retries and callbacks; a sensor that may skip instead is skipped here.
+Success as soon as the guard passes, spread over ``jitter`` seconds, so that waiting tasks do not start at once. The
+deadline is checked every five seconds, whatever the brokers do. A worker handles failures, because it knows the task's
+retries and callbacks; a sensor that may skip instead is skipped here.
 """
 
 from __future__ import annotations

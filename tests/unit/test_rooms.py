@@ -136,7 +136,6 @@ RULES = (
             "avro_bounds",
             "avro_schemas",
             "avro_shapes",
-            "avro_types",
             "coverage",
             "data_file",
             "envelope",

@@ -69,10 +69,7 @@ def each_item(
 
 
 def _walks(counts: Ints, in_step: bool) -> int:
-    """Return how many of the first cursors to walk over, because the saved steps cost more.
-
-    :param counts: numbers of items, the largest first
-    """
+    """Return how many of the first cursors to walk over, because the saved steps cost more; ``counts`` fall."""
     if in_step:
         return int(np.searchsorted(-counts, -LONG, side="right"))
     saved = (counts[0] - np.append(counts[1:], 0)) * STEP - np.cumsum(counts)

@@ -2,10 +2,9 @@
 """Check what the catalog verifies in a commit request, and whether these credentials may commit at all.
 
 *Exactly once* depends on it: a catalog that applies a request with false requirements lets a late request overwrite
-other commits. pyiceberg's own catalogs compare in this process; the behaviour of a REST catalog is its own.
-
-Contract: the table is not changed. For each kind of requirement of a landing, a request is sent that requests no change
-and has a false requirement; the catalog must refuse it. A catalog checks the right to commit first.
+other commits. pyiceberg's own catalogs compare in this process. For each kind of requirement of a landing, a request
+without changes and with a false requirement is sent; the catalog must refuse it. A catalog checks the right to commit
+first.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that no two Airflows have the same deployment id. They would give up each other's runs, which they do not know,
-and end each other's tasks; nothing is lost or doubled by it, but no work gets done.
+"""Check that no two Airflows have the same deployment id: they would give up each other's runs, and no work gets done.
 
-Contract: reads the newest records of the landing, writes nothing. The sign is a cycle that a run of the same deployment
-gave up for dead, and that continued. A run that was cleared after its end does so too, so it is a warning, which names
-the runs. A cycle that ended with its epoch was not given up for dead.
-
-Failure story: two Airflows whose runs never overlap, or have the same names, leave no such sign.
+The sign is a cycle that a run of the same deployment gave up for dead, and that continued. A run that was cleared after
+its end does so too, so it is a warning, which names the runs. A cycle that ended with its epoch was not given up for
+dead. Two Airflows whose runs never overlap, or have the same names, leave no such sign.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that the schema registry answers, and that the subjects of this landing have its format.
 
-Contract: requests go to the registry from the host of the doctor; tasks send theirs from their own. Writes nothing.
+Requests are sent from the host of the doctor; tasks send theirs from their own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which rights of each role the connection has, and which it lacks.
 
-Contract: pure. :data:`NEEDS` is the table of the page "Several teams on one cluster"; a test compares them. For the
-*requested* roles a missing right is ``FAIL``, for the others it is reported. Unknown rights (a control topic that does
-not exist yet, a transactional id that was not tried) are not reported as missing.
+:data:`NEEDS` is the table of the page "Several teams on one cluster"; a test compares them. For the *requested* roles a
+missing right is ``FAIL``, for the others it is reported. Unknown rights (of a missing control topic, or an untried
+transactional id) are not reported as missing.
 """
 
 from __future__ import annotations
