@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit connect adopt`: take over the table of a Kafka Connect sink, or hand it back with `--back`.
 
-Contract: shows a preview first; nothing is stopped or written before `--yes`. Objections end with 1, with or without
-it. Ends with 1 too if `verify` finds problems afterwards.
+Nothing is stopped or written before `--yes`. Ends with 1 if there are objections, or if `verify` finds problems
+afterwards.
 """
 
 from __future__ import annotations
@@ -28,15 +28,8 @@ from airflow_provider_lakecommit.operations import (
 )
 from airflow_provider_lakecommit.operations import adopt as take_over
 
-__all__ = ["adopt"]
-
 
 def adopt(options: Namespace, output: Output) -> int:
-    """Take the table over, or hand it back.
-
-    :raises SpecError: how to reach the connector is ambiguous
-    :raises LakecommitError: a required part is unreachable, or refuses
-    """
     spec = load(options, output)
     connect = connect_connection(options, output) or connect_of(options.connect)
     output.keep({"connect": connect or {}})

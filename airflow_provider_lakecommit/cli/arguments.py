@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The definition of a command, the rule that it previews before it acts, and the parsers of its arguments.
+"""Define commands, the rule that they preview before they act, and the parsers of their arguments.
 
-Contract: a command reads, acts or gives something up (:class:`Effect`), and has the matching options: one that acts
-does so at once and has ``--dry-run``; one that deletes, skips or goes backwards only shows its effect, and ends with
-:data:`Exit.UNCONFIRMED`, until it is given ``--yes``. An invalid text of an argument is argparse's error, with a valid
-example; an invalid file is a :class:`SpecError`. Nothing is imported for a command before it runs. The output knows the
-secrets of a file's settings before anything else can print them.
+A command that acts does so at once and has ``--dry-run``. One that deletes, skips or goes backwards only shows its
+effect, and ends with :data:`Exit.UNCONFIRMED`, until it is given ``--yes``. An invalid argument is argparse's error,
+an invalid file a :class:`SpecError`. Nothing is imported for a command before it runs. The output knows the secrets of
+a file's settings before anything else can print them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import argparse
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -25,26 +24,7 @@ from airflow_provider_lakecommit.cli.terminal.output import Output, results_only
 from airflow_provider_lakecommit.core import parse_budget
 from airflow_provider_lakecommit.landing import EXAMPLES, LandingSpec, duration_of
 
-__all__ = [
-    "Command",
-    "Effect",
-    "add_brokers",
-    "add_connect",
-    "add_every",
-    "add_ranges",
-    "add_selection_times",
-    "budget",
-    "duration",
-    "factor",
-    "moment",
-    "natural",
-    "on_session",
-    "on_spec",
-    "positive",
-    "source",
-]
-
-Run = Callable[[Namespace, Output], int]
+Run = Callable[..., int]
 
 
 class Effect(Enum):
@@ -85,7 +65,6 @@ class Command:
     reason: bool = False
 
     def add_to(self, parser: ArgumentParser) -> None:
-        """Add all arguments of the command."""
         parser.set_defaults(run=self.run, usage_error=parser.error, needs_landing=self.spec == "required")
         add = parser.add_argument
         if self.spec != "none":
@@ -105,43 +84,44 @@ class Command:
 
 
 def on_spec(function: str, *, results: bool = False) -> Run:
-    """Return a runner that loads the landing of a command and passes it on.
+    """Return a runner that loads the landing of a command and passes it on with options and output.
 
-    :param function: takes the spec, the options and the output; as ``module:name`` within the command line
+    :param function: ``module:name`` within the command line
     :param results: keep standard output for results, also from Java and its children
     """
 
     def run(options: Namespace, output: Output) -> int:
         spec = load(options, output)
-        with ExitStack() as stack:
-            if results:
-                stack.enter_context(results_only(output))
-            return int(_function(function)(spec, options, output))
+        with results_only(output) if results else nullcontext():
+            return calling(function)(spec, options, output)
 
     return run
 
 
 def on_session(function: str) -> Run:
-    """Return a runner that loads the landing of a command, connects it and passes the session on.
+    """Return a runner that connects the landing of a command and passes the session on with options and output.
 
-    :param function: takes the session, the options and the output; as ``module:name`` within the command line
+    :param function: ``module:name`` within the command line
     """
 
     def run(options: Namespace, output: Output) -> int:
         spec = load(options, output)
         from airflow_provider_lakecommit.cycle import LandingSession
 
-        call = _function(function)
         with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
-            return int(call(session, options, output))
+            return calling(function)(session, options, output)
 
     return run
 
 
-def _function(path: str) -> Callable[..., int]:
-    module, _, name = path.partition(":")
-    found: Callable[..., int] = getattr(import_module(f"airflow_provider_lakecommit.cli.{module}"), name)
-    return found
+def calling(function: str) -> Run:
+    """Return a function ``module:name`` of the command line, imported when it is called."""
+
+    def run(*arguments: Any) -> int:
+        module, _, name = function.partition(":")
+        return int(getattr(import_module(f"airflow_provider_lakecommit.cli.{module}"), name)(*arguments))
+
+    return run
 
 
 def add_every(parser: ArgumentParser) -> None:
@@ -187,9 +167,9 @@ def source(
 ) -> tuple[dict[str, Any], str]:
     """Return brokers and control topic, if no spec is needed to name them."""
     from airflow_provider_lakecommit.cli.control_log import source_of
-    from airflow_provider_lakecommit.cli.from_airflow import kafka_connection
+    from airflow_provider_lakecommit.cli.from_airflow import section_connection
 
-    connection = kafka_connection(options, output)
+    connection = section_connection("kafka", options, output)
     kafka, found = source_of(
         spec, bootstrap=options.bootstrap, topic=topic, config_file=options.kafka_config, connection=connection
     )
@@ -198,7 +178,6 @@ def source(
 
 
 def duration(text: str) -> timedelta:
-    """Return a duration such as 5m."""
     found = duration_of(text)
     if not isinstance(found, timedelta) or found <= timedelta(0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration, e.g. {EXAMPLES}")

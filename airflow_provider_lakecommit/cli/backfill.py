@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit backfill`: land a range of the topics alongside the live stream, or land it again and replace its rows.
+"""`lakecommit backfill`: land a range alongside the live stream, or land it again and replace its rows.
 
-Contract: a backfill is a run of `lakecommit land` in a stream of its own, which is closed when the tables have all of
-it. With ``--replace`` nothing is published before all of it is read; then each table is replaced in one snapshot, the
-data table first. The same command continues an open backfill; a closed one starts again. ``--close`` gives up the
-unlanded rest of an open backfill.
-
-Failure story: that of :mod:`~airflow_provider_lakecommit.cli.runs.land`. A run that ends before its backfill is
-complete leaves it open; readers of a replaced range see its old rows until the last step.
+A backfill is a run of `lakecommit land` in a stream of its own, closed when the tables have all of it. With
+``--replace`` all of it is read first; then each table is replaced in one snapshot, the data table first. The same
+command continues an open backfill. Readers of a replaced range see its old rows until the last step.
 """
 
 from __future__ import annotations
@@ -43,14 +39,9 @@ from airflow_provider_lakecommit.operations import (
     rows_to_replace,
 )
 
-__all__ = ["backfill"]
-
 
 def backfill(spec: LandingSpec, options: Namespace, output: Output) -> int:
-    """Land a range, replace it, or list or close open backfills.
-
-    :raises LakecommitError: the backfill cannot be opened, landed or closed
-    """
+    """Land a range, replace it, or list or close open backfills."""
     if options.list or options.close:
         with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
             return _close(session, options, output) if options.close else _list(session, output)
@@ -67,8 +58,6 @@ def backfill(spec: LandingSpec, options: Namespace, output: Output) -> int:
 
 
 class _Backfill:
-    """One range: its preview and its run."""
-
     def __init__(self, spec: LandingSpec, asked: LaneAsked, options: Namespace, output: Output) -> None:
         self.spec, self.asked, self.options, self.output = spec, asked, options, output
 
@@ -135,7 +124,6 @@ def _lines(found: LanePreview, previews: tuple[ReplacePreview, ...]) -> Iterator
 
 
 def _list(session: LandingSession, output: Output) -> int:
-    """List the open backfills with their missing ranges."""
     found = open_lanes(session)
     values = {"landing": session.landing.name, "lanes": [lane.to_dict() for lane in found]}
     output.answer(values, [line for lane in found for line in lane.lines()] or ["no backfill is open"])
@@ -143,7 +131,6 @@ def _list(session: LandingSession, output: Output) -> int:
 
 
 def _close(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Give up the unlanded rest of a backfill."""
     name = session.landing.name
     found = _named(open_lanes(session), options.close)
     first = "" if found.replaces else ", except reported slices, which are published first if possible"

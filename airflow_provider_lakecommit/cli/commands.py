@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All commands of the command line, by their spelling, under the headings that `lakecommit --help` shows.
-
-Contract: the everyday commands come first; a command of two words is an action of a group.
-"""
+"""All commands under the headings that `lakecommit --help` shows; a command of two words is an action of a group."""
 
 from __future__ import annotations
 
@@ -12,8 +9,6 @@ from airflow_provider_lakecommit.cli import everyday, ranges, upkeep
 from airflow_provider_lakecommit.cli.arguments import Command
 from airflow_provider_lakecommit.core import commands as spelled
 from airflow_provider_lakecommit.core import spoken
-
-__all__ = ["COMMANDS", "GROUPS", "HEADINGS"]
 
 HEADINGS: Mapping[str, Mapping[str, Command]] = {
     "everyday": {

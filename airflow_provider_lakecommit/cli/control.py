@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit pause`, `resume` and `publish-now`: whether a landing plans windows, and the end of open ones.
-
-Contract: with `--json` the result is one JSON value. See
-:mod:`~airflow_provider_lakecommit.operations.reset.suspend` and
-:mod:`~airflow_provider_lakecommit.operations.reset.publish_now`.
-"""
+"""`lakecommit pause`, `resume` and `publish-now`: whether a landing plans windows, and the end of open ones."""
 
 from __future__ import annotations
 
@@ -22,30 +17,18 @@ from airflow_provider_lakecommit.operations import PublishedNow, publish_now
 from airflow_provider_lakecommit.operations.reset import suspend as words
 from airflow_provider_lakecommit.status import Status, read_status
 
-__all__ = ["pause", "publish", "resume"]
-
 
 def pause(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Plan no more windows; with ``--drain`` publish the records that open ones have read.
-
-    :raises LakecommitError: the landing has no ledger yet, or a required part is unreachable
-    """
+    """Plan no more windows; with ``--drain`` publish the records that open ones have read."""
     return _switch(session, options, output, f"{spoken(PAUSE)} --drain" if options.drain else spoken(PAUSE))
 
 
 def resume(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Plan windows again.
-
-    :raises LakecommitError: as for :func:`pause`
-    """
     return _switch(session, options, output, spoken(RESUME))
 
 
 def publish(session: LandingSession, options: Namespace, output: Output) -> int:
-    """End open windows at the current record and publish them.
-
-    :raises LakecommitError: the landing never landed anything, or a required part is unreachable
-    """
+    """End open windows at the current record and publish them."""
     name = session.landing.name
     if options.dry_run:
         return _preview(session, options, output, ends=True)

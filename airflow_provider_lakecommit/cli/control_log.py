@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit history --control-topic`: every record of a control topic, decoded in full, of landings and connectors.
+"""`lakecommit history --control-topic`: every record of a control topic, of landings and connectors, decoded in full.
 
-Contract: all committed records, in order of time over all partitions, each with its partition, offset, timestamp, key,
-headers and the complete event. Needs brokers only: no table, no catalog, no landing.
-
-Failure story: a record that is no control event, or has a corrupt header of ours, is shown as such with its bytes; the
-command continues. A record that a landing's readers would ignore shows the reason.
+Needs brokers only. Records that are no control event, or have a corrupt header of ours, are shown with their bytes;
+records that a landing's readers would ignore are shown with the reason.
 """
 
 from __future__ import annotations
@@ -28,10 +25,7 @@ from airflow_provider_lakecommit.exceptions import SpecError, WireError
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec, from_environment, yaml_values
 from airflow_provider_lakecommit.redaction import yaml_trouble
 
-__all__ = ["control_log", "source_of", "to_dict", "yaml_of"]
-
 _OURS = frozenset({our_headers.HEADER, our_headers.DAMAGED_HEADERS, our_headers.DAMAGED_BATCH})
-"""Headers of records that the readers of a landing interpret."""
 
 
 def source_of(
@@ -45,7 +39,6 @@ def source_of(
     """Return brokers and topic: from the arguments if they name them, otherwise from the spec.
 
     :param connection: settings of an Airflow connection, instead of the spec's
-    :raises SpecError: neither names the brokers
     """
     kafka: dict[str, Any] = dict(connection) if connection is not None else dict(spec.kafka) if spec else {}
     if config_file is not None:
@@ -66,10 +59,7 @@ def _settings(path: str) -> dict[str, Any]:
 
 
 def yaml_of(path: str, option: str) -> Any:
-    """Return the content of a file that an option names.
-
-    :raises SpecError: it cannot be read
-    """
+    """Return the content of a file that an option names."""
     try:
         return yaml_values(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
@@ -77,10 +67,6 @@ def yaml_of(path: str, option: str) -> Any:
 
 
 def control_log(kafka: Mapping[str, Any], topic: str, output: Output, *, group: str | None) -> int:
-    """Show the topic as it is now.
-
-    :raises ControlTopicError: it does not exist or cannot be read
-    """
     with ControlTopic(topic, kafka) as control:
         for record in control.read_all():
             shown = to_dict(record)
@@ -91,7 +77,6 @@ def control_log(kafka: Mapping[str, Any], topic: str, output: Output, *, group: 
 
 
 def to_dict(record: ControlRecord) -> dict[str, Any]:
-    """Return a record for JSON."""
     return {
         "partition": record.partition,
         "offset": record.offset,

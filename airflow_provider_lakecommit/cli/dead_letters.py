@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit dead-letters`: show rejected records by kind and with their values, and replay them after a fix.
-
-Contract: only ``--replay`` writes. See :mod:`~airflow_provider_lakecommit.operations.dead_letters.replay`.
-"""
+"""`lakecommit dead-letters`: count rejected records, show their values, and replay them after a fix."""
 
 from __future__ import annotations
 
@@ -28,19 +25,12 @@ from airflow_provider_lakecommit.operations import (
     where,
 )
 
-__all__ = ["dead_letters"]
-
 MOST_SHOWN = 200
-"""Displayed characters of a value."""
 MOST_VALUES = 10
-"""Dead letters displayed with their values, unless ``--limit`` is given."""
+"""Dead letters shown with their values by default."""
 
 
 def dead_letters(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Count, show or replay dead letters.
-
-    :raises LakecommitError: the landing has no dead-letter table, or a required part is unreachable
-    """
     if options.replay:
         return _replay(session, options, output)
     if options.values:

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of an Airflow deployment for the command line: the landings of a DAG, and connections by their ids.
 
-Contract: a DAG is parsed as Airflow parses it, from its bundle, and nothing is written to Airflow's database. The
-deployment's settings complete its landing, as in its tasks. Connections come from Airflow's sources: a secrets backend,
-the environment, its database; the result has secrets, and is passed on, never logged or stored. Imported only when a
-command requests it, so the command line otherwise needs no Airflow.
-
-Failure story: a missing or ambiguous name is a :class:`SpecError` with the known ones: DAGs of a similar name, errors
-of the file, the landings of the DAG.
+A DAG is parsed as Airflow parses it, and completed by the deployment's settings, as in its tasks. Nothing is written to
+Airflow's database. Connections come from Airflow's sources and have secrets: they are passed on, never logged or
+stored. Imported only on request, so the command line otherwise needs no Airflow.
 """
 
 from __future__ import annotations
@@ -16,10 +12,10 @@ import difflib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks import Settings
@@ -28,56 +24,33 @@ from airflow_provider_lakecommit.landing import Landing, LandingSet
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-__all__ = [
-    "DeclaredLanding",
-    "DeclaredSet",
-    "catalog_of",
-    "complete",
-    "kafka_of",
-    "landings_of",
-    "rest_of",
-    "set_of",
-    "spark_of",
-]
-
+L = TypeVar("L", bound=Landing | LandingSet)
 CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
 """Airflow uses it to decide where a process may get connections from; `airflow connections` sets it the same way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredLanding:
-    """A landing as tasks of a DAG declare it. ``places`` are its task groups and tasks, ``params`` those of the DAG."""
+class Declared(Generic[L]):
+    """A landing or a set as tasks of a DAG declare it. ``places`` are its task groups and tasks."""
 
-    landing: Landing
-    places: frozenset[str]
-    spark_conn_id: str = "spark_default"
-    spark_conf: Mapping[str, Any] | None = None
-
-    def __str__(self) -> str:
-        """Return the landing with its outermost task groups or tasks."""
-        outer = [p for p in self.places if not any(p.startswith(f"{other}.") for other in self.places)]
-        return f"{self.landing.name} ({', '.join(sorted(outer))})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredSet:
-    """A landing set as a task of a DAG declares it."""
-
-    landing_set: LandingSet
+    of: L
     places: frozenset[str]
     spark_conn_id: str = ""
     spark_conf: Mapping[str, Any] | None = None
 
+    def __str__(self) -> str:
+        outer = [p for p in self.places if not any(p.startswith(f"{other}.") for other in self.places)]
+        return f"{self.of.name} ({', '.join(sorted(outer))})"
 
-def landings_of(dag_id: str, *, group: str | None = None, name: str | None = None) -> list[DeclaredLanding]:
+
+def landings_of(dag_id: str, *, group: str | None = None, name: str | None = None) -> list[Declared[Landing]]:
     """Return the landings of a DAG.
 
     :param group: only those with tasks in this task group, or of this task
     :param name: only the one of this name
-    :raises SpecError: the DAG does not exist or cannot be parsed, or none of its tasks is of such a landing
     """
-    every = _merged(dag_id, list(_declared(_parsed(dag_id))))
-    found = [d for d in every if (group is None or group in d.places) and (name is None or d.landing.name == name)]
+    every = _merged(dag_id, list(_declared(_parsed(dag_id), Landing)))
+    found = [d for d in every if (group is None or group in d.places) and (name is None or d.of.name == name)]
     if found:
         return found
     if not every:
@@ -86,19 +59,19 @@ def landings_of(dag_id: str, *, group: str | None = None, name: str | None = Non
     raise SpecError("LC8007", f"DAG {dag_id!r} has no {wanted}; it has {'; '.join(map(str, every))}")
 
 
-def set_of(dag_id: str, *, group: str | None = None) -> DeclaredSet | None:
+def set_of(dag_id: str, *, group: str | None = None) -> Declared[LandingSet] | None:
     """Return the landing set of a DAG, as completed by this deployment; ``None`` if it has none.
 
     :param group: only one with tasks in this task group, or of this task
-    :raises SpecError: the DAG does not exist, cannot be parsed, or has several
     """
-    found = [each for each in _declared_sets(_parsed(dag_id)) if group is None or group in each.places]
-    names = sorted({each.landing_set.name for each in found})
+    found = [d for d in _declared(_parsed(dag_id), LandingSet) if group is None or group in d.places]
+    names = sorted({d.of.name for d in found})
     if len(names) > 1:
         raise SpecError(
             "LC8008", f"DAG {dag_id!r} has {len(names)} landing sets, {', '.join(names)}: choose one by --task-group"
         )
-    return next((each for each in found if each.spark_conn_id), found[0] if found else None)
+    chosen = next((d for d in found if d.spark_conn_id), found[0] if found else None)
+    return chosen and replace(chosen, of=chosen.of.completed_by(complete))
 
 
 def complete(landing: Landing) -> Landing:
@@ -107,7 +80,6 @@ def complete(landing: Landing) -> Landing:
 
 
 def kafka_of(conn_id: str) -> dict[str, Any]:
-    """Return the librdkafka settings of a connection."""
     _open()
     from airflow_provider_lakecommit.hooks import kafka_settings
 
@@ -115,7 +87,6 @@ def kafka_of(conn_id: str) -> dict[str, Any]:
 
 
 def registry_of(conn_id: str) -> dict[str, Any]:
-    """Return the settings of a registry's client by a connection."""
     _open()
     from airflow_provider_lakecommit.hooks import registry_connection
 
@@ -123,7 +94,6 @@ def registry_of(conn_id: str) -> dict[str, Any]:
 
 
 def catalog_of(conn_id: str) -> dict[str, str]:
-    """Return the pyiceberg properties of a connection."""
     _open()
     from airflow_provider_lakecommit.hooks import catalog_properties
 
@@ -131,7 +101,6 @@ def catalog_of(conn_id: str) -> dict[str, str]:
 
 
 def rest_of(conn_id: str) -> dict[str, Any]:
-    """Return the settings of Kafka Connect's client, by a connection of type `http`."""
     _open()
     from airflow_provider_lakecommit.hooks import connection, rest_settings
 
@@ -139,11 +108,7 @@ def rest_of(conn_id: str) -> dict[str, Any]:
 
 
 def spark_of(conn_id: str, conf: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the section `spark` for a connection: a Spark Connect server, or a session of this machine or on a
-    standalone cluster.
-
-    :raises SpecError: its cluster takes jobs by spark-submit
-    """
+    """Return the section `spark` for a connection to Spark Connect, a local session or a standalone cluster."""
     _open()
     from airflow_provider_lakecommit.hooks import CONNECT, connect_url, connection, master_url
 
@@ -170,36 +135,19 @@ def _tasks_of(dag: DAG, base: type) -> Iterator[tuple[Any, Mapping[str, Any]]]:
             yield task, vars(task) if mapped is None else mapped
 
 
-def _declared_sets(dag: DAG) -> Iterator[DeclaredSet]:
-    for task, stated, declared in _stated(dag):
-        if isinstance(declared, LandingSet):
-            spark = stated.get("spark_conn_id")
-            yield DeclaredSet(
-                landing_set=declared.completed_by(complete),
-                places=frozenset({task.task_id, *_groups(task)}),
-                spark_conn_id=_rendered(dag, spark) if isinstance(spark, str) else "",
-                spark_conf=stated.get("spark_conf"),
-            )
-
-
-def _declared(dag: DAG) -> Iterator[DeclaredLanding]:
-    for task, stated, declared in _stated(dag):
-        if isinstance(declared, Landing):
-            spark = stated.get("spark_conn_id")
-            yield DeclaredLanding(
-                landing=declared,
-                places=frozenset({task.task_id, *_groups(task)}),
-                spark_conn_id=_rendered(dag, spark) if isinstance(spark, str) else "",
-                spark_conf=stated.get("spark_conf"),
-            )
-
-
-def _stated(dag: DAG) -> Iterator[tuple[Any, Mapping[str, Any], Landing | LandingSet]]:
-    """Yield the tasks of landings and sets, their arguments, and their landing or set."""
+def _declared(dag: DAG, kind: type[L]) -> Iterator[Declared[L]]:
     from airflow_provider_lakecommit.operators import LandingTask, declared_of
 
     for task, stated in _tasks_of(dag, LandingTask):
-        yield task, stated, declared_of(stated.get("landing_set") or stated["landing"])
+        declared = declared_of(stated.get("landing_set") or stated["landing"])
+        if isinstance(declared, kind):
+            spark = stated.get("spark_conn_id")
+            yield Declared(
+                of=declared,
+                places=frozenset({task.task_id, *_groups(task)}),
+                spark_conn_id=_rendered(dag, spark) if isinstance(spark, str) else "",
+                spark_conf=stated.get("spark_conf"),
+            )
 
 
 def _groups(task: Any) -> Iterator[str]:
@@ -219,19 +167,19 @@ def _rendered(dag: DAG, text: str) -> str:
     return text
 
 
-def _merged(dag_id: str, found: Sequence[DeclaredLanding]) -> list[DeclaredLanding]:
+def _merged(dag_id: str, found: Sequence[Declared[Landing]]) -> list[Declared[Landing]]:
     """Return each landing once, with all of its tasks."""
-    merged: dict[str, DeclaredLanding] = {}
+    merged: dict[str, Declared[Landing]] = {}
     for d in found:
-        known = merged.setdefault(d.landing.name, d)
-        if known.landing != d.landing:
+        known = merged.setdefault(d.of.name, d)
+        if known.of != d.of:
             raise SpecError(
                 "LC8010",
-                f"DAG {dag_id!r} declares landing {d.landing.name!r} in two ways: in "
+                f"DAG {dag_id!r} declares landing {d.of.name!r} in two ways: in "
                 f"{', '.join(sorted(known.places))} and in {', '.join(sorted(d.places))}",
             )
-        merged[d.landing.name] = DeclaredLanding(
-            landing=known.landing,
+        merged[d.of.name] = Declared(
+            of=known.of,
             places=known.places | d.places,
             spark_conn_id=known.spark_conn_id or d.spark_conn_id,
             spark_conf=known.spark_conf or d.spark_conf,

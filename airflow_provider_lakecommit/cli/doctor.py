@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit doctor`: check everything that a landing needs, and show observations and remedies.
-
-Contract: exit code 1 if any check is ``FAIL``; a ``warn`` does not count.
-"""
+"""`lakecommit doctor`: check everything that a landing needs; a ``warn`` does not change the exit code."""
 
 from __future__ import annotations
 
@@ -13,11 +10,8 @@ from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.status import LANDING_ROLES, CheckResult, Level, Role, examine
 
-__all__ = ["doctor"]
-
 
 def doctor(spec: LandingSpec, options: Namespace, output: Output) -> int:
-    """Check, and show the findings."""
     roles = tuple(Role(name) for name in dict.fromkeys(options.role or ())) or LANDING_ROLES
     found = examine(
         spec, output.log, every=options.every, spark=options.spark, roles=roles, deployment=options.deployment

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The everyday commands: the arguments and the function of each.
-
-Contract: nothing is imported for a command before it runs.
-"""
+"""The everyday commands."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from airflow_provider_lakecommit.cli.arguments import (
     Command,
@@ -20,7 +19,6 @@ from airflow_provider_lakecommit.cli.arguments import (
     positive,
     source,
 )
-from airflow_provider_lakecommit.cli.follow_arguments import add_follow, follow_of
 from airflow_provider_lakecommit.cli.from_airflow import (
     add_airflow,
     airflow_landing,
@@ -30,10 +28,39 @@ from airflow_provider_lakecommit.cli.from_airflow import (
 )
 from airflow_provider_lakecommit.cli.terminal.output import Output, results_only
 from airflow_provider_lakecommit.core import WITH_REGISTRY
+from airflow_provider_lakecommit.cycle import FollowOptions
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec, load_spec, with_registry
 
-__all__ = ["DOCTOR", "HISTORY", "INFER_SCHEMA", "LAND", "PLAN", "STATUS", "VERIFY"]
+_ONLY = ("window_age", "keep_snapshots", "log_interval")
+
+
+def add_follow(parser: ArgumentParser) -> None:
+    add = parser.add_argument_group("continuous mode").add_argument
+    add("--follow", action="store_true", help="continue when caught up, until stopped")
+    add("--follow-for", type=duration, metavar="TIME", help="continue for this time")
+    add("--window-age", type=duration, metavar="TIME", help="open a window for records this old (default 2s)")
+    keep = "expire older snapshots of this landing (default 1h)"
+    add("--keep-snapshots", type=_kept, metavar="TIME|all", help=keep)
+    add("--log-interval", type=duration, metavar="TIME", help="log progress this often (default 60s)")
+
+
+def follow_of(options: Namespace) -> FollowOptions | None:
+    """Return the options of continuous mode; ``None``: end when caught up."""
+    given = {name: value for name in _ONLY if (value := getattr(options, name)) is not None}
+    if not options.follow and options.follow_for is None:
+        if given:
+            options.usage_error(f"--{next(iter(given)).replace('_', '-')} needs --follow")
+        return None
+    if options.cycles is not None:
+        options.usage_error("--cycles and --follow exclude each other")
+    names = {"log_interval": "interval"}
+    chosen: dict[str, Any] = {names.get(name, name): None if value == "all" else value for name, value in given.items()}
+    return FollowOptions(lifetime=options.follow_for, **chosen)
+
+
+def _kept(text: str) -> timedelta | str:
+    return text if text == "all" else duration(text)
 
 
 def _land_arguments(parser: ArgumentParser) -> None:
@@ -235,7 +262,6 @@ def _infer(options: Namespace, output: Output) -> int:
 
 
 def _sampled(source: str) -> LandingSpec:
-    """:raises SpecError: it cannot be read; a topic alone is not enough"""
     if not Path(source).exists():
         raise SpecError(
             "LC8012", f"file {source} does not exist; for a topic {source}, give its brokers too: --bootstrap HOST:PORT"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Landings of a DAG, and connections of Airflow, instead of a spec and its sections.
+"""Take landings of a DAG, and connections of Airflow, instead of a spec and its sections.
 
-Contract: Airflow is imported only if an option requests it. Its output, or that of a DAG file, goes to standard error;
-its progress is suppressed. The output knows the secrets of connections before anything else can print them.
+Airflow is imported only if an option requests it. Its output goes to standard error. The output knows the secrets of
+connections before anything else can print them.
 """
 
 from __future__ import annotations
@@ -28,19 +28,6 @@ from airflow_provider_lakecommit.landing import (
     with_registry,
 )
 
-__all__ = [
-    "add_airflow",
-    "airflow_landing",
-    "catalog_connection",
-    "connect_connection",
-    "kafka_connection",
-    "landing_or_none",
-    "load",
-    "load_dag",
-    "load_file",
-    "load_set_file",
-]
-
 SECTIONS = {"kafka": "kafka_conn_id", "catalog": "iceberg_conn_id", "spark": "spark_conn_id"}
 """Options that replace sections."""
 
@@ -64,10 +51,7 @@ def add_airflow(
 
 
 def load(options: Namespace, output: Output) -> LandingSpec:
-    """Return the landing of a command, with everything that it needs.
-
-    :raises SpecError: it is invalid or ambiguous
-    """
+    """Return the landing of a command, with everything that it needs."""
     if options.dag:
         if (of_set := load_dag_set(options, output)) is not None:
             from airflow_provider_lakecommit.cli.runs.land_set import landing_of
@@ -85,11 +69,7 @@ def load(options: Namespace, output: Output) -> LandingSpec:
 
 
 def load_file(path: str, options: Namespace, output: Output) -> LandingSpec:
-    """Return a spec, with the given connections of Airflow instead of its sections; of a set the named landing.
-
-    :raises SpecError: it is invalid
-    :raises SourceError: no landing of a set has a topic
-    """
+    """Return a spec, with the given connections of Airflow instead of its sections; of a set the named landing."""
     name = getattr(options, "landing", None)
     if not declares_set(path):
         if name and not options.dag:
@@ -144,30 +124,24 @@ def _completed(
 
 
 def load_dag(options: Namespace, output: Output) -> list[LandingSpec]:
-    """Return the landings of a DAG, with their connections.
-
-    :raises SpecError: the DAG does not exist, or a connection cannot be used
-    """
+    """Return the landings of a DAG, with their connections."""
     specs = []
     with opened(options, output) as airflow:
         for declared in airflow.landings_of(options.dag, group=options.task_group, name=options.landing):
-            landing = airflow.complete(declared.landing)
+            landing = airflow.complete(declared.of)
             specs.append(LandingSpec(landing=landing, **_connected(airflow, landing, declared, options, output)))
     return specs
 
 
 def load_dag_set(options: Namespace, output: Output) -> LandingSetSpec | None:
-    """Return the landing set of a DAG, with its connections; ``None`` if the DAG has none.
-
-    :raises SpecError: the DAG does not exist, the set is ambiguous, or a connection cannot be used
-    """
+    """Return the landing set of a DAG, with its connections; ``None`` if the DAG has none."""
     with opened(options, output) as airflow:
         declared = airflow.set_of(options.dag, group=options.task_group)
         if declared is None:
             return None
-        one = declared.landing_set.with_defaults(declared.landing_set.name)
+        one = declared.of.with_defaults(declared.of.name)
         found = _connected(airflow, one, declared, options, output)
-    return LandingSetSpec(landing_set=declared.landing_set, **found)
+    return LandingSetSpec(landing_set=declared.of, **found)
 
 
 def _connected(
@@ -188,18 +162,12 @@ def _connected(
 
 
 def airflow_landing(options: Namespace, output: Output) -> LandingSpec | None:
-    """Return the landing of the named DAG, with its brokers; for commands that need no catalog.
-
-    :raises SpecError: the DAG does not exist, or the landing is ambiguous
-    """
+    """Return the landing of the named DAG; for commands that need no catalog."""
     return load(options, output) if options.dag else None
 
 
 def landing_or_none(options: Namespace, output: Output) -> LandingSpec | None:
-    """Return the landing of the named DAG or spec, if any; for commands that need no catalog.
-
-    :raises SpecError: it is invalid or ambiguous
-    """
+    """Return the landing of the named DAG or spec, if any; for commands that need no catalog."""
     if (found := airflow_landing(options, output)) is not None or not options.spec:
         return found
     elsewhere = ("catalog", "spark", *(("kafka",) if options.kafka_conn_id else ()))
@@ -215,18 +183,8 @@ def landing_or_none(options: Namespace, output: Output) -> LandingSpec | None:
     return spec
 
 
-def kafka_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
-    """Return the brokers of a connection, if given."""
-    return _one("kafka", options, output)
-
-
-def catalog_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
-    """Return the catalog of a connection, if given."""
-    return _one("catalog", options, output)
-
-
 def connect_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
-    """Return the settings of Kafka Connect of a connection, if given."""
+    """Return the settings of the connection given for Kafka Connect, if there is one."""
     if not options.kafka_connect_conn_id:
         return None
     with opened(options, output) as airflow:
@@ -271,7 +229,8 @@ def _with_registry(airflow: ModuleType, conn_id: str | None, kafka: dict[str, An
     return with_registry(kafka, found)
 
 
-def _one(section: str, options: Namespace, output: Output) -> dict[str, Any] | None:
+def section_connection(section: str, options: Namespace, output: Output) -> dict[str, Any] | None:
+    """Return the settings of the connection given for a section, if there is one."""
     conn_id = getattr(options, SECTIONS[section], None)
     if not conn_id:
         return None

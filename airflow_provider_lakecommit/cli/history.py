@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit history`: windows, spec versions, epochs, columns and decisions of a landing; with `--ledger` the ledgers
-of its tables.
+"""`lakecommit history`: windows, spec versions, epochs, columns and decisions of a landing; with `--ledger` its
+ledgers.
 
-Contract: only reads. The tables are the source; the newest part of the control topic, if it can be read, adds the runs
-of the windows. A ledger is shown with the entries of all landings and streams.
+The tables are the source; the control topic, if it can be read, adds the runs of the windows.
 """
 
 from __future__ import annotations
@@ -23,14 +22,8 @@ from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.spark import CLI
 from airflow_provider_lakecommit.status.landing_history import table_history
 
-__all__ = ["history", "ledgers"]
-
 
 def history(spec: LandingSpec, output: Output) -> int:
-    """Show the history of each table.
-
-    :raises CatalogError: the catalog is unreachable
-    """
     landing, found = spec.landing, []
     with LandingSession.connect(landing, spec.kafka, spec.catalog, log=output.log) as session:
         runs, said = _by_the_log(session, output)
@@ -119,11 +112,7 @@ def _shown(value: Any) -> str:
 
 
 def ledgers(spec: LandingSpec, output: Output) -> int:
-    """Show the ledger of each table, with the entries of all landings and streams.
-
-    :raises CatalogError: the catalog is unreachable
-    :raises WireError: a ledger is corrupt
-    """
+    """Show the ledger of each table, with the entries of all landings and streams."""
     tables = Tables(spec.catalog)
     for name in spec.landing.tables:
         table = tables.find(name)

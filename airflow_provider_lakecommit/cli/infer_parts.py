@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How `lakecommit infer-schema` handles a sample if the spec has `unwrap` or `route`: rows in envelopes, tables.
+"""How `lakecommit infer-schema` treats a sample by the landing's own settings: envelopes, routes, SQL, CSV and raw
+bytes.
 
-Contract: :func:`parts_of` assigns the sampled JSON records to the tables of a route, as a landing would, by the field
-of the row or of the envelope; records without a table are listed, and schema names, which are not sampled, do not
-distinguish records. :func:`row_values` are the rows of such a part: those in ``before`` and ``after``, if the values
-are envelopes. :func:`told_by_envelope` are the columns that any envelope fills; :func:`row_columns` does both for the
-columns of a schema. :func:`told_of_wrapping` informs users who do not know yet that they have envelopes.
+Rows of envelopes are their ``before`` and ``after``. A route assigns JSON records to tables by a field; schema names
+are not sampled, so they distinguish nothing. SQL is run on no rows: its columns may be null. CSV becomes equivalent
+JSON: what JSON would write as a number or boolean stays one, all else is text. Invalid rows are left out, since
+decoding the sample with the result reports them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_lakecommit.core import Route
-from airflow_provider_lakecommit.formats import InferredColumn, Node, SampledValues, is_wrapper
-from airflow_provider_lakecommit.landing import ENVELOPE_ROOTS, PAYLOAD, Landing
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
 
-__all__ = ["parts_of", "row_columns", "row_values", "told_by_envelope", "told_of_wrapping"]
+from airflow_provider_lakecommit.core import FormatOptions, Route
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats import (
+    InferredColumn,
+    Node,
+    SampledValues,
+    bad_texts,
+    decoder_for,
+    is_wrapper,
+    plain,
+    wanted_of_sql,
+)
+from airflow_provider_lakecommit.landing import ENVELOPE_ROOTS, PAYLOAD, Landing
+from airflow_provider_lakecommit.spark import given_columns
 
 Sample = Sequence[tuple[str, bytes | None]]
 _IMAGES = ("before", "after")
@@ -107,10 +120,7 @@ def row_columns(landing: Landing | None, columns: Sequence[InferredColumn]) -> l
 
 
 def told_of_wrapping(landing: Landing | None, found: SampledValues, names: Collection[str]) -> Iterator[str]:
-    """Yield hints about records that are not the rows themselves, if the landing has no setting for it.
-
-    :param names: of the columns that were found
-    """
+    """Yield hints about records that wrap their rows, if the landing has no setting for it."""
     if landing is not None and landing.transform.unwrap is not None:
         return
     inner = found.root.fields.get(PAYLOAD) if is_wrapper(names) else None
@@ -119,3 +129,63 @@ def told_of_wrapping(landing: Landing | None, found: SampledValues, names: Colle
         yield "with it, for the columns of the rows in them; without it, deleted rows may have no key"
     elif inner is not None:
         yield "the records contain their schema: set value.converter.schemas.enable=false of the converter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlColumns:
+    sql: str
+    columns: Sequence[InferredColumn] = ()
+    wrong: Sequence[str] = ()
+
+
+def given_by_sql(landing: Landing | None, columns: Sequence[InferredColumn]) -> SqlColumns | None:
+    """Return the columns that a landing's SQL makes of these; ``None`` without SQL for its one table."""
+    if landing is None or landing.routing is not None or (sql := landing.transform_of(landing.table)) is None:
+        return None
+    record = [c.to_dict() for c in columns if c.type is not None]
+    if not record:
+        return SqlColumns(sql=sql)
+    # Rules are for the current columns of the spec.
+    asked = landing.changed(transform={"record_schema": record}, timestamps={}, format={"encodings": {}}, evolve="none")
+    try:
+        found = wanted_of_sql(Schema(), given_columns(asked, landing.table, Schema()), widen=False)
+    except TableError as e:
+        return SqlColumns(sql=sql, wrong=(str(e),))
+    given = [
+        InferredColumn(name=f.name, type=plain(f.field_type).replace("optional ", ""), required=False)
+        for f in found.columns.fields
+    ]
+    return SqlColumns(sql=sql, columns=given, wrong=[str(one) for one in found.left_out])
+
+
+_PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false")
+
+
+def csv_as_json(taken: Sample, options: FormatOptions) -> list[tuple[str, bytes | None]]:
+    """Return each CSV row as a JSON object, with the position of its record; tombstones unchanged."""
+    texts = Schema(*(NestedField(n, name, StringType()) for n, name in enumerate(options.csv["columns"], 1)))
+    decoder = decoder_for(texts, FormatOptions(format="csv", csv=options.csv))
+    values = [(place, value) for place, value in taken if value is not None]
+    decoded = decoder.decode([value for _, value in values])
+    places = range(decoded.table.num_rows) if decoded.records is None else decoded.records
+    rows = zip(places, decoded.table.to_pylist(), strict=True)
+    tombstones: list[tuple[str, bytes | None]] = [(place, None) for place, value in taken if value is None]
+    return [*tombstones, *((values[i][0], _object(row).encode()) for i, row in rows)]
+
+
+def raw_columns(taken: Sample) -> list[InferredColumn]:
+    """Return the column that takes all of these values; empty without values."""
+    values = [value for _, value in taken if value is not None]
+    if not values:
+        return []
+    text = not bad_texts(values)
+    note = "value: all sampled values are UTF-8; binary also takes others" if text else "value: some are not UTF-8"
+    return [InferredColumn(name="value", type="string" if text else "binary", required=True, notes=(note,))]
+
+
+def _object(row: dict[str, str | None]) -> str:
+    return "{" + ", ".join(f"{json.dumps(name)}: {_json(text)}" for name, text in row.items()) + "}"
+
+
+def _json(text: str | None) -> str:
+    return text if text is not None and _PLAIN.fullmatch(text) else json.dumps(text)

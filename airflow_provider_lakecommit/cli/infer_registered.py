@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit infer-schema` of a topic whose records name their schemas: columns by the registry's newest version.
+"""`lakecommit infer-schema` for records that name their schemas: columns of the registry's newest version.
 
-Contract: as of :mod:`~airflow_provider_lakecommit.cli.infer_schema`, but columns are not inferred from a sample. The
-sample is still decoded with them, so that rejects are reported before anything is landed. For JSON after the id of a
-schema, columns are inferred from the sample.
+The sample is still decoded with them, so that rejects are reported before anything is landed. For JSON behind a schema
+id, columns are inferred from the sample.
 """
 
 from __future__ import annotations
@@ -30,14 +29,11 @@ from airflow_provider_lakecommit.formats import (
 )
 from airflow_provider_lakecommit.kafka.sample import sample
 
-__all__ = ["infer_registered"]
-
 
 def infer_registered(asked: Question, output: Output, *, subject: str | None = None) -> int:
     """Read the schema, check it with a sample, and print.
 
-    :param subject: by default as of the landing, or the topic's
-    :raises LakecommitError: the registry, or the topic, cannot be read
+    :param subject: by default the landing's, or the topic's
     """
     registry, found, subject = _schema(asked, subject)
     formats = {kind: name for name, kind in WITH_REGISTRY.items()}

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit infer-schema`: infer a complete, runnable spec from a sample of a topic, ready to be edited.
+"""`lakecommit infer-schema`: infer a runnable spec from a sample of a topic, ready to be edited.
 
-Contract: the output is a valid spec, and its schema takes every sampled record except those listed in comments with
-their positions: before it is printed, the sample is decoded with it, by the landing's format. Alternatives are comments
-that only need uncommenting: exact decimals, times. No value of a record is shown without `--examples`, and no secret: a
-variable of the environment replaces it.
+The sample is decoded with the schema before it is printed: rejected records are listed in comments. Alternatives
+(exact decimals, times) are comments to uncomment. Values are shown only with `--examples`, secrets never: variables of
+the environment replace them.
 """
 
 from __future__ import annotations
@@ -18,9 +17,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_lakecommit.cli.infer_parts import parts_of, row_values, told_by_envelope, told_of_wrapping
-from airflow_provider_lakecommit.cli.infer_sql import SqlColumns, given_by_sql
-from airflow_provider_lakecommit.cli.infer_texts import csv_as_json, raw_columns
+from airflow_provider_lakecommit.cli.infer_parts import (
+    SqlColumns,
+    csv_as_json,
+    given_by_sql,
+    parts_of,
+    raw_columns,
+    row_values,
+    told_by_envelope,
+    told_of_wrapping,
+)
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core import NOT_ROUTED, FormatOptions, Route
 from airflow_provider_lakecommit.formats import (
@@ -40,21 +46,17 @@ from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import PREFIX, Format, Landing, Transform, columns_of_unwrap, registry_settings
 from airflow_provider_lakecommit.redaction import secrets_in
 
-__all__ = ["Inferred", "Question", "infer_schema", "output_of", "rejected", "sections_yaml", "to_yaml", "unread"]
-
-
 Sample = Sequence[tuple[str, bytes | None]]
 _SAY_NO_VALUE = {"not_framed", "unknown_schema", "wrong_schema", "not_avro", "not_protobuf", "not_csv"}
-"""Kinds of rejects whose reasons are about the form of a record; others quote the value."""
+"""Kinds of rejects whose reasons quote no value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The topics whose columns are requested.
+    """What is sampled, and what is printed with it.
 
-    ``kafka`` includes the registry's settings. ``landing`` is the one whose name and table are printed, by default
-    derived from the topic; ``catalog`` the location of the tables, by default on this machine, for trying. ``records``
-    is the size of the sample; its values are shown with ``examples``.
+    ``kafka`` includes the registry's settings. ``landing`` gives the printed name and table, by default derived from
+    the topic; ``catalog`` is by default a local one for trying.
     """
 
     kafka: Mapping[str, Any]
@@ -67,8 +69,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inferred:
-    """The result. ``wrong`` are the rejects of the sample, ``source`` is another source of the columns, ``beside`` has
-    the columns of further tables of a route.
+    """The result. ``wrong`` are the rejects of the sample, ``source`` another source of the columns, ``beside`` has the
+    columns of further tables of a route.
     """
 
     asked: Question
@@ -84,8 +86,7 @@ def infer_schema(asked: Question, output: Output, *, taken: Sample | None = None
     """Sample, infer, check, print.
 
     :param taken: the sample, if the caller has it
-    :param format: of a landing whose values are JSON after a prefix, without that
-    :raises LakecommitError: the topic cannot be read
+    :param format: of a landing whose values are JSON behind a prefix, which is removed
     """
     taken = sample(asked.kafka, asked.topics, asked.records) if taken is None else taken
     options = FormatOptions() if format or not asked.landing else asked.landing.format_options
@@ -132,7 +133,6 @@ def _of_landing(asked: Question, landing: Landing, taken: Sample, format: str) -
 
 
 def output_of(inferred: Inferred, output: Output) -> int:
-    """Print the result."""
     asked, found, columns = inferred.asked, inferred.found, inferred.columns
     given = given_by_sql(asked.landing, columns)
     if output.as_json:
@@ -210,10 +210,7 @@ def rejected(
 
 
 def to_yaml(inferred: Inferred, given: SqlColumns | None = None) -> Iterable[str]:
-    """Yield the landing as YAML, with uncertainties as comments above each column.
-
-    :param given: the columns of its SQL
-    """
+    """Yield the landing as YAML, with uncertainties as comments above each column."""
     topics, landing = inferred.asked.topics, inferred.asked.landing
     found, columns = inferred.found, inferred.columns
     name = (
@@ -295,7 +292,6 @@ def _route(route: Route, beside: Mapping[str, Sequence[InferredColumn]]) -> Iter
 
 
 def _format(inferred: Inferred) -> Iterable[str]:
-    """Yield the landing's settings of its records, unless they are plain JSON."""
     landing = inferred.asked.landing
     of = Format(name=inferred.format) if landing is None else landing.decoding
     schemas = (f"  {k}: {json.dumps(v)}" for k, v in (("schema", of.schema), ("reader_schema", of.reader_schema)) if v)
@@ -308,7 +304,7 @@ def _format(inferred: Inferred) -> Iterable[str]:
 
 
 def sections_yaml(sections: Mapping[str, Mapping[str, Any]], *, own: bool) -> Iterable[str]:
-    """Yield brokers, tables and Spark, without a secret.
+    """Yield brokers, catalog and Spark, without secrets.
 
     :param own: whether the catalog is the user's
     """
@@ -353,7 +349,6 @@ def _scalar(text: str) -> str:
 
 
 def _flow(value: Any) -> str:
-    """Return a value in YAML's flow style."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # PYTHON_ARGCOMPLETE_OK
-"""The command line's entry point: the parser of its commands, and the exit code of a command.
+"""The command line's entry point: its parser, and the exit code of a command.
 
-Contract: 0 done; 1 refused or failed, with one line that states why; 2 bad usage or a bad spec; 3 nothing done, because
-it would give something up and was not confirmed; 128 + n if signal n ended it. Nothing is imported for a command before
-that command runs, so help and mistakes are answered at once. Only unforeseen errors end in a traceback, and a library
-that is not installed is not one; like all text it is free of the spec's secrets.
+0 done; 1 refused or failed, with the reason; 2 bad usage or spec; 3 not confirmed; 128 + n if signal n ended it.
+Nothing is imported for a command before it runs, so help and mistakes are answered at once. Only unforeseen errors end
+in a traceback, free of the spec's secrets.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ from airflow_provider_lakecommit.core import PROGRAM, spoken
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import meant
 
-__all__ = ["main"]
-
 _EPILOG = """\
 examples:
   lakecommit infer-schema orders --bootstrap localhost:9092 > orders.yaml
@@ -43,7 +40,6 @@ Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec, 3 ne
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
     parser = _parser()
     if "_ARGCOMPLETE" in os.environ:
         _complete(parser)
@@ -149,7 +145,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _listed() -> str:
-    """Return the commands under their headings."""
     width = max(map(len, COMMANDS))
     lines = []
     for heading, commands in HEADINGS.items():

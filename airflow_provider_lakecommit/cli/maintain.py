@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit maintain`: tables stay small and quick to read.
+"""`lakecommit maintain`: keep tables small and quick to read.
 
-Contract: the parts run in this order: compact, expire, sweep, so that each finds what the one before has left. Without
-``--yes`` every part only shows what it would do. What each part does is in
-:mod:`~airflow_provider_lakecommit.operations.maintenance`, for the ledger in
-:mod:`~airflow_provider_lakecommit.operations.reset.prune`, for columns in
-:mod:`~airflow_provider_lakecommit.cycle.plan.evolve_now`.
-
-Failure story: a table that a part cannot do is reported, and the exit code is 1; other tables and parts go on.
+The parts run in the order compact, expire, sweep, so that each finds what the one before has left. Without ``--yes``
+every part only shows what it would do. A table that fails is reported and sets the exit code; the others go on.
 """
 
 from __future__ import annotations
@@ -37,21 +32,15 @@ from airflow_provider_lakecommit.operations import (
     sweep,
 )
 
-__all__ = ["maintain"]
-
 MOST_IN_JSON = 1000
-"""Files of a JSON answer; text lists all."""
+"""Files listed in JSON; text lists all."""
 MEGABYTE = 1e6
 GIGABYTE = 10**9
 Part = tuple[dict[str, Any], list[str], list[str]]
-"""Of one part: values for JSON, lines of text, and what went wrong."""
+"""A part's values for JSON, its lines of text, and its errors."""
 
 
 def maintain(spec: LandingSpec, options: Namespace, output: Output) -> int:
-    """Do the requested parts, or show what they would do.
-
-    :raises LakecommitError: a part that is needed is away, or a ledger needs something else first
-    """
     parts: dict[str, Callable[[LandingSession, Namespace, Output], Part]] = {
         "compact": _compact,
         "expire": _expire,

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands about ranges of offsets: the arguments and the function of each.
-
-Contract: as in :mod:`~airflow_provider_lakecommit.cli.everyday`.
-"""
+"""Commands about ranges of offsets."""
 
 from __future__ import annotations
 
@@ -21,8 +18,6 @@ from airflow_provider_lakecommit.cli.arguments import (
 )
 from airflow_provider_lakecommit.core import RESET_ASSERT, RESET_BLOCKED, RESET_HARD, RESET_OFFSETS, spoken
 from airflow_provider_lakecommit.core import RESET_MIGRATE as MIGRATE
-
-__all__ = ["BACKFILL", "DEAD_LETTERS", "RESET"]
 
 _PLACES = "earliest|latest|TIME|TOPIC:PARTITION=OFFSET,…"
 
@@ -198,7 +193,7 @@ RESET = {
             f"{spoken(MIGRATE)} --dag land_orders --from 2026-03-01T12:00 --topic orders=east.orders",
         ),
         arguments=_migrate_arguments,
-        run=on_session("migrate:migrate"),
+        run=on_session("reset:migrate"),
         effect=Effect.GIVES_UP,
         reason=True,
     ),

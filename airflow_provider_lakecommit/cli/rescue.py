@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit connect rescue`: commit the files that a connector announced and never committed.
 
-Contract: the connector must be stopped or deleted. With `--dry-run` nothing is written, and it may be running. Needs
-the brokers, the catalog and the storage; no landing, no Spark.
-Ends with 1 if a table refuses, or if files or their table are missing: a user must check them.
+The connector must be stopped or deleted, except for `--dry-run`. Needs the brokers, the catalog and the storage; no
+landing, no Spark. Ends with 1 if a table refuses, or if files or their table are missing.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.cli.arguments import source
 from airflow_provider_lakecommit.cli.control_log import yaml_of
-from airflow_provider_lakecommit.cli.from_airflow import catalog_connection, connect_connection
+from airflow_provider_lakecommit.cli.from_airflow import connect_connection, section_connection
 from airflow_provider_lakecommit.cli.terminal.confirm import decision_of
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core import CONNECT_RESCUE, spoken
@@ -24,16 +23,11 @@ from airflow_provider_lakecommit.landing import from_environment
 from airflow_provider_lakecommit.operations import CONTROL_TOPIC, ConnectRest, Fate, RescueReport, check_stopped
 from airflow_provider_lakecommit.operations import rescue as of_tables
 
-__all__ = ["catalog_of", "connect_of", "rescue"]
-
 CONNECT_KEYS = ("url", "login", "password", "headers", "verify")
 
 
 def catalog_of(path: str | None) -> dict[str, str]:
-    """Catalog properties from a YAML file: a mapping of them, or a spec with the section `catalog`.
-
-    :raises SpecError: it is neither, or none is given
-    """
+    """Read catalog properties from a YAML file: a mapping of them, or a spec with the section `catalog`."""
     if path is None:
         raise SpecError("LC8020", "give --catalog FILE, or --iceberg-conn-id of an Airflow connection")
     values = yaml_of(path, "--catalog")
@@ -44,10 +38,7 @@ def catalog_of(path: str | None) -> dict[str, str]:
 
 
 def connect_of(where: str | None) -> dict[str, Any] | None:
-    """Return the settings of :class:`ConnectRest`: from its address, or a YAML file that has a login.
-
-    :raises SpecError: the file cannot be read, has unknown keys, or has no address
-    """
+    """Return the settings of :class:`ConnectRest` from a URL, or from a YAML file that has a login."""
     if where is None or "://" in where:
         return None if where is None else {"url": where}
     values = yaml_of(where, "--connect")
@@ -65,14 +56,10 @@ def connect_of(where: str | None) -> dict[str, Any] | None:
 
 
 def rescue(options: Namespace, output: Output) -> int:
-    """Commit the waiting files, or show what became of each.
-
-    :raises ConnectorError: the connector is running, and this is no dry run
-    :raises LakecommitError: a required part is unreachable, or refuses
-    """
+    """Commit the waiting files, or show what became of each."""
     topic, commits = options.control_topic or CONTROL_TOPIC, not options.dry_run
     kafka, _ = source(options, output, topic)
-    catalog = catalog_connection(options, output) or catalog_of(options.catalog)
+    catalog = section_connection("catalog", options, output) or catalog_of(options.catalog)
     connect = connect_connection(options, output) or connect_of(options.connect)
     output.keep(catalog, {"connect": connect or {}})
     at_work = _at_work(kafka, options, None if connect is None else ConnectRest(**connect))

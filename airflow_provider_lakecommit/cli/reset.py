@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit reset offsets|hard|assert|blocked`: the commands that errors name, for a user who has decided.
+"""`lakecommit reset offsets|hard|assert|blocked|migrate`: the commands that errors name, for a user who has decided.
 
-Contract: nothing here decides; a request runs as a cycle of its own, which the tables and the control topic record.
-Each command shows a preview first, and writes only with ``--yes``.
+Each command shows a preview first, and writes only with ``--yes``, as a cycle of its own, which the tables and the
+control topic record.
 """
 
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
 
+from airflow_provider_lakecommit.cli.control_log import source_of
 from airflow_provider_lakecommit.cli.terminal.confirm import decision_of, ends_with_preview
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.committer import OtherSections
@@ -16,6 +19,7 @@ from airflow_provider_lakecommit.core import (
     RESET_ASSERT,
     RESET_BLOCKED,
     RESET_HARD,
+    RESET_MIGRATE,
     RESET_OFFSETS,
     Budget,
     Decision,
@@ -25,7 +29,9 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operations import (
+    SAME,
     BlockedPart,
+    Word,
     attest_text,
     attest_to_dict,
     init_text,
@@ -35,17 +41,13 @@ from airflow_provider_lakecommit.operations import (
     parse_partition,
     parse_ranges,
     parse_start,
+    rebind,
+    rebind_preview,
 )
-
-__all__ = ["reset_assert", "reset_blocked", "reset_hard", "reset_offsets"]
 
 
 def reset_offsets(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Start the ledger at ``--from``: ``earliest``, ``latest``, a time or ``topic:partition=offset,…``.
-
-    :raises SpecError: it is none of these
-    :raises LakecommitError: a required part is unreachable, or refuses
-    """
+    """Start the ledger at ``--from``: ``earliest``, ``latest``, a time or ``topic:partition=offset,…``."""
     from airflow_provider_lakecommit.operations import Way, init_preview
     from airflow_provider_lakecommit.operations.reset import ledger_init as word
 
@@ -73,10 +75,7 @@ def reset_offsets(session: LandingSession, options: Namespace, output: Output) -
 
 
 def reset_hard(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Delete all rows of the landing, which restarts where its declaration says.
-
-    :raises LakecommitError: a required part is unreachable, or refuses
-    """
+    """Delete all rows of the landing, which restarts where its declaration says."""
     return _delete_back(session, options, output, spoken(RESET_HARD))
 
 
@@ -95,11 +94,7 @@ def _delete_back(session: LandingSession, options: Namespace, output: Output, co
 
 
 def reset_assert(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Record what the tables hold, by a snapshot, the control topic or offsets.
-
-    :raises SpecError: ``--at`` is no list of offsets, or a table is not of the landing
-    :raises LakecommitError: a required part is unreachable, or the assertion cannot be true
-    """
+    """Record what the tables hold, by a snapshot, the control topic or offsets."""
     from airflow_provider_lakecommit.operations.reset import attest as word
 
     tables = session.landing.tables
@@ -127,11 +122,7 @@ def reset_assert(session: LandingSession, options: Namespace, output: Output) ->
 
 
 def reset_blocked(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Unblock ranges: read them again, under another budget or the landing's own, or skip their bad records. Good
-    records are given up only in ranges that are named.
-
-    :raises LakecommitError: a required part is unreachable, or nothing is blocked there
-    """
+    """Unblock ranges: read them again, or skip their bad records. Good records are given up only in named ranges."""
     from airflow_provider_lakecommit.operations import blocked_parts, unblock
 
     landing, skip, whole = session.landing, options.skip, options.whole
@@ -169,3 +160,27 @@ def _blocked_text(part: BlockedPart, *, skip: bool, whole: bool) -> str:
 
 def _decision(session: LandingSession, command: str, options: Namespace) -> Decision:
     return decision_of(command, session.landing.name, options.reason)
+
+
+def migrate(session: LandingSession, options: Namespace, output: Output) -> int:
+    """Continue on the cluster of the spec."""
+    preview = rebind_preview(session, _word(options, output, session.kafka))
+    if (code := ends_with_preview(options, output, preview.to_dict(), preview.lines())) is not None:
+        return code
+    decision = decision_of(spoken(RESET_MIGRATE), session.landing.name, options.reason)
+    output.answer({"written": True, **rebind(session, preview, decision=decision)})
+    return Exit.DONE
+
+
+def _word(options: Namespace, output: Output, kafka: Mapping[str, Any]) -> Word:
+    old = None
+    if options.old is not None:
+        # The old cluster's own settings, or those of the new one with other brokers.
+        old, _ = source_of(None, bootstrap=options.old, topic=None, config_file=options.kafka_config, connection=kafka)
+        output.keep(old)
+    elif options.start is None:
+        raise SpecError("LC8018", "give a start: --old HOST:PORT, --from same, --from TOPIC:0=OFFSET,… or --from TIME")
+    start = options.start if options.start in (None, SAME) else parse_start(options.start)
+    if wrong := [text for text in options.topic if not all(text.partition("=")[::2])]:
+        raise SpecError("LC8019", f"--topic {wrong[0]!r}: use OLD=NEW")
+    return Word(start=start, old=old, topics=dict(text.split("=", 1) for text in options.topic))

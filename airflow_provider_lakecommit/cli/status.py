@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit status`: lag, waiting slices, open cycles, required decisions. Writes nothing.
 
-Contract: the exit code is 0 only if all is well (:mod:`~airflow_provider_lakecommit.status.status_rules`); otherwise
-the first line has the reason.
+The exit code is 0 only if all is well (:mod:`~airflow_provider_lakecommit.status.status_rules`); otherwise the first
+line has the reason.
 """
 
 from __future__ import annotations
@@ -26,9 +26,6 @@ from airflow_provider_lakecommit.status import (
     to_dict,
 )
 
-__all__ = ["status"]
-
-
 CODES = {
     StatusVerdict.WELL: Exit.DONE,
     StatusVerdict.BLOCKED: Exit.BLOCKED,
@@ -48,7 +45,6 @@ def status(
 
     :param every: how often it runs, for the warning that unread offsets may expire
     :param allowed: accepted lag
-    :raises LakecommitError: a required part is unreachable
     """
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         found = read_status(session, every)

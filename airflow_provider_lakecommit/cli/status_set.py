@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit status SET.yaml`: the state of every landing of a set, a line each, worst first. Writes nothing.
 
-Contract: that of :mod:`~airflow_provider_lakecommit.cli.status` for each landing, on shared connections. The exit code
-is that of the worst: 1 if one cannot be read or topics have no landing, otherwise that of `status` for the worst
-landing, 6 if a landing that the set no longer has is unfinished; 0 only if all is well. A topic without records, whose
-table is created with the first one, is well.
+The exit code is that of the worst: 1 if one cannot be read or topics have no landing, otherwise that of `status`; 6 if
+a landing that the set no longer has is unfinished. A topic without records, whose table does not exist yet, is well.
 """
 
 from __future__ import annotations
@@ -30,8 +28,6 @@ from airflow_provider_lakecommit.cycle import (
 from airflow_provider_lakecommit.landing import LandingSetSpec
 from airflow_provider_lakecommit.status import Status, StatusLimits, StatusVerdict, read_status, status_verdict, to_dict
 
-__all__ = ["status_set"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Standing:
@@ -43,11 +39,6 @@ class _Standing:
 
 
 def status_set(spec: LandingSetSpec, output: Output, *, every: timedelta | None, allowed: StatusLimits) -> int:
-    """Show all of them; return the exit code of the worst.
-
-    :raises SourceError: no landing has a topic
-    :raises SourceUnavailableError: the brokers do not answer
-    """
     with opened_set(spec) as (expansion, tables, connections):
 
         def step(session: LandingSession) -> _Standing:

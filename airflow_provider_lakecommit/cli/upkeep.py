@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that control a landing, work with Kafka Connect or keep tables small: the arguments and the function of
-each.
-
-Contract: as in :mod:`~airflow_provider_lakecommit.cli.everyday`.
-"""
+"""Commands that control a landing, work with Kafka Connect or keep tables small."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from datetime import timedelta
 
 from airflow_provider_lakecommit.cli.arguments import (
@@ -15,6 +11,7 @@ from airflow_provider_lakecommit.cli.arguments import (
     Effect,
     add_brokers,
     add_connect,
+    calling,
     duration,
     moment,
     natural,
@@ -23,9 +20,6 @@ from airflow_provider_lakecommit.cli.arguments import (
     positive,
 )
 from airflow_provider_lakecommit.cli.from_airflow import add_airflow
-from airflow_provider_lakecommit.cli.terminal.output import Output
-
-__all__ = ["ADOPT", "MAINTAIN", "PAUSE", "PUBLISH_NOW", "RESCUE", "RESUME", "WATCH"]
 
 
 def _add_wait(parser: ArgumentParser) -> None:
@@ -76,12 +70,6 @@ def _rescue_arguments(parser: ArgumentParser) -> None:
     add_airflow(parser, dag=False)
 
 
-def _rescue(options: Namespace, output: Output) -> int:
-    from airflow_provider_lakecommit.cli.rescue import rescue
-
-    return rescue(options, output)
-
-
 RESCUE = Command(
     says="commit files that a stopped sink announced but never committed",
     examples=(
@@ -90,7 +78,7 @@ RESCUE = Command(
         "--connector-is-gone",
     ),
     arguments=_rescue_arguments,
-    run=_rescue,
+    run=calling("rescue:rescue"),
     spec="none",
     effect=Effect.ACTS,
     reason=True,
@@ -107,12 +95,6 @@ def _adopt_arguments(parser: ArgumentParser) -> None:
     add_connect(parser)
 
 
-def _adopt(options: Namespace, output: Output) -> int:
-    from airflow_provider_lakecommit.cli.adopt import adopt
-
-    return adopt(options, output)
-
-
 ADOPT = Command(
     says="take over a stopped sink's table, or hand it back",
     examples=(
@@ -122,7 +104,7 @@ ADOPT = Command(
         "connect adopt --dag land_orders --connector orders-sink --kafka-connect-conn-id kafka_connect_default",
     ),
     arguments=_adopt_arguments,
-    run=_adopt,
+    run=calling("adopt:adopt"),
     effect=Effect.GIVES_UP,
     reason=True,
 )
@@ -141,12 +123,6 @@ def _watch_arguments(parser: ArgumentParser) -> None:
     add_airflow(parser, iceberg=False)
 
 
-def _watch(options: Namespace, output: Output) -> int:
-    from airflow_provider_lakecommit.cli.watch import watch
-
-    return watch(options, output)
-
-
 WATCH = Command(
     says="show whether commits get through, event by event",
     examples=(
@@ -155,7 +131,7 @@ WATCH = Command(
         "connect watch --dag land_orders --rule stalled-cycles=5 --rule interval=10m",
     ),
     arguments=_watch_arguments,
-    run=_watch,
+    run=calling("watch:watch"),
     spec="optional",
 )
 

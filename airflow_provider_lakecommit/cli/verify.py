@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit verify`: check that ledger, counts and files of a landing's tables agree over their whole history.
 
-Contract: exit code 1 if it finds a problem, 0 otherwise; notes (commits of other writers, expired history) are no
-problem. Reads the tables only, not the source or the control topic.
+Reads only the tables. Notes (commits of other writers, expired history) do not change the exit code.
 """
 
 from __future__ import annotations
@@ -14,14 +13,9 @@ from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.status import Severity, check_landing, read_history, verified_text, verified_to_dict
 
-__all__ = ["verify"]
-
 
 def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
-    """Check and report. Without ``--files`` or ``--no-files``, files on a local disk are checked.
-
-    :raises CatalogError: the catalog is unreachable
-    """
+    """Check and report; by default, files on a local disk are checked too."""
     landing, tables = spec.landing, Tables(spec.catalog)
     histories = [
         read_history(tables, t, landing.branch, files=options.files, progress=output.log) for t in landing.tables

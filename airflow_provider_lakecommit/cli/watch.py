@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit connect watch`: whether commits get through, after every event of a control topic.
 
-Contract: one result per event, from the start of the topic to its end, all partitions merged by time; each has the
-verdict after the event and right before it. A topic, or a group, without any event is exit code 1 and reported with the
-nearest group names. If time alone changes the verdict after the last event (`--clock wall`, `--until`, `--follow`) it
-gets a result of its own, with the event `NOW`. Needs brokers only: no table, Spark or Java.
+One result per event, all partitions merged by time, with the verdict right before and after it. A topic or group
+without events is exit code 1. If time alone changes the verdict, it gets a result of its own, with the event `NOW`.
 
-Two clocks: `event` takes the time that the sender wrote into the event, and stops without events; `wall` takes the
-record's timestamp, and runs on. Either is that of the group's coordinator: the hosts of its workers, and of other
-groups, may be minutes ahead of it. A group is evaluated as a landing if its events have our header, otherwise as a
-connector.
+The clock `event` is the sender's time and stops without events; `wall` is the record's timestamp and runs on. Either
+is that of the group's coordinator, as other hosts may be minutes ahead. A group is evaluated as a landing if its events
+have our header, otherwise as a connector.
 """
 
 from __future__ import annotations
@@ -45,13 +42,10 @@ from airflow_provider_lakecommit.stall import (
 )
 from airflow_provider_lakecommit.stall.verdict import observe
 
-__all__ = ["GroupVerdicts", "StallOptions", "rules_of", "stall", "watch"]
-
 NOW = "NOW"
 LOOK_SECONDS = 0.5
 GIVE_UP_SECONDS = 30.0
 WORKERS = frozenset({EventKind.WRITTEN, EventKind.ANSWERED})
-"""Events that are not from a coordinator."""
 _TIMEOUT = "completion-timeout"
 _RULES: Mapping[str, Callable[[str], Any]] = {
     "stalled-cycles": positive,
@@ -69,9 +63,7 @@ landing's cycles complete (default: the spec's, otherwise 1h).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StallOptions:
-    """What to show. ``until`` is in seconds of the epoch; ``completion_timeout`` is that of a landing's cycles, in
-    seconds.
-    """
+    """What to show; times are in seconds, ``until`` since the epoch."""
 
     group: str | None
     rules: StallRules
@@ -85,8 +77,6 @@ def rules_of(texts: Iterable[str], timeout: timedelta) -> tuple[StallRules, floa
     """Return the rules of a verdict, and the seconds in which a landing's cycle completes, by ``--rule NAME=VALUE``.
 
     :param timeout: default without a rule
-
-    :raises SpecError: the rule is unknown, or its value is invalid
     """
     stated: dict[str, Any] = {_TIMEOUT: timeout.total_seconds()}
     for text in texts:
@@ -102,11 +92,7 @@ def rules_of(texts: Iterable[str], timeout: timedelta) -> tuple[StallRules, floa
 
 
 def watch(options: Namespace, output: Output) -> int:
-    """Show the verdicts on a landing, a connector or all of a control topic.
-
-    :raises SpecError: no brokers are named
-    :raises ControlTopicError: the topic does not exist, or its brokers do not answer
-    """
+    """Show the verdicts on a landing, a connector or all of a control topic."""
     spec = landing_or_none(options, output)
     kafka, topic = source(options, output, options.control_topic, spec)
     timeout = spec.landing.window.completion_timeout if spec is not None else timedelta(hours=1)
@@ -123,10 +109,6 @@ def watch(options: Namespace, output: Output) -> int:
 
 
 def stall(kafka: Mapping[str, Any], topic: str, output: Output, request: StallOptions) -> int:
-    """Show the verdicts.
-
-    :raises ControlTopicError: the topic does not exist, or its brokers do not answer
-    """
     groups = GroupVerdicts(request)
     with ControlWatch(topic, kafka) as watch:
         for records in _looks(watch, output, follow=request.follow):
@@ -167,9 +149,7 @@ def _looks(watch: ControlWatch, output: Output, *, follow: bool) -> Iterator[tup
 
 @dataclass(slots=True)
 class GroupVerdicts:
-    """The observed groups, and the last reported verdict of each; ``others`` are names of groups that were not
-    requested.
-    """
+    """The observed groups, and the last reported verdict of each; ``others`` were not requested."""
 
     request: StallOptions
     states: dict[str, State] = field(default_factory=dict)

@@ -7,8 +7,9 @@ __getattr__ = lazy_names(
     __name__,
     {
         "backlog": "BacklogWatch",
-        "control_log": "BEYOND ControlLog ControlRecord ControlTopicInfo LogReader read_decided",
-        "control_partitions": "ControlPartitions",
+        "control_log": (
+            "BEYOND RECENT ControlLog ControlRecord ControlTopicInfo LogReader Recent group_of landing_of read_decided"
+        ),
         "control_topic": "ControlTopic",
         "control_topic_settings": "NOT_EVERYWHERE PARTITIONS TOPIC_SETTINGS partition_of",
         "control_watch": "ControlWatch",
@@ -27,7 +28,6 @@ __getattr__ = lazy_names(
             "MAX_SLICES YEARS plan_digest plan_from_json plan_to_json refusal_from_json time_from_json time_to_json"
         ),
         "quarantine": "entry_of read_entries",
-        "recent": "RECENT Recent group_of landing_of",
         "records": "Outgoing Sender entry_told table_reference",
         "seen_records": "offset_of",
         "transaction": "Record",

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 from airflow_provider_lakecommit.control.backlog import BacklogWatch as BacklogWatch
 from airflow_provider_lakecommit.control.control_log import BEYOND as BEYOND
+from airflow_provider_lakecommit.control.control_log import RECENT as RECENT
 from airflow_provider_lakecommit.control.control_log import ControlLog as ControlLog
 from airflow_provider_lakecommit.control.control_log import ControlRecord as ControlRecord
 from airflow_provider_lakecommit.control.control_log import ControlTopicInfo as ControlTopicInfo
 from airflow_provider_lakecommit.control.control_log import LogReader as LogReader
+from airflow_provider_lakecommit.control.control_log import Recent as Recent
+from airflow_provider_lakecommit.control.control_log import group_of as group_of
+from airflow_provider_lakecommit.control.control_log import landing_of as landing_of
 from airflow_provider_lakecommit.control.control_log import read_decided as read_decided
-from airflow_provider_lakecommit.control.control_partitions import ControlPartitions as ControlPartitions
 from airflow_provider_lakecommit.control.control_topic import ControlTopic as ControlTopic
 from airflow_provider_lakecommit.control.control_topic_settings import NOT_EVERYWHERE as NOT_EVERYWHERE
 from airflow_provider_lakecommit.control.control_topic_settings import PARTITIONS as PARTITIONS
@@ -55,10 +58,6 @@ from airflow_provider_lakecommit.control.plan import time_from_json as time_from
 from airflow_provider_lakecommit.control.plan import time_to_json as time_to_json
 from airflow_provider_lakecommit.control.quarantine import entry_of as entry_of
 from airflow_provider_lakecommit.control.quarantine import read_entries as read_entries
-from airflow_provider_lakecommit.control.recent import RECENT as RECENT
-from airflow_provider_lakecommit.control.recent import Recent as Recent
-from airflow_provider_lakecommit.control.recent import group_of as group_of
-from airflow_provider_lakecommit.control.recent import landing_of as landing_of
 from airflow_provider_lakecommit.control.records import Outgoing as Outgoing
 from airflow_provider_lakecommit.control.records import Sender as Sender
 from airflow_provider_lakecommit.control.records import entry_told as entry_told

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an Avro schema of unknown origin may ask of a reader, and a walk over a body that builds nothing.
+"""Limits for Avro schemas of unknown origin, and a walk over a body that builds nothing.
 
-Contract: :class:`Measure` tells of a type the fewest bytes that a value of it takes, and the most values that are built
-for it without its items. A schema is only run where an item of an array takes bytes, and builds few values for each of
-them: then a body cannot come to more than a small multiple of its length, whatever counts it states. :class:`Body`
-walks a body by such a schema, up to a field or to its end, within the same limits, and holds nothing.
-
-Failure story: bytes that break off, a count or a length below 0, a number of more than 64 bits, more values than the
-limit: :class:`ControlEventError`.
+:class:`Measure` is the fewest bytes of a value of a type, and the most values that are built for it without its items.
+A schema is only run if each array item takes bytes and builds few values per byte: then a body costs at most a small
+multiple of its length, whatever counts it states. :class:`Body` walks a body within the same limits. Truncated bytes,
+negative counts or lengths, numbers above 64 bits, and too many values raise :class:`ControlEventError`.
 """
 
 from __future__ import annotations
@@ -17,8 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_lakecommit.control.errors import ControlEventError
-
-__all__ = ["EVENT_LIMIT", "FIELD_LIMIT", "VALUES_LIMIT", "Body", "Measure"]
 
 EVENT_LIMIT = 8 << 20
 """Bytes of the largest event that is read. Brokers take 1 MB as they come."""
@@ -36,7 +31,7 @@ _STEPS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Fewest bytes of a value, most values that are built for it, and how deep they are nested."""
+    """Fewest bytes of a value, most values that are built for it, and their nesting."""
 
     smallest: int
     values: int
@@ -85,10 +80,7 @@ class Measure:
 
 
 class Body:
-    """A place in the body of an event.
-
-    :param named: the types that a schema refers to, by name
-    """
+    """A place in the body of an event; ``named`` are the types that a schema refers to."""
 
     def __init__(self, data: bytes, at: int, named: Mapping[str, Any]) -> None:
         self.data = data
@@ -112,7 +104,6 @@ class Body:
         )
 
     def take(self, size: int) -> bytes:
-        """That many bytes."""
         begin, end = self.at, self.at + size
         if size < 0 or end > len(self.data):
             raise ControlEventError(
@@ -123,7 +114,6 @@ class Body:
         return self.data[begin:end]
 
     def skip(self, schema: Any) -> None:
-        """Pass over a value."""
         self._left -= 1
         if self._left < 0:
             raise ControlEventError("LC2308", f"a control event holds more than {VALUES_LIMIT} values")
@@ -140,7 +130,6 @@ class Body:
             self._items(schema)
 
     def branch(self, union: list[Any]) -> Any:
-        """The type of a union that stands here."""
         place = self.long()
         if not 0 <= place < len(union):
             raise ControlEventError(
@@ -149,7 +138,6 @@ class Body:
         return union[place]
 
     def resolved(self, schema: Any) -> Any:
-        """A type that may be referred to by its name."""
         return self._named.get(schema, schema) if isinstance(schema, str) else schema
 
     def _primitive(self, name: str) -> None:

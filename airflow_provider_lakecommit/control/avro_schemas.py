@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The writer schemas of control events, character for character as iceberg-kafka-connect writes them.
 
-Contract: :func:`schema_text` gives the JSON that stands in front of an event's body. The connector finds its classes by
-the record names and their fields by ``field-id``, and throws on an id it does not know, so nothing may be added here.
-Attribute order, doc strings, defaults and the rule "a named type is written out once, then by name" are those of its
-Avro library: equal content then gives equal bytes, which makes the compatibility provable. Form ``1.10`` is what
-connectors up to 1.10 read; it lacks ``table_uuid``.
+The connector finds its classes by the record names and their fields by ``field-id``, and throws on an unknown id, so
+nothing may be added here. Attribute order, doc strings, defaults, and writing a named type out only once follow its
+Avro library: equal content has equal bytes, so compatibility can be proved. Form ``1.10`` lacks ``table_uuid``.
 
-Names that Avro forbids are made safe as the connector does it, per UTF-16 unit, with the true name kept in
-``iceberg-field-name``. Text is carried as Java's modified UTF-8: NUL as two bytes, characters beyond the basic plane as
-two surrogates of three bytes each.
+Names that Avro forbids are sanitised as the connector does, per UTF-16 unit, with the real name in
+``iceberg-field-name``. Text is Java's modified UTF-8: NUL has two bytes, characters beyond the basic plane are two
+surrogates of three bytes each.
 """
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from typing import Any, Literal
 from airflow_provider_lakecommit.control.errors import ControlEventError
 from airflow_provider_lakecommit.control.partition import PartitionField, avro_type
 
-__all__ = ["Form", "decode_text", "encode_text", "schema_text"]
-
 Form = Literal["1.12", "1.10"]
 
 SCHEMA_LIMIT = 0xFFFF
@@ -32,7 +28,7 @@ _UUID = {"type": "fixed", "name": "uuid_fixed", "namespace": "", "size": 16, "lo
 
 
 def schema_text(payload: str, *, form: Form = "1.12", partition_fields: tuple[PartitionField, ...] = ()) -> bytes:
-    """The schema of an event with a *payload* record of that name, as it stands in the event's bytes."""
+    """Return the schema of an event with a payload record of that name, as in the event's bytes."""
     return _schema_text(payload, form, partition_fields)
 
 
@@ -220,13 +216,13 @@ def _safe_letter(letter: str, *, first: bool) -> str:
 
 
 def encode_text(text: str) -> bytes:
-    """*text* as Java's modified UTF-8."""
+    """Return text as Java's modified UTF-8."""
     letters = text if text.isascii() else "".join(_utf16_units(text))
     return letters.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
 
 
 def decode_text(data: bytes) -> str:
-    """Text of Java's modified UTF-8; :class:`UnicodeError` when it is none."""
+    """Return text of Java's modified UTF-8; other bytes raise :class:`UnicodeError`."""
     letters = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
     return letters.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
 

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the body of a control event looks like, learned from the writer schema in front of it.
+"""The structure of a control event's body, from the writer schema in front of it.
 
-Contract: :func:`shape_of` turns the schema bytes of any writer (1.9 and later, any partition spec) into a
-:class:`Shape`: a schema that fastavro can run, in which every record field is called ``f<field-id>`` and logical types
-are gone, and the partition fields it carries. So a body is read and written by field id, and neither field order, nor
-names that only Java's Avro allows, nor fields added by a newer version matter. References are resolved as Java's parser
-does: in the enclosing namespace first, then in the empty one. Shapes are cached by the bytes of the schema, because
-taking one apart costs fifty times as much as reading a body.
+:func:`shape_of` turns the schema of any writer (1.9 and later, any partition spec) into a :class:`Shape`: a schema for
+fastavro whose record fields are named ``f<field-id>``, without logical types, and the partition fields. So bodies are
+read and written by field id, and field order, names that only Java's Avro allows, and new fields do not matter.
+References are resolved as Java's parser does: in the enclosing namespace, then in the empty one. Shapes are cached by
+the schema's bytes, because parsing one costs fifty times as much as reading a body.
 
-A schema comes from anybody, and is code for whoever runs it. So it is taken apart here, within the limits of
-:mod:`.avro_bounds`, before fastavro sees any of it: a field that we know has the type that we know, no type holds
-itself, no item of an array is without bytes.
-
-Failure: whatever the bytes are, the only error is :class:`ControlEventError`.
+A schema is code for its reader, and comes from any writer. So it is checked here before fastavro sees it: known fields
+have their known type, no type contains itself, no array item is without bytes. All errors are
+:class:`ControlEventError`.
 """
 
 from __future__ import annotations
@@ -26,12 +23,54 @@ from fastavro import parse_schema
 
 from airflow_provider_lakecommit.control.avro_bounds import FIELD_LIMIT, Measure
 from airflow_provider_lakecommit.control.avro_schemas import SCHEMA_LIMIT, decode_text
-from airflow_provider_lakecommit.control.avro_types import KNOWN, fits
 from airflow_provider_lakecommit.control.errors import ControlEventError
 from airflow_provider_lakecommit.control.json_bounds import bounded_json
 from airflow_provider_lakecommit.control.partition import PartitionField, iceberg_type
 
-__all__ = ["Shape", "shape_of"]
+_NUMBER, _UUID, _RECORD, _RECORDS = "number", "fixed 16", "record", "array of record"
+_BY_TYPE: dict[str, tuple[int, ...]] = {
+    _UUID: (10000, 10100, 10200, 10300, 10400, 10500, 10604),
+    _NUMBER: (
+        *(10501, 10502, 10001, 10402, 10403, 10701, 10702, 10703),
+        *(134, 141, 103, 104, 140, 142, 144, 145),
+        *(117, 118, 119, 120, 121, 122, 138, 139, 126, 129),
+    ),
+    "string": (10503, 10600, 10603, 10700, 100, 101, 143),
+    "bytes": (127, 130, 131),
+    _RECORD: (10504, 10301, 10401, 102),
+    _RECORDS: (10101, 10302, 10304, 108, 109, 110, 137, 125, 128),
+    "array of string": (10601,),
+    "array of number": (132, 135),
+}
+KNOWN: Mapping[int, str] = {field_id: kind for kind, ids in _BY_TYPE.items() for field_id in ids}
+
+_OPTIONAL = frozenset(
+    {
+        *(10001, 10101, 10302, 10304, 10402, 10403, 10604, 10702, 10703),
+        *(108, 109, 110, 125, 128, 131, 132, 134, 135, 137, 140, 141, 142, 143, 144, 145),
+    }
+)
+
+
+def fits(field_id: Any, shape: Any, names: Mapping[str, Any]) -> bool:
+    """Return True if a field with a known id has the expected type. A number may be an int or a long, and an optional
+    field may be written as always present. ``names`` are the types that are referred to.
+    """
+    if isinstance(shape, list) and field_id in _OPTIONAL:
+        others = [member for member in shape if member != "null"]
+        return len(others) == 1 and len(shape) == 2 and _kind(others[0], names) == KNOWN[field_id]
+    return _kind(shape, names) == KNOWN[field_id]
+
+
+def _kind(shape: Any, names: Mapping[str, Any]) -> str:
+    if isinstance(shape, list):
+        return "union"
+    if isinstance(shape, str):
+        return _NUMBER if shape in ("int", "long") else _kind(names[shape], names) if shape in names else shape
+    if shape["type"] == "array":
+        return f"array of {_kind(shape['items'], names)}"
+    return f"fixed {shape['size']}" if shape["type"] == "fixed" else str(shape["type"])
+
 
 EVENT = "org.apache.iceberg.connect.events.Event"
 PAYLOAD_ID = 10504
@@ -42,10 +81,8 @@ _KEY = Measure.primitive("string")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A runnable schema, the class name of the event's payload, and the partition fields of its files.
-
-    ``tree`` is the schema as :class:`~.avro_bounds.Body` walks it, with the types that it ``names``. ``plain`` tells
-    that it has no field but those that we know.
+    """A runnable schema, the class name of the event's payload, and the partition fields of its files. ``tree`` and
+    ``names`` are the schema for :class:`~.avro_bounds.Body`; ``plain`` if all fields are known.
     """
 
     schema: Any
@@ -58,7 +95,6 @@ class Shape:
 
 @lru_cache(maxsize=256)
 def shape_of(schema_text: bytes) -> Shape:
-    """The shape behind *schema_text*."""
     try:
         written = bounded_json(decode_text(schema_text), limit=SCHEMA_LIMIT)
         walk = _Walk()
@@ -85,9 +121,7 @@ def shape_of(schema_text: bytes) -> Shape:
 
 @dataclass(slots=True)
 class _Walk:
-    """One pass over a schema; collects definitions by full name, and the two records that are looked for. A visit gives
-    the runnable type and its measure; a type without one in ``measures`` is not written to its end.
-    """
+    """One pass over a schema. A type without a measure in ``measures`` is not complete yet."""
 
     definitions: dict[str, Any] = field(default_factory=dict)
     runnable: dict[str, Any] = field(default_factory=dict)

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at how much of its topics a landing has not planned yet: what its control topic says, beside the topics.
+"""How much of its topics a landing has not planned yet, by its control topic and the topics.
 
-Contract: for one thread at a time; nothing is written, no consumer group is joined. Bytes are the rows times the mean
-size of the oldest ones; the age is that of the oldest, by its record's timestamp, or since it was first seen where that
-tells no time. Only these few records are read.
-
-Failure story: brokers that do not answer, and a topic that is not there, are errors of a look, which may be made again.
+Nothing is written, and no consumer group is joined. Bytes are the rows times the mean size of the oldest ones; the age
+is that of the oldest, by its record's timestamp, or since it was first seen if that has no time.
 """
 
 from __future__ import annotations
@@ -22,8 +19,6 @@ from airflow_provider_lakecommit.control.quarantine import entry_of
 from airflow_provider_lakecommit.core import LIVE, Backlog, SourcePartition, planned_after, unplanned
 from airflow_provider_lakecommit.kafka import LastError, SourceTopics, made, time_of
 
-__all__ = ["BacklogWatch"]
-
 SAMPLE = 200
 """Records that are read to learn of sizes."""
 SAMPLE_SECONDS = 2.0
@@ -31,7 +26,7 @@ LOG_SECONDS = 30.0
 
 
 class BacklogWatch:
-    """Of one landing."""
+    """The backlog of one landing, for one thread at a time."""
 
     def __init__(self, landing: str, topics: tuple[str, ...], control_topic: str, kafka: Mapping[str, Any]) -> None:
         self._landing = landing
@@ -47,10 +42,7 @@ class BacklogWatch:
         self._mean = 0.0
 
     def look(self) -> Backlog:
-        """The backlog now.
-
-        :raises LakecommitError: brokers do not answer, or a topic does not exist
-        """
+        """Return the current backlog. A failed look may be repeated."""
         self._follow()
         marks = {p: (w.start, w.stable) for p, w in self._source.watermarks().partitions.items()}
         left = unplanned(self._planned, marks)
@@ -65,14 +57,12 @@ class BacklogWatch:
         )
 
     def close(self) -> None:
-        """Let go of the consumers."""
         if self._log is not None:
             self._log.close()
         self._reader.close()
         self._source.close()
 
     def _follow(self) -> None:
-        """What was planned up to now: nothing, before the first plan has made the control topic."""
         if self._log is None:
             with ControlTopic(self._control_topic, self._kafka) as topic:
                 if not topic.exists():
@@ -91,7 +81,6 @@ class BacklogWatch:
                 raise self._log.away(LOG_SECONDS)
 
     def _read(self, begins: Mapping[SourcePartition, int]) -> None:
-        """The oldest records of partitions whose oldest is not known yet."""
         self._oldest = {(p, at): when for (p, at), when in self._oldest.items() if begins.get(p) == at}
         wanted = {(p.topic, p.partition): p for p, at in begins.items() if (p, at) not in self._oldest}
         if not wanted:

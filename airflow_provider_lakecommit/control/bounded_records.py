@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept in memory of control records, so that whoever may write to the topic cannot fill it.
+"""Limits the memory of control records, which any writer to the topic could fill otherwise.
 
-Contract: pure. :func:`bounded` returns a record that means the same to every reader of a landing: headers of others are
-left out, as is the value of a record that is no control event. What a record of a landing says is kept whole. Of more
-than :data:`MOST_BYTES` in one read, :func:`gathered` cuts the largest records that no wanted group wrote to the head of
-their event. The landing of such a record finds that it cannot read it. Records of wanted groups are never cut.
-
-Failure story: a topic without signatures (docs: Security) believes records that anybody writes in a landing's name;
-those are wanted, and count.
+:func:`bounded` returns a record that means the same to readers of landings: without headers of others, and without a
+value that is no control event. If one read has more than :data:`MOST_BYTES`, :func:`gathered` cuts the largest records
+to the head of their event, but never those of wanted groups. On a topic without signatures (docs: Security) anyone can
+write in a landing's name; such records are wanted, and count.
 """
 
 from __future__ import annotations
@@ -20,8 +17,6 @@ from airflow_provider_lakecommit.control.control_log import ControlRecord
 from airflow_provider_lakecommit.control.events import head, only_head
 from airflow_provider_lakecommit.control.headers import HEADER, HEADER_LIMIT
 from airflow_provider_lakecommit.exceptions import WireError
-
-__all__ = ["FETCH", "MOST_BYTES", "bounded", "gathered", "size_of", "without_foreign"]
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +33,7 @@ _NOTHING = ((HEADER, b""),)
 
 
 def without_foreign(record: ControlRecord) -> ControlRecord:
-    """Return a record without the headers of others, and without any of ours that is longer than may be written."""
+    """Return a record without headers of others, and without own ones that are longer than allowed."""
     first: dict[str, bytes] = {}
     for name, content in record.headers:
         if name.startswith(HEADER):
@@ -48,7 +43,7 @@ def without_foreign(record: ControlRecord) -> ControlRecord:
 
 
 def bounded(record: ControlRecord) -> ControlRecord:
-    """Return a record without what no reader of a landing looks at. Small ones are left as they are."""
+    """Return a record without what no landing reads. Small ones are unchanged."""
     if size_of(record) <= SMALL:
         return record
     record = without_foreign(record)
@@ -69,10 +64,7 @@ def size_of(record: ControlRecord) -> int:
 
 
 def gathered(records: Iterable[ControlRecord], wanted: Collection[str]) -> list[ControlRecord]:
-    """Return the records as :func:`bounded` has them, of at most :data:`MOST_BYTES` but for those of the wanted groups.
-
-    :param wanted: control groups whose records are read for what they say
-    """
+    """Return bounded records of at most :data:`MOST_BYTES`, plus all of the wanted groups."""
     kept: list[ControlRecord] = []
     size, room, cut = 0, MOST_BYTES, 0
     for record in map(bounded, records):
@@ -88,7 +80,7 @@ def gathered(records: Iterable[ControlRecord], wanted: Collection[str]) -> list[
 
 
 def _cut_down(kept: list[ControlRecord], size: int, wanted: Collection[str]) -> int:
-    """To half of what may be kept, so that this is not done for each further record. Return how many were cut."""
+    """Cut to half of the limit, so that this is not repeated for each record. Return how many were cut."""
     cut = 0
     for n in sorted(range(len(kept)), key=lambda n: -size_of(kept[n])):
         if size <= MOST_BYTES // 2:
@@ -107,7 +99,7 @@ def _head_of(value: bytes | None) -> bytes | None:
 
 
 def _cut(record: ControlRecord, wanted: Collection[str]) -> ControlRecord | None:
-    """Return what is left of it; ``None`` if it is wanted."""
+    """Return the rest of it; ``None`` if it is wanted."""
     try:
         value = only_head(record.value or b"")
         if record.doubt is None and head(value).group_id in wanted:

@@ -1,47 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read of the control topic: records as they are on the wire, and one look at a partition's log.
+"""Records of the control topic as on the wire, and one read of a partition's log.
 
-Contract: nothing is decoded here. A record's headers keep their order and their repetitions; a header without a
-value has an empty one. Times are those of the record, in UTC, to the millisecond; one beyond any calendar becomes the
-nearest that can be reckoned with.
-
-Failure story: names of headers are bytes to Kafka and text to the client. A record with a name that is no text, or with
-headers that the client cannot tell, has one header for all of them:
-:data:`~airflow_provider_lakecommit.control.headers.DAMAGED_HEADERS`. Records that are not what was written have one in
-their place, with what is wrong in its header: :data:`~airflow_provider_lakecommit.control.headers.DAMAGED_BATCH`.
+Nothing is decoded. Headers keep their order and repetitions; one without a value has an empty one. Times are UTC, to
+the millisecond, limited to the calendar. A record with a header name that is no text, or with unreadable headers, has
+only the header :data:`~airflow_provider_lakecommit.control.headers.DAMAGED_HEADERS`; damaged records are replaced by
+one with :data:`~airflow_provider_lakecommit.control.headers.DAMAGED_BATCH`, whose value is the reason.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
 from confluent_kafka import Message
 
+from airflow_provider_lakecommit.control.events import head
 from airflow_provider_lakecommit.control.headers import DAMAGED_BATCH, DAMAGED_HEADERS, HEADER
-from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.core import group_id
+from airflow_provider_lakecommit.exceptions import ControlTopicError, WireError
 from airflow_provider_lakecommit.kafka import UNREADABLE_NAME, DamagedBatch, bounded_time, headers_of
 from airflow_provider_lakecommit.signing import Place, SigningKeys
 
-__all__ = [
-    "BEYOND",
-    "ControlLog",
-    "ControlRecord",
-    "ControlTopicInfo",
-    "checked",
-    "control_record",
-    "damaged_record",
-    "read_decided",
-]
-
 BEYOND = 1 << 62
 """An offset past every log: reading from it tells the borders only."""
+RECENT = 2_000
+"""Newest records of a partition that are read to find landings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRecord:
-    """One record of the control topic, not decoded. ``doubt`` says why one with our header is not believed."""
+    """One record, not decoded. ``doubt`` is why one with our header is not trusted."""
 
     partition: int
     offset: int
@@ -54,8 +45,6 @@ class ControlRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlTopicInfo:
-    """Which topic it is."""
-
     cluster_id: str
     topic_id: str
     partitions: int
@@ -63,11 +52,8 @@ class ControlTopicInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlLog:
-    """What a partition held from where the read started.
-
-    :param begin: first offset of the log.
-    :param end: its last stable offset, where the next read starts.
-    :param high: its high watermark; above ``end`` while a transaction is open.
+    """What a partition held from the start of the read: ``begin`` is the log's first offset, ``end`` its last stable
+    one, where the next read starts, and ``high`` its high watermark, above ``end`` while a transaction is open.
     """
 
     records: tuple[ControlRecord, ...]
@@ -81,7 +67,6 @@ class ControlLog:
 
 
 def control_record(message: Message) -> ControlRecord:
-    """A record of the client as one of ours."""
     _, milliseconds = message.timestamp()
     return ControlRecord(
         partition=message.partition() or 0,
@@ -94,7 +79,7 @@ def control_record(message: Message) -> ControlRecord:
 
 
 def damaged_record(partition: int, batch: DamagedBatch) -> ControlRecord:
-    """What stands in the place of records that cannot be read; nobody knows when they were written."""
+    """Return the stand-in for unreadable records, whose time is unknown."""
     return ControlRecord(
         partition=partition,
         offset=batch.start,
@@ -106,7 +91,7 @@ def damaged_record(partition: int, batch: DamagedBatch) -> ControlRecord:
 
 
 def checked(record: ControlRecord, keys: SigningKeys | None, topic: str, where: ControlTopicInfo) -> ControlRecord:
-    """A record with what speaks against believing it. Those of others are not signed, and nothing is asked of them."""
+    """Return a record with its doubt. Those of others are not signed, and not checked."""
     if keys is None or not any(name == HEADER for name, _ in record.headers):
         return record
     if not keys.needed(where.topic_id, record.partition, record.offset):
@@ -124,16 +109,14 @@ def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
 
 
 class LogReader(Protocol):
-    """What reads the partitions of one control topic."""
-
     def read(self, partition: int, start: int | None = None, *, until: int | None = None) -> ControlLog: ...
 
 
 def read_decided(control: LogReader, partition: int, start: int) -> ControlLog:
-    """The log from ``start`` to all that was sent before this call.
+    """Return the log from ``start`` with everything sent before this call.
 
-    A transaction is over for its sender a moment before its markers let readers pass. A transaction that stays open is
-    waited for as long as the control topic's timeout; then the log is taken as far as it can be read.
+    A transaction is over for its sender a moment before readers can pass its markers. An open one is waited for as long
+    as the control topic's timeout; then the log is returned as far as it is readable.
     """
     log = control.read(partition, start)
     if log.high <= log.end:
@@ -143,3 +126,39 @@ def read_decided(control: LogReader, partition: int, start: int) -> ControlLog:
     except ControlTopicError:
         return log
     return replace(rest, records=(*log.records, *rest.records))
+
+
+Recent = Mapping[str, tuple[ControlRecord, ...]]
+"""Records by the name of their landing, in the order of the log."""
+
+
+class _Topic(LogReader, Protocol):
+    def describe(self) -> ControlTopicInfo: ...
+
+
+def recent_records(control: _Topic, prefix: str = "") -> dict[str, tuple[ControlRecord, ...]]:
+    """Return the newest records by landing, of the names with that prefix. At most :data:`RECENT` records of each
+    partition are read; unreadable ones are ignored.
+    """
+    found: dict[str, list[ControlRecord]] = {}
+    for partition in range(control.describe().partitions):
+        borders = control.read(partition, BEYOND)
+        for record in control.read(partition, max(borders.begin, borders.end - RECENT)).records:
+            name = landing_of(group_of(record))
+            if name is not None and name.startswith(prefix):
+                found.setdefault(name, []).append(record)
+    return {name: tuple(records) for name, records in found.items()}
+
+
+def group_of(record: ControlRecord) -> str | None:
+    """Return the control group of a record, ``None`` if it is unreadable."""
+    if record.value is not None and not any(name == DAMAGED_BATCH for name, _ in record.headers):
+        with suppress(WireError):
+            return head(record.value).group_id
+    return None
+
+
+def landing_of(group: str | None) -> str | None:
+    """Return the landing of a control group, ``None`` if it is not one of a landing."""
+    prefix = group_id("")
+    return group.removeprefix(prefix) if group is not None and group.startswith(prefix) else None

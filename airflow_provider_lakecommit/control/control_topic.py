@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control topic: where the commit protocol's records are read and written.
+"""The control topic: reading and writing the records of the commit protocol.
 
-Contract: a read gives the committed records of one partition from an offset to the last stable offset, with both ends
-of the log, so that the caller sees a log that was cut (`begin` above where it wanted to start) or made anew (`end`
-below it, another topic id). The end is found by position: transaction markers have offsets too. A transaction's records
-may be split between two reads when another transaction holds the last stable offset between them. All landings of a
-group write to one partition, so its order is the protocol's order. Threads that ask at once are answered one after the
-other. Where the settings hold a key, what is sent is signed, and a record with our header that is not says so.
+A read returns the committed records of one partition from an offset to the last stable offset, with both ends of the
+log, so that callers notice a truncated log (`begin` above their start) or a recreated one (`end` below it, another
+topic id). The end is found by position: transaction markers have offsets too. The records of a transaction may be split
+over two reads if another transaction holds the last stable offset between them. All landings of a group write to one
+partition: its order is the protocol's order. Concurrent calls are serialised. If the settings have a key, sent records
+are signed, and read ones are checked.
 
-Failure story: a topic that is missing, compacted or may not be created is a :class:`ControlTopicError` with the exact
-command; brokers that restart are waited for within `timeout`; a topic that is made anew during a read is read again
-from the start. After :meth:`ControlTopic.close` nothing is asked any more, also not by a thread that went on.
+A topic that is missing, compacted or may not be created raises :class:`ControlTopicError` with the command to run;
+restarting brokers are waited for within `timeout`; a topic that is recreated during a read is read from the start.
+After :meth:`ControlTopic.close` nothing is requested any more, also by threads that still run.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from airflow_provider_lakecommit.control.control_log import (
     ControlLog,
     ControlRecord,
     ControlTopicInfo,
+    Recent,
     checked,
     control_record,
     damaged_record,
+    recent_records,
 )
 from airflow_provider_lakecommit.control.control_topic_settings import (
     NOT_EVERYWHERE,
@@ -45,7 +47,6 @@ from airflow_provider_lakecommit.control.control_topic_settings import (
     tool,
 )
 from airflow_provider_lakecommit.control.control_writer import ControlWriter
-from airflow_provider_lakecommit.control.recent import Recent, recent_records
 from airflow_provider_lakecommit.control.seen_records import SeenRecords, offset_of
 from airflow_provider_lakecommit.core import Retention, Watermark
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError
@@ -59,8 +60,6 @@ from airflow_provider_lakecommit.kafka import (
 )
 from airflow_provider_lakecommit.signing import SigningKeys
 
-__all__ = ["ControlTopic"]
-
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.02
@@ -71,10 +70,10 @@ ENSURED_SECONDS = 60.0
 
 
 class ControlTopic:
-    """One control topic. Usable as a context manager.
+    """One control topic; a context manager.
 
-    :param timeout: seconds for the brokers to answer, over a restart.
-    :param wanted: control groups whose records are read for what they say; more can be added
+    :param timeout: seconds for the brokers to answer, over a restart
+    :param wanted: control groups whose records are kept whole; more can be added
     """
 
     def __init__(self, name: str, config: Mapping[str, Any], timeout: float = 30.0, wanted: Iterable[str] = ()) -> None:
@@ -94,16 +93,16 @@ class ControlTopic:
         self._closed = False
 
     def other(self, name: str) -> ControlTopic:
-        """Another topic of the same cluster, for who closes it."""
+        """Return another topic of the same cluster; the caller closes it."""
         return ControlTopic(name, self._config, self._timeout, self.wanted)
 
     # -- the topic ----------------------------------------------------------------------------------------------------
 
     def ensure(self, partitions: int = PARTITIONS, replication: int | None = None) -> ControlTopicInfo:
-        """Make the topic if it is missing; what there is now. Of several that try at once, one makes it and all return.
+        """Create the topic if it is missing, and return its state. Concurrent callers all succeed.
 
-        :param replication: None leaves it to the broker's default.
-        :raises ControlTopicError: it may not be made, with the command for somebody who may; or it is compacted
+        :param replication: the broker's default by default
+        :raises ControlTopicError: it may not be created, with the command for an administrator; or it is compacted
         """
         with self._alone():
             facts = self._facts()
@@ -117,7 +116,6 @@ class ControlTopic:
             return info
 
     def describe(self) -> ControlTopicInfo:
-        """Which topic it is now."""
         with self._alone():
             facts = self._facts()
             if facts is None:
@@ -129,23 +127,19 @@ class ControlTopic:
             return self._info(facts)
 
     def exists(self) -> bool:
-        """Return True if it exists and may be seen."""
         with self._alone():
             return self._facts() is not None
 
     def answers(self) -> bool:
-        """Return True if the brokers answer within a moment."""
         with self._alone():
             return bool(self._admin.names())
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of a group, as long as the topic keeps its number of partitions."""
+        """Return the partition of a group, which is stable while the topic keeps its number of partitions."""
         return partition_of(group_id, self.describe().partitions)
 
     def kept_for(self) -> timedelta | None:
-        """How long its records are kept, as asked for once; ``None`` for ever, or where the settings may not be
-        read.
-        """
+        """Return the cached retention time; ``None`` is for ever, or unreadable settings."""
         with self._alone():
             if self._settings is None:
                 self._settings = self._admin.settings(self.name) or {}
@@ -154,17 +148,22 @@ class ControlTopic:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, partition: int, start: int | None = None, *, until: int | None = None) -> ControlLog:
-        """The committed records from *start*, or from the first there is, to the last stable offset.
+        """Return the committed records from an offset, or from the first, to the last stable offset.
 
-        :param until: wait until the record at this offset can be read: one's own, after it was sent.
+        :param until: wait until the record at this offset is readable, such as an own one that was just sent
         """
         doing = f"reading {self.name}[{partition}]"
         with self._alone():
             return self._admin.steadily(doing, lambda: self._read(partition, start, until))
 
+    def read_together(self, starts: Mapping[int, int]) -> dict[int, ControlLog]:
+        """Return the logs of partitions from their starts, for as many requests as one costs."""
+        with self._alone():
+            return self._admin.steadily(f"reading {self.name}", lambda: self._read_together(starts))
+
     def first_since(self, partition: int, moment: datetime) -> int | None:
-        """The first offset that is of a time or a later one, by the records' own times; 0 where the brokers do not say
-        it, ``None``: there is none.
+        """Return the first offset at or after a time by the records' timestamps; 0 if brokers do not support it,
+        ``None`` if there is none.
         """
         place = (self.name, partition)
         with self._alone():
@@ -173,17 +172,17 @@ class ControlTopic:
             return None if found is None else found[0]
 
     def read_all(self) -> Iterator[ControlRecord]:
-        """Every committed record of every partition as of now, oldest first; in each partition in its order."""
+        """Return all committed records of all partitions as of now, by time; within a partition in its order."""
         info = self.describe()
         streams = [self._stream(partition, info) for partition in range(info.partitions)]
         return heapq.merge(*streams, key=lambda record: record.timestamp)
 
     def recent(self, prefix: str = "") -> Recent:
-        """The newest records of the landings whose names begin with the prefix."""
+        """Return the newest records of the landings whose names begin with the prefix."""
         return recent_records(self, prefix)
 
     def writer(self, transactional_id: str, partition: int, transaction_timeout: float = 10.0) -> ControlWriter:
-        """A writer to one partition; nothing is contacted before its first use."""
+        """Return a writer to one partition, which connects at its first use."""
         return ControlWriter(
             self.name,
             self._config,
@@ -194,7 +193,7 @@ class ControlTopic:
         )
 
     def close(self) -> None:
-        """Let go of the connections. A thread whose question is not answered yet does that when it is."""
+        """Close the connections; a thread that is waiting for an answer closes them afterwards."""
         self._closed = True
         if self._lock.acquire(timeout=CLOSE_SECONDS):
             try:
@@ -228,6 +227,18 @@ class ControlTopic:
             tail.close()
         self._tails.clear()
         self._admin.close()
+
+    def _read_together(self, starts: Mapping[int, int]) -> dict[int, ControlLog]:
+        info = self.describe()
+        for partition in starts:
+            self._check_partition(partition, info)
+        borders = self._admin.borders([(self.name, partition) for partition in starts])
+        found = {
+            partition: self._log(partition, start, borders[self.name, partition], info)
+            for partition, start in starts.items()
+        }
+        self._check_same(info)
+        return found
 
     def _read(self, partition: int, start: int | None, until: int | None) -> ControlLog:
         info = self.describe()

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a control topic is made: its settings, its partitions, and the commands for somebody who may.
-
-Contract: a group's partition is the same in every process and release, as long as the number of partitions stays.
-"""
+"""The settings and partitions of a control topic, and commands for administrators."""
 
 from __future__ import annotations
 
@@ -11,8 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider_lakecommit.kafka import servers_of
-
-__all__ = ["NOT_EVERYWHERE", "PARTITIONS", "TOPIC_SETTINGS", "create_command", "no_partition", "partition_of", "tool"]
 
 TOPIC_SETTINGS: Mapping[str, str] = {
     # Records of one role share a key: compaction would delete all but the newest.
@@ -29,26 +24,23 @@ PARTITIONS = 6
 
 
 def partition_of(group_id: str, partitions: int) -> int:
-    """The partition of a group: the same in every process and version."""
+    """Return the partition of a group, the same in every process and release."""
     return zlib.crc32(group_id.encode()) % partitions
 
 
 def tool(name: str, config: Mapping[str, Any]) -> str:
-    """The beginning of a command of Kafka's own tools."""
     return f"{name} --bootstrap-server {servers_of(config)}"
 
 
 def create_command(
     topic: str, config: Mapping[str, Any], partitions: int = PARTITIONS, replication: int | None = None
 ) -> str:
-    """The command that makes a control topic as this package would."""
     factor = "" if replication is None else f" --replication-factor {replication}"
     settings = "".join(f" --config {key}={value}" for key, value in TOPIC_SETTINGS.items())
     return f"{tool('kafka-topics', config)} --create --topic {topic} --partitions {partitions}{factor}{settings}"
 
 
 def no_partition(topic: str, config: Mapping[str, Any], partitions: int, wanted: int) -> str:
-    """What is said of a topic that has not got a partition."""
     return (
         f"control topic {topic!r} has {partitions} partitions, so no partition {wanted}: was it recreated with fewer? "
         f"Add them with `{tool('kafka-topics', config)} --alter --topic {topic} --partitions {wanted + 1}`"

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches a control topic from outside: every committed record of all partitions, merged by time, and then what is new.
+"""Follows a control topic: every committed record of all partitions, merged by time, then the new ones.
 
-Contract: one consumer, no consumer group, no offset stored. From the beginning to the end as of the first look the
-records come in order of their timestamps, each partition's in its own order; after that as they arrive. Records are
-those of committed transactions only. What is held is bounded: a partition that runs ahead of the others is paused.
-
-Failure story: a topic that is not there is a :class:`ControlTopicError`. Records that are damaged where a broker keeps
-them are passed over, as all readers of the log do. Brokers that go away are no error of a watch,
-they come back: :attr:`ControlWatch.trouble` says what is wrong, and is ``None`` again when they answer.
+Contract: one consumer, no consumer group, no stored offsets. Up to the end as of the first read, records come by
+timestamp, each partition's in its own order; then as they arrive. Memory is bounded: a partition that is ahead of the
+others is paused. Damaged records are skipped, as by all readers. A missing topic is a :class:`ControlTopicError`;
+brokers that do not answer are none, they only set :attr:`ControlWatch.trouble` until they do.
 """
 
 from __future__ import annotations
@@ -55,12 +52,12 @@ _GATHER: dict[str, Any] = {"fetch.min.bytes": FETCH["fetch.message.max.bytes"] /
 
 
 class ControlWatch:
-    """A watch on one control topic, for one thread at a time. Usable as a context manager.
+    """A watch on one control topic, for one thread at a time; a context manager.
 
     :param since: begin with records of that age, in seconds; by default at the beginning of the log
-    :param newest: begin that many offsets before the end, instead; the partitions have equal shares of them
-    :param timeout: seconds for the brokers to answer the first questions
-    :param gather: let the brokers gather what comes for up to a quarter of a second, which halves what a watch costs
+    :param newest: begin that many offsets before the end, instead, in equal shares of the partitions
+    :param timeout: seconds for the brokers to answer the first requests
+    :param gather: let brokers batch records for up to a quarter of a second, which halves the cost
     :raises ControlTopicError: the topic does not exist or cannot be described
     """
 
@@ -97,7 +94,6 @@ class ControlWatch:
         self._strides: dict[int, int] = {}
 
     def close(self) -> None:
-        """Let go of the consumer."""
         self._consumer.close()
 
     def __enter__(self) -> Self:
@@ -110,7 +106,7 @@ class ControlWatch:
 
     @property
     def trouble(self) -> str | None:
-        """What the brokers do not answer for, ``None`` while they do."""
+        """The current problem with the brokers, or ``None``."""
         cause = self._heard.cause
         return None if cause is None else redacted(cause, self._config)
 
@@ -120,12 +116,11 @@ class ControlWatch:
         return len(self._reached) == len(self._partitions) and not any(self._queues.values())
 
     def away(self, seconds: float) -> LakecommitError:
-        """The error for a reader that will not wait any longer."""
         doing = f"reading control topic {self.topic!r}"
         return unreachable(ControlTopicError, doing, self._config, self._heard, seconds)
 
     def poll(self, seconds: float = POLL_SECONDS) -> tuple[ControlRecord, ...]:
-        """What has come, after at most that time; at once when there is something."""
+        """Return new records, after at most that time."""
         deadline = time.monotonic() + seconds
         out: list[ControlRecord] = []
         while True:
@@ -187,9 +182,9 @@ class ControlWatch:
             self._heard(error)
 
     def _step_on(self) -> None:
-        """The client passes over a batch that fails its checksum by itself, and stays at other damage, of which it
-        tells before it gives the records that come before: it is moved on, by twice as many offsets each time. So a
-        large batch costs seconds; what is missed behind it are at most as many records, which the ledger knows of.
+        """The client skips a batch with a wrong checksum, but stays at other damage, which it reports before the
+        records in front of it: it is moved on, by twice as many offsets each time. So a large batch costs seconds, and
+        at most as many records behind it are missed, which the ledger has.
         """
         for partition, (_, since) in list(self._damaged.items()):
             if time.monotonic() - since > STAYS_SECONDS:
@@ -208,7 +203,7 @@ class ControlWatch:
         self._strides.pop(partition, None)
 
     def _go_to(self, partition: int, offset: int) -> None:
-        """Also where the client has given up, and cannot seek any more."""
+        """Move on, also if the client has given up and cannot seek any more."""
         place = TopicPartition(self.topic, partition, offset)
         self._consumer.incremental_unassign([place])
         self._consumer.incremental_assign([place])
@@ -218,7 +213,7 @@ class ControlWatch:
             self._paused.discard(partition)
 
     def _merged(self) -> list[ControlRecord]:
-        """The oldest ones, as long as no partition could still bring an older one."""
+        """Yield the oldest records, as long as no partition could still have an older one."""
         out: list[ControlRecord] = []
         while True:
             if any(not queue and p not in self._at_end for p, queue in self._queues.items()):
@@ -238,7 +233,7 @@ class ControlWatch:
         return len(self._queues[partition]) * part >= AHEAD or self._held[partition] * part >= AHEAD_BYTES
 
     def _probe(self) -> None:
-        """A quiet topic does not tell that the brokers are back."""
+        """A quiet topic does not show that the brokers are back."""
         now = time.monotonic()
         if self._heard.cause is None or now - self._probed < PROBE_SECONDS:
             return

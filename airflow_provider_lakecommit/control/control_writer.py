@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes to one partition of the control topic, in transactions under one transactional id.
 
-Contract: :meth:`ControlWriter.send` writes all of its records or none. All that can be done before the transaction
-begins is done before: an open transaction freezes every reader of the partition. :meth:`ControlWriter.open` ends
-whatever an earlier process left open under the same id and shuts that process out for good; the writer that was
-opened last is the only one that can commit.
+:meth:`ControlWriter.send` writes all of its records or none. Everything possible is done before the transaction begins,
+because an open one blocks every reader of the partition. :meth:`ControlWriter.open` ends what an earlier process left
+open under the same id and fences that process: only the writer that was opened last can commit.
 
-Failure story: what ends without a commit (a broker that restarts, a lost leader) is aborted and sent again until
-`timeout`. Shut out by a later writer: :class:`FencedError`. A commit that was asked for and never answered:
-:class:`ControlTopicError` that says the outcome is unknown; only the log can tell. After an error that is not a
-plain retry the client is thrown away; the next use opens another.
+A transaction that ends without a commit (a broker restart, a lost leader) is aborted and sent again until `timeout`. A
+fenced writer raises :class:`FencedError`. A requested commit without an answer is a :class:`ControlTopicError` that
+says that the outcome is unknown; only the log has it. After other errors the client is discarded.
 """
 
 from __future__ import annotations
@@ -26,8 +24,6 @@ from airflow_provider_lakecommit.control.transaction import DEFAULT_MAX_BYTES, D
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, LakecommitError, WireError
 from airflow_provider_lakecommit.kafka import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.signing import Place, SigningKeys
-
-__all__ = ["ControlWriter"]
 
 log = logging.getLogger(__name__)
 
@@ -52,11 +48,11 @@ _HOPELESS = frozenset(
 
 
 class _AbortedError(Exception):
-    """The transaction was ended without a commit, for this reason: the whole of it may be sent again."""
+    """The transaction ended without a commit, so it may be sent again."""
 
 
 class ControlWriter:
-    """One transactional producer, opened at its first use. Usable as a context manager, by one thread."""
+    """One transactional producer, opened at its first use; a context manager, for one thread."""
 
     def __init__(
         self,
@@ -83,11 +79,11 @@ class ControlWriter:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Shut out every earlier writer of this id, and end its open transaction. Nothing to do when open."""
+        """Fence earlier writers of this id, and end their open transaction. Does nothing if open."""
         self._opened(time.monotonic() + self._timeout)
 
     def close(self) -> None:
-        """Abort what is open, so that no reader waits for it, and let go of the connections."""
+        """Abort an open transaction, so that no reader waits for it, and disconnect."""
         producer, self._producer = self._producer, None
         if producer is not None and self._began:
             self._began = False
@@ -103,11 +99,11 @@ class ControlWriter:
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def send(self, records: Sequence[Record]) -> tuple[int, ...]:
-        """Write *records* in one transaction; the offset of each.
+        """Write records in one transaction, and return their offsets.
 
-        :raises WireError: a record is larger than client or broker take
+        :raises WireError: a record is larger than client or broker accept
         :raises FencedError: a later writer of the same id took over
-        :raises ControlTopicError: not written, or, as it then says, unknown whether written
+        :raises ControlTopicError: not written; or, as its text then says, the outcome is unknown
         """
         limit = int(self._config.get("message.max.bytes", DEFAULT_MAX_BYTES))
         check_sizes(records, self._where, limit, signed=self._keys is not None)
@@ -124,10 +120,6 @@ class ControlWriter:
             time.sleep(PAUSE_SECONDS)
 
     def _signed(self, producer: Producer, records: Sequence[Record]) -> Sequence[Record]:
-        """Each with its signature, where there is a key to sign with.
-
-        :raises ControlTopicError: the brokers do not tell which cluster they are
-        """
         if self._keys is None:
             return records
         try:
@@ -160,7 +152,7 @@ class ControlWriter:
     def _judged(
         self, producer: Producer, error: KafkaError, deliveries: Deliveries, deadline: float
     ) -> LakecommitError | _AbortedError:
-        """What a failed transaction means for the caller."""
+        """Return the meaning of a failed transaction for the caller."""
         if error.code() in _FENCED:
             self._discard()
             return self._fenced()
@@ -196,7 +188,7 @@ class ControlWriter:
         self._began = False
 
     def _patiently(self, step: Callable[[float], None], deadline: float) -> None:
-        """Repeat a step of the transaction protocol until it is done, refused, or out of time."""
+        """Repeat a step of the transaction protocol until it succeeds, is refused, or time is over."""
         while True:
             try:
                 step(max(min(STEP_SECONDS, deadline - time.monotonic()), 0.1))
@@ -289,9 +281,7 @@ class ControlWriter:
 
 
 def _error_of(failure: KafkaException) -> KafkaError:
-    """Return what went wrong, and let go of the frames, which hold the client: it ends with its writer, whoever keeps
-    the exception.
-    """
+    """Return the error without its frames, which would keep the client alive."""
     failure.__traceback__ = None
     error: KafkaError = failure.args[0]
     return error

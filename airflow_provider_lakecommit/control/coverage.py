@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coverage, spans and per-partition numbers as compact JSON values: ``[[topic, topic id, {partition: [start, end,
-start, end, ...]}], ...]``.
-"""
+"""Coverage, spans and offsets as JSON: ``[[topic, topic id, {partition: [start, end, start, end, ...]}], ...]``."""
 
 from __future__ import annotations
 
@@ -12,17 +10,6 @@ from typing import Any
 from airflow_provider_lakecommit.control.envelope import DAMAGE, count, text
 from airflow_provider_lakecommit.core import Coverage, OffsetRange, RangeSet, ReadPosition, SourcePartition, Span
 from airflow_provider_lakecommit.exceptions import WireError
-
-__all__ = [
-    "coverage_from_json",
-    "coverage_to_json",
-    "offsets_from_json",
-    "offsets_to_json",
-    "positions_from_json",
-    "positions_to_json",
-    "spans_from_json",
-    "spans_to_json",
-]
 
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
 
@@ -49,7 +36,7 @@ def _partitions(values: Any) -> list[tuple[SourcePartition, Any]]:
 
 
 def _partition(name: str) -> int:
-    """The number of a partition, written as we write it: no other text stands for the same one."""
+    """Parse the number of a partition; only our own spelling is valid."""
     if not _PARTITION.fullmatch(name) or (found := int(name)) >= 1 << 31:
         raise ValueError(f"{name!r:.80} is no partition")
     return found
@@ -67,22 +54,18 @@ def _ranges(flat: Any) -> list[OffsetRange]:
 
 
 def coverage_to_json(coverage: Coverage) -> list[Any]:
-    """A coverage, ordered by topic and partition."""
     return _by_topic({p: [b for r in s for b in (r.start, r.end)] for p, s in coverage.parts.items()})
 
 
 def coverage_from_json(values: Any) -> Coverage:
-    """:raises WireError: when the value is damaged"""
     return Coverage({p: RangeSet.of(*_ranges(flat)) for p, flat in _partitions(values)})
 
 
 def offsets_to_json(offsets: Mapping[SourcePartition, int]) -> list[Any]:
-    """One number per partition."""
     return _by_topic(offsets)
 
 
 def offsets_from_json(values: Any) -> dict[SourcePartition, int]:
-    """:raises WireError: when the value is damaged"""
     try:
         return {p: count(v) for p, v in _partitions(values)}
     except (TypeError, ValueError) as e:
@@ -90,13 +73,12 @@ def offsets_from_json(values: Any) -> dict[SourcePartition, int]:
 
 
 def positions_to_json(positions: Mapping[SourcePartition, ReadPosition]) -> list[Any]:
-    """Offsets, then leader epochs."""
+    """Return offsets, then leader epochs."""
     offsets = {p: at.offset for p, at in positions.items()}
     return [offsets_to_json(offsets), offsets_to_json({p: at.leader_epoch for p, at in positions.items()})]
 
 
 def positions_from_json(values: Any) -> dict[SourcePartition, ReadPosition]:
-    """:raises WireError: when the value is damaged"""
     try:
         offsets, epochs = map(offsets_from_json, values)
         return {p: ReadPosition(offset=offsets[p], leader_epoch=epoch) for p, epoch in epochs.items()}
@@ -105,7 +87,7 @@ def positions_from_json(values: Any) -> dict[SourcePartition, ReadPosition]:
 
 
 def spans_to_json(spans: Iterable[Span]) -> list[Any]:
-    """Spans, whose borders matter and are kept: two touching spans stay two."""
+    """Return spans with their borders: two adjacent spans stay two."""
     lists: dict[SourcePartition, list[int]] = {}
     for s in sorted(spans):
         lists.setdefault(s.partition, []).extend((s.range.start, s.range.end))
@@ -113,5 +95,4 @@ def spans_to_json(spans: Iterable[Span]) -> list[Any]:
 
 
 def spans_from_json(values: Any) -> tuple[Span, ...]:
-    """:raises WireError: when the value is damaged"""
     return tuple(sorted(Span(p, r) for p, flat in _partitions(values) for r in _ranges(flat)))

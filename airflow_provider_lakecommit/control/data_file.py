@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A data file as it is announced on the control topic, and its place in an event's body.
+"""A data file as announced on the control topic, and in the body of an event.
 
-Contract: :class:`DataFile` holds exactly what a manifest entry holds of a file (Iceberg's field ids 100 to 145),
-without any engine's or library's types, so that announcing a file and appending it need not happen in the same process,
-nor in the same language. ``partition`` has one value per partition field of the event that carries the file, in that
-order. Absent statistics are None, which is not the same as empty.
+:class:`DataFile` has what a manifest entry has of a file (Iceberg's field ids 100 to 145), without types of an engine
+or library, so that announcing and appending it may happen in different processes. ``partition`` has one value per
+partition field of the event, in that order. Absent statistics are ``None``, which is not the same as empty.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from typing import Any
 
 from airflow_provider_lakecommit.control.errors import ControlEventError
 from airflow_provider_lakecommit.control.partition import PartitionField, PartitionValue, branch, from_avro, to_avro
-
-__all__ = ["DataFile", "FileCodec"]
 
 _COUNTS = (
     (108, 117, "column_sizes"),
@@ -40,9 +37,8 @@ _UNKNOWN_SPEC = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """One file with its statistics; bounds in Iceberg's binary form.
-
-    ``content`` is 0 for data, 1 for position deletes, 2 for equality deletes.
+    """One file with its statistics; bounds in Iceberg's binary form. ``content``: 0 data, 1 position deletes, 2
+    equality deletes.
     """
 
     file_path: str
@@ -69,9 +65,9 @@ class DataFile:
 
 
 class FileCodec:
-    """Data files of one partition type ↔ bodies by field id.
+    """Converts data files of one partition type to and from bodies by field id.
 
-    Optional parts are written as (branch, value): fastavro then need not try the branches, which is most of its work.
+    Optional parts are written as (branch, value), which saves fastavro from trying the branches, most of its work.
     """
 
     __slots__ = ("_partition", "_readers")
@@ -83,7 +79,7 @@ class FileCodec:
         )
 
     def write(self, file: DataFile) -> dict[str, Any]:
-        """Body of *file*; :class:`ControlEventError` when its partition tuple does not fit."""
+        """Return the body of a file; :class:`ControlEventError` if its partition tuple does not fit."""
         if len(file.partition) != len(self._partition):
             raise ControlEventError(
                 "LC2340",
@@ -117,7 +113,7 @@ class FileCodec:
         return body
 
     def read(self, body: Mapping[str, Any]) -> DataFile:
-        """The file behind *body*; what a writer leaves out is absent, a missing essential raises :class:`KeyError`."""
+        """Return the file of a body; omitted fields are absent, a missing required one raises :class:`KeyError`."""
         values = body["f102"]
         spec_id = body.get("f141")
         optional: dict[str, Any] = {name: body.get(field) for field, _, name in _SCALARS}

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text envelope of everything that is ours on the wire: readable JSON while small, compressed when large, refused above
-a limit.
+"""The text envelope of our data on the wire: readable JSON if small, compressed if large, refused above a limit.
 
-Contract: ``unpack(pack(x)) == x`` for JSON values. A value of more than 8 kB is deflated and base64-encoded behind the
-mark ``z:``, so that a reader needs no side information. Every envelope is an object with a version ``v``; a reader
-takes its own version and the one before it. Failure story: over the limit, damaged, or of a version that is not read:
-:class:`WireError` that says what it was and what to do. The limits hold on reading too: a text that is longer than it
-may be written, that unpacks into more than :mod:`.json_bounds` allows, or a number that no offset has, is damaged.
+A value of more than 8 kB is deflated and base64-encoded behind the mark ``z:``. Every envelope is an object with a
+version ``v``; readers accept their version and the one before it. The limits hold for reading too: text that is too
+long, unpacks into more than :mod:`.json_bounds` allows, or has a number that no offset can have, is damaged.
 """
 
 from __future__ import annotations
@@ -20,8 +17,6 @@ from typing import Any
 from airflow_provider_lakecommit.control.json_bounds import TEXT_LIMIT, bounded_json, check_text
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = ["COMPRESS_ABOVE", "DAMAGE", "VERSION", "count", "number", "pack", "text", "unpack"]
-
 VERSION = 1
 COMPRESS_ABOVE = 8_000
 DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -32,10 +27,7 @@ _LONG = 1 << 63
 
 
 def pack(values: Mapping[str, Any], *, what: str, limit: int, remedy: str) -> str:
-    """Encode; ``limit`` is in bytes of the encoded text.
-
-    :raises WireError: when the text is over ``limit``
-    """
+    """Encode; ``limit`` is in bytes of the encoded text."""
     packed = raw = json.dumps({"v": VERSION, **values}, separators=(",", ":"), ensure_ascii=True)
     if len(packed) > COMPRESS_ABOVE:
         packed = _MARK + base64.b64encode(zlib.compress(packed.encode("ascii"), 6)).decode("ascii")
@@ -49,11 +41,7 @@ def pack(values: Mapping[str, Any], *, what: str, limit: int, remedy: str) -> st
 
 
 def unpack(packed: str | bytes, *, what: str, limit: int = _PACKED_LIMIT) -> dict[str, Any]:
-    """Decode.
-
-    :param limit: bytes of the longest text that is looked at
-    :raises WireError: when the text is damaged, not ours, or of a version that is not read
-    """
+    """Decode a text of at most ``limit`` bytes."""
     try:
         if len(packed) > limit:
             raise ValueError(f"it has {len(packed)} bytes, {limit} are read at most")
@@ -79,11 +67,7 @@ def unpack(packed: str | bytes, *, what: str, limit: int = _PACKED_LIMIT) -> dic
 
 
 def number(value: Any) -> int:
-    """A whole number of 64 bits, and nothing that merely looks like one.
-
-    :raises TypeError: anything else
-    :raises ValueError: more than 64 bits
-    """
+    """Return a whole number of 64 bits, and nothing that merely resembles one."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{value!r:.80} is not a whole number")
     if not -_LONG <= value < _LONG:
@@ -92,10 +76,7 @@ def number(value: Any) -> int:
 
 
 def count(value: Any) -> int:
-    """A number of things, an offset, an id: :func:`number`, from 0 on.
-
-    :raises ValueError: below 0
-    """
+    """Return a :func:`number` that is not negative."""
     # There are dozens in each record, and nearly all are this.
     if type(value) is int and 0 <= value < _LONG:
         return value
@@ -105,10 +86,7 @@ def count(value: Any) -> int:
 
 
 def text(value: Any) -> str:
-    """A text that can be shown and stored: a half of a character that came alone is replaced.
-
-    :raises TypeError: anything but a text
-    """
+    """Return a text that can be shown and stored: a lone half of a surrogate pair is replaced."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.80} is not a text")
     if value.isascii():

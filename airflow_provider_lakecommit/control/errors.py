@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = ["ControlEventError", "UnbelievedError"]
-
 
 class ControlEventError(WireError):
-    """A record is no control event or is damaged, or an event holds what the control topic cannot carry."""
+    """A record is no control event or is damaged, or an event has a value that the control topic cannot hold."""
 
 
 class UnbelievedError(ControlEventError):
-    """A record of a landing has no signature that holds, where one is asked for."""
+    """A record of a landing lacks a required valid signature."""

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control events: what writers and committers of a commit cycle tell each other, in the bytes of iceberg-kafka-connect.
+"""Control events, the messages between writers and committers of a commit cycle, in the bytes of iceberg-kafka-connect.
 
-Contract: :func:`encode` writes what the connector's own classes write for the same content (1.12, or the form that 1.10
-reads), and :func:`decode` reads what any connector since 1.9 writes, by the writer schema that each record carries.
-Events hold no extension: one unknown field stops every connector that shares the topic; what is ours travels in record
-headers. :func:`head` reads only who, what and which cycle, without touching the schema, for readers that pass over most
-records.
+:func:`encode` writes what the connector's classes write for the same content (1.12, or the form for 1.10), and
+:func:`decode` reads what any connector since 1.9 writes, by the writer schema in each record. Events have no extension:
+an unknown field stops every connector on the topic; our data is in record headers. :func:`head` reads only sender, type
+and cycle, without the schema, for readers that skip most records.
 
 A record is ``C2 01``, the length of the schema (two bytes), the schema, the Avro body. ``data_files=None`` and
-``data_files=()`` both occur and are kept apart. Timestamps are aware and exact to the microsecond.
-
-Failure: a record that is foreign, cut off or damaged raises :class:`ControlEventError` whatever its bytes are; nothing
-is read half. What it costs to find out is bounded by the record's length: see :mod:`.avro_bounds`.
+``data_files=()`` both occur and differ. Timestamps are aware and exact to the microsecond. A foreign, truncated or
+damaged record raises :class:`ControlEventError`, at a cost bounded by its length: see :mod:`.avro_bounds`.
 """
 
 from __future__ import annotations
@@ -84,8 +81,6 @@ _PACKAGE = "org.apache.iceberg.connect.events."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One record of the control topic."""
-
     id: UUID
     timestamp: datetime
     group_id: str
@@ -93,14 +88,11 @@ class Event:
 
     @property
     def type(self) -> PayloadType:
-        """Which of the five payloads this is."""
         return self.payload.TYPE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventHead:
-    """Who says what about which commit cycle."""
-
     id: UUID
     type: PayloadType
     timestamp: datetime
@@ -109,7 +101,7 @@ class EventHead:
 
 
 def encode(event: Event, *, form: Form = "1.12") -> bytes:
-    """The bytes of *event*. Form ``1.10`` leaves out table uuids, which connectors up to 1.10 cannot read."""
+    """Return the bytes of an event. Form ``1.10`` omits table uuids, which connectors up to 1.10 cannot read."""
     payload = event.payload
     fields = payload.partition_fields if isinstance(payload, DataWritten) else ()
     text = schema_text(type(payload).__name__, form=form, partition_fields=fields)
@@ -134,7 +126,6 @@ def encode(event: Event, *, form: Form = "1.12") -> bytes:
 
 
 def decode(data: bytes) -> Event:
-    """The event in *data*."""
     start = _body_start(data)
     shape = shape_of(data[4:start])
     if not shape.plain or len(data) - start >= _WALKED_FROM:
@@ -154,15 +145,12 @@ def decode(data: bytes) -> Event:
 
 
 def head(data: bytes) -> EventHead:
-    """The first fields of the event in *data*; the rest of it is not looked at, and may be damaged."""
+    """Return the first fields of an event; its rest is not read, and may be damaged."""
     return _head_and_end(data)[0]
 
 
 def only_head(data: bytes) -> bytes:
-    """Return the bytes of the event in *data* that :func:`head` looks at, so of them it tells the same.
-
-    :raises ControlEventError: they are no control event
-    """
+    """Return the bytes of an event that :func:`head` reads."""
     return data[: _head_and_end(data)[1]]
 
 
@@ -186,7 +174,7 @@ def _head_and_end(data: bytes) -> tuple[EventHead, int]:
 
 
 def _walked_head(data: bytes, start: int) -> tuple[EventHead, int]:
-    """Of a schema that no release writes: its fields may stand in any order."""
+    """Return the head by a schema that no release writes, with its fields in any order."""
     shape = shape_of(data[4:start])
     body, found = Body(data, start, shape.names), dict[str, Any]()
     fields = list(reversed(shape.tree["fields"]))
@@ -218,7 +206,7 @@ def _head(event_id: bytes, kind: PayloadType, micros: int, who: bytes, commit_id
 
 
 def glance(data: bytes) -> tuple[int, int, bytes, bytes]:
-    """What :func:`head` reads, for those who read very many: type, microseconds of the epoch, group id, commit id."""
+    """Return type, microseconds of the epoch, group id and commit id: :func:`head` for readers of very many records."""
     try:
         start = 4 + (data[2] << 8) + data[3]
         number = data[start + 16] >> 1
@@ -237,7 +225,9 @@ def glance(data: bytes) -> tuple[int, int, bytes, bytes]:
 
 
 def _head_schema(kind: type[Payload]) -> bytes:
-    """How every known schema of an event of that payload begins: it fixes where the fields of a head stand."""
+    """Return the beginning of every known schema of an event with that payload, which fixes the places of the head's
+    fields.
+    """
     written = schema_text(kind.__name__)
     first = b'{"name":"commit_id","type":"uuid_fixed"'
     return written[: written.index(first) + len(first)]
@@ -262,7 +252,6 @@ def _body_start(data: bytes) -> int:
 
 
 def _kind(number: int, payload: str) -> PayloadType:
-    """The type of an event, which its payload has to be of."""
     if number not in _CLASSES:
         raise ControlEventError(
             "LC2354", f"a control event has the unknown type {number}: is it from a newer connector?"

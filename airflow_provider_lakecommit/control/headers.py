@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record headers: what our events say beyond the connector's schemas, one header of JSON per record.
+"""The record header ``lakecommit``: our data beyond the connector's schemas, as JSON, versioned by the envelope.
 
-Contract: the events stay as the connector wrote them; everything of ours (window, epoch, ranges, attempt, counts,
-directives) is in the header ``lakecommit``, versioned by the envelope. A reader passes over keys that it does not know,
-so a new optional key, as ``cost`` of a report, needs no new version. A record of our group without the header is not
-ours and is passed over.
+Readers ignore unknown keys, so a new optional key needs no new version. A record of our group without the header is
+not ours and is ignored.
 """
 
 from __future__ import annotations
@@ -40,21 +38,6 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = [
-    "DAMAGED_BATCH",
-    "DAMAGED_HEADERS",
-    "HEADER",
-    "HEADER_LIMIT",
-    "cycle_from_json",
-    "cycle_to_json",
-    "directives_from_json",
-    "directives_to_json",
-    "find",
-    "header",
-    "report_from_json",
-    "report_to_json",
-]
-
 HEADER = "lakecommit"
 HEADER_LIMIT = 256 << 10
 NO_EPOCH = -1
@@ -66,19 +49,12 @@ DAMAGED_BATCH = "lakecommit-damaged-batch"
 
 
 def header(values: Mapping[str, Any], what: str) -> list[tuple[str, bytes]]:
-    """The headers of one record.
-
-    :raises WireError: above :data:`HEADER_LIMIT`
-    """
     remedy = "use larger slices (window.slice_records) or smaller windows (window.max_records)"
     return [(HEADER, pack(values, what=what, limit=HEADER_LIMIT, remedy=remedy).encode("ascii"))]
 
 
 def find(headers: Iterable[tuple[str, bytes]]) -> dict[str, Any] | None:
-    """Our header, or ``None``.
-
-    :raises WireError: when it is damaged or of a later version
-    """
+    """Return our header, or ``None``."""
     packed = next((v or b"" for k, v in headers if k == HEADER), None)
     return None if packed is None else unpack(packed, what="a control record's header", limit=HEADER_LIMIT)
 
@@ -163,7 +139,6 @@ def report_to_json(r: SliceReport) -> dict[str, Any]:
 
 
 def report_from_json(v: Mapping[str, Any]) -> SliceReport:
-    """:raises WireError: when the value is damaged"""
     try:
         spans: tuple[Span, ...] = spans_from_json(v["spans"])
         told = v.get("positions") or [None] * len(spans)
@@ -199,7 +174,7 @@ def _position_to_json(p: ReadPosition | None) -> list[int] | None:
 
 
 def _position(value: Any, span: Span) -> ReadPosition | None:
-    """One that is not of its span says nothing."""
+    """Return the position, unless it is not of its span."""
     if value is None:
         return None
     offset, epoch = value
@@ -219,7 +194,7 @@ def _reason(value: Any) -> str | None:
 
 
 def _cost_to_json(c: SliceCost) -> list[int]:
-    """Milliseconds of reading, decoding and writing, then bytes."""
+    """Return milliseconds of reading, decoding and writing, then bytes."""
     return [*(round(s * 1000) for s in (c.read_seconds, c.decode_seconds, c.write_seconds)), c.bytes]
 
 

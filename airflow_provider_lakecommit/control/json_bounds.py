@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON of unknown origin, measured before it is parsed.
 
-Contract: :func:`check_text` looks at length, nesting and number of parts of a JSON text without building any of it, and
-:func:`bounded_json` parses what passed. A few bytes may unpack into a text that is parsed into a thousand times its
-size, so both ends check: what is written passes here too, and nothing is written that no reader would take.
-
-Failure story: whatever the text is, a :class:`ValueError` or :class:`RecursionError` says so, within memory that is a
-small multiple of the text's length. ``NaN`` is no JSON and is refused.
+A few bytes may unpack into a text that is parsed into a thousand times its size. :func:`check_text` measures length,
+nesting and number of parts without building any; :func:`bounded_json` parses what passed. Both ends check, so that
+nothing is written that no reader accepts. Bad text raises :class:`ValueError` or :class:`RecursionError`, within a
+small multiple of its length of memory. ``NaN`` is refused.
 """
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ import json
 import re
 from itertools import accumulate
 from typing import Any
-
-__all__ = ["DEPTH_LIMIT", "PARTS_LIMIT", "TEXT_LIMIT", "bounded_json", "check_text"]
 
 TEXT_LIMIT = 16 << 20
 """Bytes of a JSON text, unpacked. Our largest, a plan whose packed text fills its header, takes a quarter of that."""
@@ -30,7 +26,7 @@ _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 def check_text(raw: bytes, *, depth: int = DEPTH_LIMIT, parts: int = PARTS_LIMIT, limit: int = TEXT_LIMIT) -> None:
-    """:raises ValueError: the text is longer, deeper or of more parts than is ever read"""
+    """Raise if the text is too long, too deep or has too many parts."""
     if len(raw) > limit:
         raise ValueError(f"it has {len(raw)} bytes, {limit} are read at most")
     opened = raw.count(b"[") + raw.count(b"{")
@@ -48,10 +44,7 @@ def check_text(raw: bytes, *, depth: int = DEPTH_LIMIT, parts: int = PARTS_LIMIT
 
 
 def bounded_json(text: str, *, depth: int = DEPTH_LIMIT, parts: int = PARTS_LIMIT, limit: int = TEXT_LIMIT) -> Any:
-    """The value of a text that is within the bounds.
-
-    :raises ValueError: it is not, or is no JSON
-    """
+    """Return the value of a text within the bounds."""
     if len(text) > limit:
         raise ValueError(f"it has {len(text)} letters, {limit} are read at most")
     check_text(text.encode("utf-8", "surrogatepass"), depth=depth, parts=parts, limit=limit)

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger of a table as one text in a snapshot summary: the sections of all landings and lanes that write to the
-table.
+"""The ledger of a table as one text in a snapshot summary: the sections of all its landings and lanes.
 
-Contract: readable JSON while small, compressed above 8 kB, refused above 64 kB (a summary is part of every metadata
-file). ``topic`` of the control position is kept for people; ids decide. Later versions may add keys; readers take the
-version before their own.
+Readable JSON if small, compressed above 8 kB, refused above 64 kB (a summary is part of every metadata file). ``topic``
+of the control position is for people; ids decide. Later versions may add keys; readers accept the version before
+theirs.
 
-``judged`` and ``positions`` are what a reader can do without: a ledger that has no room for them goes without, and
-then nothing is known of its rules and leader epochs. The newest rules stand without their ranges, for all that is
-covered and not of other rules; a position without its distance from the ledger's end is there. ``readings`` (the
-provenance) are left out first: then ranges count as unmarked, and nothing is replaced in them. ``replayed`` is never
-left out: without it dead letters would be replayed twice.
+A ledger without room omits first ``readings`` (the provenance): then ranges count as unmarked, and nothing is replaced
+in them. Then ``judged`` and ``positions``: then rules and leader epochs are unknown. The newest rules have no ranges:
+they have all that is covered and not of other rules. A position without a distance is at the ledger's end. ``replayed``
+is never omitted: dead letters would be replayed twice.
 """
 
 from __future__ import annotations
@@ -44,8 +42,6 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = ["LEDGER_LIMIT", "decode_ledger", "encode_ledger"]
-
 LEDGER_LIMIT = 64_000
 _READINGS = frozenset({"readings"})
 _OPTIONAL = _READINGS | {"judged", "positions", "ahead"}
@@ -53,7 +49,6 @@ _OPTIONAL = _READINGS | {"judged", "positions", "ahead"}
 
 
 def encode_ledger(sections: Sequence[LedgerSection]) -> str:
-    """:raises WireError: above :data:`LEDGER_LIMIT`"""
     told = [_section_to_json(s) for s in sorted(sections, key=lambda s: s.key)]
     for optional in (frozenset[str](), _READINGS):
         try:
@@ -78,7 +73,6 @@ def _packed(sections: list[dict[str, Any]]) -> str:
 
 
 def decode_ledger(packed: str) -> tuple[LedgerSection, ...]:
-    """:raises WireError: when the text is damaged or of a later version"""
     values = unpack(packed, what="the ledger of the table")
     try:
         sections = tuple(_section_from_json(s) for s in values["sections"])
@@ -177,8 +171,8 @@ def _sink_from_json(values: dict[str, Any]) -> AdoptedSink:
 
 
 def _readings_to_json(s: LedgerSection) -> list[Any]:
-    """One list per entry: generation, columns, spread, rows, and the ranges. The longest has none, where it has all
-    that is covered and not of the others.
+    """Return one list per entry: generation, columns, spread, rows, ranges. The longest has no ranges: it has all that
+    is covered and not of others.
     """
     longest = max(s.provenance, key=lambda e: len(e.coverage.items()))
     rest = s.covered - Coverage.union(e.coverage for e in s.provenance if e is not longest)
@@ -209,7 +203,7 @@ def _reading(generation: Any, columns: Any, spread: Any, rows: Any, ranges: Any,
 
 
 def _judged_to_json(s: LedgerSection) -> list[Any]:
-    """Rules with their ranges, oldest first; the last ones have the rest."""
+    """Return rules with their ranges, oldest first; the last ones have the rest."""
     *older, newest = s.judged
     told = [[rules, coverage_to_json(s.judged[rules])] for rules in older]
     if of_none := unjudged(s.judged, s.covered):
@@ -218,7 +212,7 @@ def _judged_to_json(s: LedgerSection) -> list[Any]:
 
 
 def _judged_from_json(values: Any, covered: Coverage) -> dict[str, Coverage]:
-    """Only of what is covered, and nothing twice: a text that says more is taken for what it says first."""
+    """Read rules, limited to what is covered, and to the first of several claims."""
     known: dict[str, Coverage] = {}
     for rules, ranges in values:
         of = covered if ranges is None else coverage_from_json(ranges) & covered
@@ -228,7 +222,7 @@ def _judged_from_json(values: Any, covered: Coverage) -> dict[str, Coverage]:
 
 
 def _positions_to_json(s: LedgerSection) -> list[Any]:
-    """Leader epochs, and how far before the end of the section their records end, where they do."""
+    """Return leader epochs, and the distance of their records from the section's end, if any."""
     behind = {p: s.last(p) - at.offset for p, at in s.positions.items() if at.offset <= s.last(p)}
     epochs = offsets_to_json({p: s.positions[p].leader_epoch for p in behind})
     return [epochs, offsets_to_json({p: n for p, n in behind.items() if n})]
@@ -240,7 +234,7 @@ def _positions_from_json(values: Any, s: LedgerSection) -> dict[SourcePartition,
 
 
 def _ahead_to_json(s: LedgerSection) -> list[Any]:
-    """Those beyond that end: another lane has what was read there, since it was landed anew."""
+    """Return those beyond that end: another lane has these ranges, since they were landed again."""
     beyond = {p: at.offset - s.last(p) for p, at in s.positions.items() if at.offset > s.last(p)}
     epochs = {p: s.positions[p].leader_epoch for p in beyond}
     return [offsets_to_json(epochs), offsets_to_json(beyond)] if beyond else []

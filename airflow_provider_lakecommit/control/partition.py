@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Partition tuples in data files: Iceberg types and values ↔ Avro types and values.
 
-Contract: a value here is what a manifest holds, not what a user sees: dates are days, times and timestamps are plain
-numbers of their unit since midnight or the epoch, decimals are exact :class:`~decimal.Decimal`, uuids are
-:class:`~uuid.UUID`, binary and fixed are bytes. A type is its Iceberg name (``long``, ``decimal(9, 2)``, ``fixed[16]``,
-…). Both directions are total over the primitive types that Iceberg can partition by; anything else is a
-:class:`ControlEventError` that names the field, never a guess. A value that its type cannot hold is refused when it is
-written, because Avro would write it and a reader would see another one.
+Values are those of a manifest: dates are days, times and timestamps are numbers of their unit since midnight or the
+epoch, decimals are exact :class:`~decimal.Decimal`, uuids :class:`~uuid.UUID`, binary and fixed are bytes. A type is
+its Iceberg name (``long``, ``decimal(9, 2)``, ``fixed[16]``, …). All primitive partition types are supported; others
+raise a :class:`ControlEventError` with the field's name. A value that its type cannot hold is refused when it is
+written: Avro would write it, and readers would see another value.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_lakecommit.control.errors import ControlEventError
-
-__all__ = ["PartitionField", "PartitionValue", "avro_type", "branch", "from_avro", "iceberg_type", "to_avro"]
 
 PartitionValue = bool | int | float | str | bytes | UUID | Decimal | None
 
@@ -48,7 +45,7 @@ _PYTHON: dict[str, type] = {"boolean": bool, "float": float, "double": float, "s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionField:
-    """One column of the partition tuple: its name in the spec, its field id (1000 and up), its result type."""
+    """One column of the partition tuple: its name in the spec, its field id (1000 and up), its type."""
 
     name: str
     field_id: int
@@ -56,7 +53,6 @@ class PartitionField:
 
 
 def avro_type(field: PartitionField) -> Any:
-    """The Avro type of *field*, written out in full."""
     plain = _PLAIN.get(field.type)
     if plain is not None:
         return plain
@@ -70,7 +66,7 @@ def avro_type(field: PartitionField) -> Any:
 
 
 def branch(field: PartitionField) -> str:
-    """Name under which the Avro type of *field* stands in a union."""
+    """Return the name of the field's Avro type within a union."""
     written = avro_type(field)
     if isinstance(written, str):
         return written
@@ -78,7 +74,7 @@ def branch(field: PartitionField) -> str:
 
 
 def iceberg_type(written: Any) -> str | None:
-    """The Iceberg type of an Avro type read from a record's schema; None when Iceberg has no such type."""
+    """Return the Iceberg type of an Avro type in a record's schema, or ``None``."""
     if isinstance(written, dict) and written.get("type") == "fixed":
         return _fixed_type(written)
     if isinstance(written, dict) and "logicalType" not in written:
@@ -88,7 +84,7 @@ def iceberg_type(written: Any) -> str | None:
 
 
 def to_avro(field: PartitionField) -> Callable[[PartitionValue], Any]:
-    """A function that turns a value of *field* into what Avro writes, and refuses a value that does not fit."""
+    """Return a function from a value of the field to Avro's, which refuses values that do not fit."""
     written = avro_type(field)
     base = written if isinstance(written, str) else written["type"]
     if base == "fixed":
@@ -99,7 +95,7 @@ def to_avro(field: PartitionField) -> Callable[[PartitionValue], Any]:
 
 
 def from_avro(field: PartitionField) -> Callable[[Any], PartitionValue]:
-    """A function that turns what Avro read for *field* into a value."""
+    """Return a function from Avro's value of the field to ours."""
     if field.type == "uuid":
         return lambda raw: UUID(bytes=raw)
     if field.type.startswith("decimal"):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The five payloads of control events, as values and as bodies by field id.
 
-Contract: one class per message of the protocol, named as the connector names it; ``TYPE`` is its number on the wire.
-``offset`` of a :class:`TopicPartitionOffset` is the next offset to read, absent where a partition was assigned but
-nothing was read. ``valid_through`` absent means that nothing is promised. A :class:`DataWritten` names the partition
-fields of its files, because each record must be readable without its table.
+Classes are named as the connector's; ``TYPE`` is the number on the wire. ``offset`` of a :class:`TopicPartitionOffset`
+is the next offset to read, absent if a partition was assigned but not read. An absent ``valid_through`` promises
+nothing. A :class:`DataWritten` has the partition fields of its files, because each record must be readable without its
+table.
 """
 
 from __future__ import annotations
@@ -21,29 +21,11 @@ from airflow_provider_lakecommit.control.data_file import DataFile, FileCodec
 from airflow_provider_lakecommit.control.errors import ControlEventError
 from airflow_provider_lakecommit.control.partition import PartitionField
 
-__all__ = [
-    "CommitComplete",
-    "CommitToTable",
-    "DataComplete",
-    "DataWritten",
-    "Payload",
-    "PayloadType",
-    "StartCommit",
-    "TableReference",
-    "TopicPartitionOffset",
-    "from_micros",
-    "payload_from_body",
-    "payload_to_body",
-    "to_micros",
-]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 class PayloadType(IntEnum):
-    """Number of a payload on the wire."""
-
     START_COMMIT = 0
     DATA_WRITTEN = 1
     DATA_COMPLETE = 2
@@ -53,7 +35,7 @@ class PayloadType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReference:
-    """A table: catalog name, identifier, and its uuid (connectors up to 1.10 write none)."""
+    """A table: catalog name, identifier, and its uuid (which connectors up to 1.10 do not write)."""
 
     catalog: str
     namespace: tuple[str, ...]
@@ -63,7 +45,7 @@ class TableReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPartitionOffset:
-    """How far a writer has read one source partition in this cycle."""
+    """The progress of a writer on one source partition in this cycle."""
 
     topic: str
     partition: int
@@ -81,7 +63,7 @@ class StartCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataWritten:
-    """Files that were written for one table and wait to be committed."""
+    """Files that were written for one table and are to be committed."""
 
     TYPE: ClassVar[PayloadType] = PayloadType.DATA_WRITTEN
     commit_id: UUID
@@ -93,7 +75,7 @@ class DataWritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataComplete:
-    """A writer has announced all of its files, for these partitions."""
+    """A writer has announced all of its files for these partitions."""
 
     TYPE: ClassVar[PayloadType] = PayloadType.DATA_COMPLETE
     commit_id: UUID
@@ -124,7 +106,7 @@ Payload = StartCommit | DataWritten | DataComplete | CommitToTable | CommitCompl
 
 
 def to_micros(moment: datetime) -> int:
-    """Microseconds since the epoch; a naive *moment* is refused, because its zone would be a guess."""
+    """Return microseconds since the epoch. A naive time is refused: its zone would be a guess."""
     if moment.tzinfo is None:
         raise ControlEventError(
             "LC2360", f"the times of a control event need a time zone: {moment.isoformat()} has none"
@@ -133,12 +115,10 @@ def to_micros(moment: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """The instant, in UTC."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
 def payload_to_body(payload: Payload) -> dict[str, Any]:
-    """Body of *payload* by field id."""
     match payload:
         case StartCommit():
             return {"f10200": payload.commit_id.bytes}
@@ -167,7 +147,7 @@ def payload_to_body(payload: Payload) -> dict[str, Any]:
 def payload_from_body(
     kind: PayloadType, body: Mapping[str, Any], partition_fields: tuple[PartitionField, ...]
 ) -> Payload:
-    """The payload behind *body*; a missing essential raises :class:`KeyError`."""
+    """Return the payload of a body; a missing required field raises :class:`KeyError`."""
     match kind:
         case PayloadType.START_COMMIT:
             return StartCommit(commit_id=UUID(bytes=body["f10200"]))

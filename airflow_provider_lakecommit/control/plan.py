@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a cycle as JSON values: what a START_COMMIT carries in its header, and what a Spark job is given.
+"""The plan of a cycle as JSON, for the header of a START_COMMIT and for a Spark job.
 
-Contract: reading gives back an equal plan; slice ids are derived again from what they identify, so they need no place.
-No secret is ever part of a plan. Times are UTC ISO 8601 text with microseconds.
+Slice ids are derived again on reading, so they are not stored. A plan has no secrets. Times are UTC ISO 8601 text with
+microseconds.
 """
 
 from __future__ import annotations
@@ -27,19 +27,6 @@ from airflow_provider_lakecommit.control.envelope import DAMAGE, count, text
 from airflow_provider_lakecommit.core import Budget, Plan, RefusalState, Slice, TableTarget, slice_id
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = [
-    "MAX_SLICES",
-    "YEARS",
-    "budget_from_json",
-    "budget_to_json",
-    "plan_digest",
-    "plan_from_json",
-    "plan_to_json",
-    "refusal_from_json",
-    "time_from_json",
-    "time_to_json",
-]
-
 YEARS = range(1970, 9000)
 MAX_SLICES = 4000
 """Most slices of a window: with them a plan stays well below the limit of a header; the rest is left to the next
@@ -52,7 +39,7 @@ def time_to_json(t: datetime) -> str:
 
 
 def time_from_json(value: str) -> datetime:
-    """:raises ValueError: it is no time, of no zone, or too close to the ends of the calendar to reckon with"""
+    """Parse a time; a naive one, or one too near to the ends of the calendar, raises :class:`ValueError`."""
     found = datetime.fromisoformat(value)
     if found.tzinfo is None or found.year not in YEARS:
         raise ValueError(f"{value!r:.80} has no time zone, or is of no year from {YEARS[0]} to {YEARS[-1]}")
@@ -93,7 +80,6 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_json(values: dict[str, Any]) -> Plan:
-    """:raises WireError: when the value is damaged"""
     try:
         window = UUID(values["window"])
         return Plan(
@@ -118,15 +104,13 @@ def plan_from_json(values: dict[str, Any]) -> Plan:
 
 
 def refusal_from_json(plan: Mapping[str, Any]) -> RefusalState | None:
-    """Return the state that kept a plan from planning. A state that a later release added is
-    :attr:`~RefusalState.OTHER`.
-    """
+    """Return the state that prevented a plan; one of a later release is :attr:`~RefusalState.OTHER`."""
     name = plan.get("refusal")
     return None if name is None else RefusalState.__members__.get(text(name), RefusalState.OTHER)
 
 
 def plan_digest(plan: Plan) -> str:
-    """What names all of a plan: two plans with the same digest are the same plan."""
+    """Return the digest of all of a plan."""
     return hashlib.sha256(json.dumps(plan_to_json(plan), sort_keys=True).encode()).hexdigest()
 
 

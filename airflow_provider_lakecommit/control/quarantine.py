@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log records as entries, where one that cannot be read stops nobody.
+"""Log records as entries; unreadable ones become an :class:`~airflow_provider_lakecommit.core.log.Unreadable`.
 
-Contract: :func:`entry_of` is :func:`~airflow_provider_lakecommit.control.records.read_entry`, and gives an
-:class:`~airflow_provider_lakecommit.core.log.Unreadable` for what that refuses. Every reader of a landing's log goes
-through it, so that all of them pass over the same records.
-
-It is safe to pass over any record: what is in a table, its ledger says, and a report that nobody accepted is planned
-again. A claim, a release or a voided attempt that is lost costs work that is done twice, and never a row.
+All readers of a landing's log use it, so that they ignore the same records. Ignoring any record is safe: the ledger has
+what is in a table, and a report that nobody accepted is planned again. A lost claim, release or voided attempt costs
+repeated work, and never a row.
 """
 
 from __future__ import annotations
@@ -20,14 +17,12 @@ from airflow_provider_lakecommit.control.records import LogRecord, read_entry
 from airflow_provider_lakecommit.core import Entry, Unreadable, group_id
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = ["entry_of", "read_entries"]
-
 REASON_LENGTH = 300
 _NOBODY = UUID(int=0)
 
 
 def entry_of(record: LogRecord, landing: str, lane: str) -> Entry | None:
-    """The entry that a record stands for, ``None`` when it is not of this landing's lane."""
+    """Return the entry of a record, or ``None`` if it is not of this lane of the landing."""
     try:
         if (said := next((value for name, value in record.headers if name == DAMAGED_BATCH), None)) is not None:
             # Whose they were, nobody knows.
@@ -40,7 +35,7 @@ def entry_of(record: LogRecord, landing: str, lane: str) -> Entry | None:
 
 
 def _without_headers(record: LogRecord, landing: str) -> Entry | None:
-    """An event of the landing may have been one of ours; anything else is nobody's."""
+    """Return an unreadable entry if the event is of the landing, which may have been one of ours."""
     try:
         ours = record.value is not None and head(record.value).group_id == group_id(landing)
     except WireError:
@@ -55,6 +50,6 @@ def _unreadable(record: LogRecord, reason: str) -> Unreadable:
 
 
 def read_entries(records: Iterable[LogRecord], landing: str, lane: str) -> tuple[Entry, ...]:
-    """The entries of a landing's lane among control records, and those that cannot be read."""
+    """Return the entries of a lane of the landing, and unreadable ones."""
     found = (entry_of(r, landing, lane) for r in records)
     return tuple(e for e in found if e is not None)

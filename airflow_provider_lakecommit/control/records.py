@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control records of a landing: what is sent for each step of a cycle, and log records read back as entries of the
-fold.
+"""Control records of a landing: those sent for each step of a cycle, and log records read as entries of the fold.
 
-Contract: :func:`read_entry` gives the entry that the matching ``…_record`` function was made from. Keys are stable per
-landing and role, so that observers can tell two coordinators of one group from one. Every function is pure: ids and
-times are parameters.
-
-Failure story: a record of another group, lane or producer is passed over (``None``), also one that is no control event
-at all; a record that bears our header and cannot be read raises, because passing over it could let a range be planned
-that is already done.
+:func:`read_entry` returns the entry that the matching ``…_record`` function was made from. Keys are stable per landing
+and role, so that observers can distinguish two coordinators of one group. Functions are pure: ids and times are
+parameters. Records of other groups, lanes or producers are ignored (``None``); an unreadable record with our header
+raises, because ignoring it could let a finished range be planned again.
 """
 
 from __future__ import annotations
@@ -58,14 +54,10 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = ["LogRecord", "Outgoing", "Sender", "entry_told", "read_entry", "table_reference"]
-
 _KEYS = UUID("0d7a7a52-6a0e-5b63-8f5e-3a50a3f8a7f1")
 
 
 class LogRecord(Protocol):
-    """What is read of a record of the control topic."""
-
     @property
     def offset(self) -> int: ...
     @property
@@ -77,7 +69,7 @@ class LogRecord(Protocol):
 
 
 def table_reference(catalog: str, table: str, uuid: UUID) -> TableReference:
-    """How events name a table: ``namespace.name`` in a catalog, and the table's own id."""
+    """Return a table as events name it: ``namespace.name`` in a catalog, and its uuid."""
     *namespace, name = table.split(".")
     return TableReference(catalog=catalog, namespace=tuple(namespace), name=name, table_uuid=uuid)
 
@@ -94,7 +86,7 @@ class Outgoing:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
     """Makes the records of one role (``plan``, ``commit``, ``write``) of a landing's lane for one cycle. ``form`` is
-    that of the events, for the connectors that share the topic.
+    the events', for the connectors on the topic.
     """
 
     landing: str
@@ -104,7 +96,6 @@ class Sender:
     form: str = "1.12"
 
     def opened(self, event_id: UUID, at: datetime, cycle: Cycle, plan: Plan, directives: Directives) -> Outgoing:
-        """START_COMMIT with its plan."""
         values = {"kind": "open", "cycle": h.cycle_to_json(cycle), "plan": plan_to_json(plan)}
         values |= h.directives_to_json(directives)
         return self._record(event_id, at, StartCommit(commit_id=self.commit_id), values)
@@ -119,7 +110,7 @@ class Sender:
         tables: Sequence[str] = (),
         main: str | None = None,
     ) -> Outgoing:
-        """START_COMMIT again: the evidence that a commit attempt failed, and for which tables if that is known.
+        """START_COMMIT again: a commit attempt failed, for these tables if known.
 
         :param main: the landing's data table, so that an observer knows whether it is among them
         """
@@ -136,7 +127,7 @@ class Sender:
         return self._record(event_id, at, payload, values)
 
     def reported(self, event_id: UUID, at: datetime, report: SliceReport) -> Outgoing:
-        """DATA_COMPLETE of one slice. Positions are given only for slices that were finished."""
+        """DATA_COMPLETE of one slice. Only finished slices have positions."""
         done = report.blocked is None and report.failed is None
         assignments = tuple(
             TopicPartitionOffset(
@@ -151,12 +142,12 @@ class Sender:
         return self._record(event_id, at, payload, {"kind": "report", "report": h.report_to_json(report)})
 
     def end_asked(self, event_id: UUID, at: datetime, *, job: UUID | None, reason: str) -> Outgoing:
-        """DATA_COMPLETE without a position, which tells a connector nothing: tasks are asked to end early."""
+        """DATA_COMPLETE without a position, which a connector ignores: tasks are asked to end early."""
         values = {"kind": "end", "job": None if job is None else str(job), "reason": reason}
         return self._record(event_id, at, DataComplete(commit_id=self.commit_id, assignments=()), values)
 
     def voided(self, event_id: UUID, at: datetime, attempts: Sequence[UUID]) -> Outgoing:
-        """DATA_COMPLETE without a position, like :meth:`end_asked`: the files of these attempts are about to go."""
+        """DATA_COMPLETE without a position, like :meth:`end_asked`: the files of these attempts will be deleted."""
         values = {"kind": "void", "attempts": [u.hex for u in attempts]}
         return self._record(event_id, at, DataComplete(commit_id=self.commit_id, assignments=()), values)
 
@@ -206,10 +197,9 @@ class Sender:
 
 
 def read_entry(record: LogRecord, landing: str, lane: str) -> Entry | None:
-    """The entry that a record of the control topic stands for, or ``None`` when it is not of this landing's lane.
+    """Return the entry of a record of the control topic, or ``None`` if it is not of this landing's lane.
 
-    :raises WireError: when it is of this landing and cannot be read or believed, or bears our header and is no control
-        event
+    :raises WireError: it is of this landing and unreadable or not trusted, or has our header and is no control event
     """
     if record.value is None:
         return None
@@ -239,8 +229,8 @@ def read_entry(record: LogRecord, landing: str, lane: str) -> Entry | None:
 def entry_told(
     record: LogRecord, kind: PayloadType, commit_id: UUID, values: Mapping[str, Any], published: Coverage | None = None
 ) -> Entry | None:
-    """The entry of a record whose head and header an observer has read already, for those who read very many; ``None``
-    where it is damaged.
+    """Return the entry of a record whose head and header were read already; ``None`` if it is damaged. For observers of
+    very many records.
 
     :param published: the ranges in the header, of one that publishes
     """
@@ -251,7 +241,7 @@ def entry_told(
 
 
 def _table_uuid(value: bytes) -> UUID | None:
-    """By the event itself: headers of earlier releases do not tell."""
+    """Return the uuid of the event: headers of earlier releases lack it."""
     payload = decode(value).payload
     return payload.table.table_uuid if isinstance(payload, CommitToTable) else None
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was read of one partition of the control topic, kept for the next look, which reads only what came since.
+"""The records read from one partition of the control topic, kept so that the next read fetches only new ones.
 
-Contract: :meth:`SeenRecords.read` gives what reading the log would: committed records never change. What is kept is
-bounded, in records and in bytes; a look from before it reads the log again. A log that ends before what was read of it
-was cut at its end: nothing kept of it counts. A topic that was made anew is another log, with records of its own.
+Committed records never change. What is kept is bounded, in records and in bytes; a read from before it fetches again.
+If the log ends before what was read of it, it was truncated: nothing kept counts. A recreated topic is another log.
 """
 
 from __future__ import annotations
@@ -14,17 +13,12 @@ from collections.abc import Callable, Iterable
 from airflow_provider_lakecommit.control.bounded_records import size_of
 from airflow_provider_lakecommit.control.control_log import ControlRecord
 
-__all__ = ["SeenRecords", "offset_of"]
-
 MOST_RECORDS = 20_000
 MOST_BYTES = 32 << 20
 
 
 class SeenRecords:
-    """The records of ``[first, next)`` of one partition.
-
-    :param fetch: reads the records of a range of offsets
-    """
+    """The records of ``[first, next)`` of one partition; ``fetch`` reads a range of offsets."""
 
     def __init__(self, fetch: Callable[[int, int], Iterable[ControlRecord]]) -> None:
         self._fetch = fetch
@@ -33,7 +27,7 @@ class SeenRecords:
         self._first = self._next = 0
 
     def read(self, start: int, end: int) -> tuple[ControlRecord, ...]:
-        """The records of ``[start, end)``; ``end`` is the end of the log as of now."""
+        """Return the records of ``[start, end)``; ``end`` is the current end of the log."""
         if not self._first <= start <= self._next or end < self._next:
             self._forget(start)
         if self._next < end:
@@ -50,7 +44,7 @@ class SeenRecords:
         self._first = self._next = start
 
     def _shrink(self) -> None:
-        """Without the oldest, down to half of what may be kept."""
+        """Drop the oldest, down to half of the limits."""
         if len(self._records) <= MOST_RECORDS and self._bytes <= MOST_BYTES:
             return
         gone = 0

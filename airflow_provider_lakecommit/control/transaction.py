@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records of one transaction on the control topic: how large they may be, and what the broker said of each.
-
-Contract: sizes are checked before a transaction begins, generously, so that an open one does not end by them. Offsets
-are known when every record was delivered; the first failure is kept.
-"""
+"""The records of one transaction on the control topic: their size limit, and their delivery."""
 
 from __future__ import annotations
 
@@ -12,8 +8,6 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import KafkaError, Message
 
 from airflow_provider_lakecommit.exceptions import WireError
-
-__all__ = ["DEFAULT_MAX_BYTES", "Deliveries", "Record", "check_sizes"]
 
 Record = tuple[bytes, bytes, Sequence[tuple[str, bytes]]]
 """Key, value and headers of one record."""
@@ -26,7 +20,7 @@ SIGNATURE_BYTES = 128
 
 
 def check_sizes(records: Sequence[Record], where: str, limit: int, *, signed: bool) -> None:
-    """:raises WireError: a record is larger than the client takes"""
+    """Raise if a record is larger than the client accepts; generous, so that sizes never end an open transaction."""
     for key, value, headers in records:
         around = sum(len(name) + len(content) + HEADER_OVERHEAD for name, content in headers) + RECORD_OVERHEAD
         size = len(key) + len(value) + around + (SIGNATURE_BYTES if signed else 0)
@@ -39,7 +33,7 @@ def check_sizes(records: Sequence[Record], where: str, limit: int, *, signed: bo
 
 
 class Deliveries:
-    """The broker's word on each record of one transaction."""
+    """The broker's answer to each record of a transaction; the first failure is kept."""
 
     def __init__(self, count: int) -> None:
         self._offsets: list[int | None] = [None] * count

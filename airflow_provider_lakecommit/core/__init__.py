@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pure decisions: offsets, plans, the fold over the control log, settlement, accounting. Standard library only; no I/O,
-no clock.
+"""Pure decisions about offsets, plans, the control log and what is published. Standard library only; no I/O, no
+clock.
 """
 
 from airflow_provider_lakecommit.core.lazy import lazy_names

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which reports are accepted, table by table, while a landing's log is folded.
+"""Decide, table by table, which reports count while the control log is folded.
 
-Contract: a complete report is accepted for a table if its epoch is current and its ranges are disjoint from the ledger
-and from what was accepted before it; otherwise it is redundant, with the reason. A slice is
-not accepted for a table whose ranges another table of the landing has by other rules
-(:mod:`~airflow_provider_lakecommit.core.rules`).
-
-Invariant: per table, accepted slices are disjoint from each other and from the ledger.
+A complete report is accepted for a table if its epoch is current and its ranges are disjoint from the ledger and from
+slices accepted before. It is redundant otherwise, with a reason. It is also redundant if another table of the landing
+has these ranges by other rules.
 """
 
 from __future__ import annotations
@@ -19,11 +16,11 @@ from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet
 from airflow_provider_lakecommit.core.rules import UNKNOWN, otherwise
 from airflow_provider_lakecommit.core.state import AcceptedSlice, Redundant, TableLedger
 
-__all__ = ["Acceptance"]
-
 
 class Acceptance:
-    """Mutable while folding. ``taken`` is what each table has or has accepted, ``rules`` by which rules it accepted."""
+    """Mutable while folding. ``taken``: what each table has landed or accepted; ``rules``: the rules of its accepted
+    slices.
+    """
 
     def __init__(self, ledgers: Sequence[TableLedger], blocks: Blocks) -> None:
         self.ledgers = {t.table: t for t in ledgers}
@@ -37,14 +34,14 @@ class Acceptance:
         self.landed = self.done()
 
     def done(self) -> Coverage:
-        """What every table has, or has accepted; nothing without tables."""
+        """Return what every table has landed or accepted."""
         first, *others = [Coverage(dict(t)) for t in self.taken.values()] or [Coverage()]
         for other in others:
             first = first & other
         return first
 
     def judge(self, s: AcceptedSlice) -> None:
-        """Accept a report, or say why not, for each table that it is about."""
+        """Accept a report, or record why not, for each of its tables."""
         for table in [t.table for t in s.report.tables if t.table in self.ledgers]:
             if reason := self.objection(s, table):
                 self.redundant.append(Redundant(slice=s, table=table, reason=reason))
@@ -58,11 +55,10 @@ class Acceptance:
             self.lift_blocks()
 
     def turn_down(self, s: AcceptedSlice, reason: str) -> None:
-        """For all tables that it is about."""
         self.redundant += [Redundant(slice=s, table=t, reason=reason) for t in self.ledgers if s.report.table(t)]
 
     def objection(self, s: AcceptedSlice, table: str) -> str | None:
-        """Why a report is not taken for a table, or ``None``."""
+        """Return why a report is not accepted for a table, or ``None``."""
         of, ledger = s.report.table(table), self.ledgers[table]
         if of is None:
             return "it is not about this table"
@@ -79,7 +75,7 @@ class Acceptance:
         return next((f"{t} has {ranges} by other rules" for t, ranges in others if ranges), None)
 
     def judged_otherwise(self, s: AcceptedSlice, table: str) -> Coverage:
-        """What of a slice a table has, or has accepted, by rules that are known to be others."""
+        """Return the ranges of a slice that a table has by rules known to differ."""
         rules = s.report.rules
         found = otherwise(self.ledgers[table].judged, s.coverage, rules)
         if rules != UNKNOWN and self.rules[table] - {rules, UNKNOWN}:
@@ -89,7 +85,6 @@ class Acceptance:
         return found
 
     def lift_blocks(self) -> None:
-        """A block is over as soon as every table has its range."""
         if self.blocks.blocked:
             self.blocks.lift(self.done())
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accounting in source records: what a slice read must add up to what its ranges span, before it may be published.
+"""Account for every source record of a slice before it may be published.
 
-Contract: per span, landed + rejected + filtered + gaps + skipped equals the number of offsets. Rows per table are a
-separate sum and equal the record counts of the files. A slice that does not add up is never published: what is wrong
-is reported, and its range is read again.
+Per span, landed + rejected + filtered + gaps + skipped equals the number of offsets, and the rows per table equal the
+record counts of the files. A slice that does not add up is never published: its range is read again.
 """
 
 from __future__ import annotations
@@ -15,19 +14,6 @@ from dataclasses import dataclass, field
 from airflow_provider_lakecommit.core.model import Counts, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 
-__all__ = [
-    "MOST_NAMES",
-    "NAME_LENGTH",
-    "ODD_TIME",
-    "OTHERS",
-    "Account",
-    "add_names",
-    "report_problem",
-    "rows_problem",
-    "spans_problem",
-    "summed",
-]
-
 MOST_NAMES = 500
 """Names of unknown fields that are counted one by one; a record may make up any number of them."""
 NAME_LENGTH = 100
@@ -37,14 +23,13 @@ ODD_TIME = "time in 1970: "
 
 
 def add_names(totals: Counter[str], found: Mapping[str, int]) -> None:
-    """Add counts by name; names are cut to a length, and those beyond :data:`MOST_NAMES` are counted as one."""
+    """Add counts by name. Long names are cut; names beyond :data:`MOST_NAMES` share one count."""
     for name, count in found.items():
         short = name if len(name) <= NAME_LENGTH else f"{name[:NAME_LENGTH]}…"
         totals[short if short in totals or len(totals) < MOST_NAMES else OTHERS] += count
 
 
 def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Counts by name of several, as :func:`add_names` adds them."""
     out: Counter[str] = Counter()
     for each in counts:
         add_names(out, each)
@@ -52,7 +37,7 @@ def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def spans_problem(spans: Sequence[SpanReport]) -> str | None:
-    """The first span that does not add up, or ``None``."""
+    """Return why the spans do not add up, or ``None``."""
     for s in spans:
         c = s.counts
         if min(c.landed, c.rejected, c.filtered, c.gaps, c.skipped) < 0:
@@ -65,9 +50,9 @@ def spans_problem(spans: Sequence[SpanReport]) -> str | None:
 
 
 def report_problem(report: SliceReport, planned: Collection[SourcePartition]) -> str | None:
-    """What a report says that cannot be, or ``None``.
+    """Return what in a report is impossible, or ``None``.
 
-    :param planned: partitions that there were when its cycle was planned; none, where that is not known
+    :param planned: partitions known when its cycle was planned; empty if unknown
     """
     strange = next((s.span for s in report.spans if planned and s.span.partition not in planned), None)
     if strange is not None:
@@ -78,7 +63,7 @@ def report_problem(report: SliceReport, planned: Collection[SourcePartition]) ->
 
 
 def rows_problem(files: Sequence[int], reported: int) -> str | None:
-    """How the record counts of files differ from the rows that were reported, or ``None``."""
+    """Return how the files' record counts differ from the reported rows, or ``None``."""
     rows = sum(files)
     return None if rows == reported else f"its files hold {rows} rows, its report says {reported}"
 

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the tables of a landing agree on the records of a range: pure, on the ledgers of two tables.
+"""Find ranges about which two tables of a landing disagree.
 
-Contract: a record becomes a row or a dead letter by the rules of one reading, in all tables of a landing. Two tables
-disagree about a range that they have by different readings, of which different rules are known. Another engine's
-rollback of one table alone can bring that about, after a replay or a second reading by other rules. A record of such a
-range may be in both tables, or in neither.
+Tables disagree about a range that they have by different readings under different known rules: a record of it may be in
+both or in neither. Another engine's rollback of one table alone can cause that.
 """
 
 from __future__ import annotations
@@ -17,14 +15,11 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.provenance import Provenance, same_readings, shares_of
 from airflow_provider_lakecommit.core.rules import judged_in, merged, otherwise
 
-__all__ = ["differing"]
-
 
 def differing(one: Sequence[LedgerSection], other: Sequence[LedgerSection]) -> Coverage:
-    """Return the ranges about which two tables disagree.
+    """Return the ranges about which two tables disagree, each given by its ledger entries of one landing.
 
-    :param one: the sections of a landing in one table
-    :param other: those in another table; what a replay that is open in either has replaced in that one only is left out
+    Ranges that an open replay has replaced in one table only are left out.
     """
     same = same_readings(_current(one), _current(other))
     judged = merged({}, _judged(one), most=None)
@@ -34,7 +29,7 @@ def differing(one: Sequence[LedgerSection], other: Sequence[LedgerSection]) -> C
 
 
 def _current(sections: Sequence[LedgerSection]) -> list[Provenance]:
-    """Return the entries of current rows, each with those of its ranges that no later reading has."""
+    """Return the entries of current rows, each cut to the ranges that no later reading has."""
     covered = Coverage.union(s.covered for s in sections if not s.replaces)
     entries = [e for s in sections if not s.replaces for e in s.provenance]
     return [replace(share.entry, coverage=share.part) for share in shares_of(entries, covered)]

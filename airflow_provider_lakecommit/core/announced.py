@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a control log says is in a table: by the table that it was published in, and by what was read again since.
+"""What the control log says is in a table.
 
-Contract: pure. :func:`announced_in` goes by the table's own id: a table of the same name that was dropped is another
-one; where the log knows nothing of the present id, the rows are taken to come from the newest one that it knows. What a
-later epoch plans again was not in the table any more, because no plan takes what a ledger has: it was rolled back.
+A table counts by its id: one recreated under the same name is another table. If the log does not know the id, the
+newest id it knows is used. A range that a later epoch plans again was rolled back, as no plan takes landed ranges.
 
-Failure story: what the log has forgotten is not in the answer. A rollback after which nothing was planned leaves no
-trace in the log: :func:`rows_of` tells how many rows a table has to have at least, if it holds what is said.
+A rollback after which nothing was planned leaves no trace in the log. :func:`rows_of` gives the least number of rows
+the table must then have.
 """
 
 from __future__ import annotations
@@ -17,11 +16,9 @@ from uuid import UUID
 from airflow_provider_lakecommit.core.log import CycleOpened, Entry, SliceReported, TablePublished
 from airflow_provider_lakecommit.core.offsets import Coverage
 
-__all__ = ["announced_in", "rows_of"]
-
 
 def announced_in(entries: Sequence[Entry], table: str, uuid: UUID) -> Coverage:
-    """What was published in a table and was not read again since.
+    """Return the ranges that were published in a table and not planned again since.
 
     :param entries: of one lane, in log order
     """
@@ -44,7 +41,7 @@ def announced_in(entries: Sequence[Entry], table: str, uuid: UUID) -> Coverage:
 
 
 def rows_of(entries: Sequence[Entry], table: str, coverage: Coverage) -> int:
-    """The rows of a table that these ranges gave, as far as the log still has their reports."""
+    """Return the rows that these ranges gave, as far as the log still has their reports."""
     rows, counted = 0, Coverage()
     for e in reversed(entries):
         of = e.report.table(table) if isinstance(e, SliceReported) else None
@@ -61,6 +58,6 @@ def _epoch_of(e: CycleOpened, table: str, uuid: UUID | None) -> UUID | None:
 
 
 def _source_of(entries: Sequence[Entry], table: str, uuid: UUID) -> UUID | None:
-    """The id of the table whose publications count: the present one, or the newest that the log knows."""
+    """Return the present table id, or the newest one that the log knows."""
     known = [e.uuid for e in entries if isinstance(e, TablePublished) and e.table == table and e.uuid is not None]
     return uuid if uuid in known or not known else known[-1]

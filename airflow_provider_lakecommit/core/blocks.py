@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a landing failed or had too many rejects, while its log is folded: what is blocked, and what is tried alone.
+"""Track failed and over-budget ranges while the log is folded: which are blocked, and which are read alone next.
 
-Contract: a range is blocked by name once a slice that was its alone is over its budget, or failed in
-:data:`FAILURES_TO_BLOCK` cycles. What several ranges have failed together tells of none of them: each is tried alone
-first. A block is over when every table has its range, or a person raised its budget; a report that judged by a budget
-from before that word says nothing.
+A range is blocked once a slice of this range alone is over its budget, or failed in :data:`FAILURES_TO_BLOCK` cycles.
+A joint failure does not implicate any single range: each is tried alone first. A block ends when every table has the
+range or an operator raises its budget. Reports judged by a budget from before that decision are ignored.
 """
 
 from __future__ import annotations
@@ -16,15 +15,13 @@ from airflow_provider_lakecommit.core.log import Raised, SliceReported
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.state import Blocked
 
-__all__ = ["FAILURES_TO_BLOCK", "Blocks"]
-
 FAILURES_TO_BLOCK = 3
-"""A range whose slices reported a failure in this many cycles is blocked by name, once one of these was its alone."""
+"""Cycles in which a range must fail before it is blocked."""
 
 
 class Blocks:
-    """Mutable while folding. ``failures`` are the ranges that failed in one cycle, in two, and so on; ``evidence`` are
-    ranges with the log offset of what says so.
+    """Mutable while folding. ``failures[n]`` failed in more than n cycles; ``evidence`` pairs ranges with log
+    offsets.
     """
 
     def __init__(self) -> None:
@@ -44,7 +41,7 @@ class Blocks:
         return Coverage.union(b.coverage for b in self.blocked)
 
     def note_rejects(self, e: SliceReported, opened: int) -> bool:
-        """A slice is over its budget; whether something is blocked by that.
+        """Record a slice that is over its budget; return True if that blocks something.
 
         :param opened: log offset of its cycle's START
         """
@@ -59,7 +56,7 @@ class Blocks:
         return False
 
     def note_failure(self, e: SliceReported) -> bool:
-        """A slice could not be done; whether something is blocked by that."""
+        """Record a failed slice; return True if that blocks something."""
         report = e.report
         # By its offsets, not by its slice: a slice, and parts of it, may fail one after the other in one cycle.
         before = self.failed_in.get(e.commit_id, Coverage())
@@ -84,7 +81,6 @@ class Blocks:
         return bool(new)
 
     def raise_budget(self, raised: Raised, offset: int) -> None:
-        """By the word of a person at this log offset."""
         self.raised.append((raised, offset))
         self.forget_failures(raised.coverage)
         self.evidence = [(c - raised.coverage, at) for c, at in self.evidence]

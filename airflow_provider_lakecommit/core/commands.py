@@ -1,41 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the commands of the command line are spelled: the one place that knows.
-
-Contract: the command line is made of these constants, and errors, remedies, log lines and the page name commands by
-them. Renaming a command here renames it everywhere. Tables keep a command as free text (:func:`spoken`) that is only
-ever shown, so former spellings stay readable.
-"""
+"""The spelling of every command. The command line, errors, logs and the page use these constants."""
 
 from __future__ import annotations
 
 import re
-
-__all__ = [
-    "BACKFILL",
-    "CONNECT_ADOPT",
-    "CONNECT_RESCUE",
-    "CONNECT_WATCH",
-    "DEAD_LETTERS",
-    "DOCTOR",
-    "HISTORY",
-    "INFER_SCHEMA",
-    "LAND",
-    "MAINTAIN",
-    "PAUSE",
-    "PLAN",
-    "PROGRAM",
-    "PUBLISH_NOW",
-    "RESET_ASSERT",
-    "RESET_BLOCKED",
-    "RESET_HARD",
-    "RESET_MIGRATE",
-    "RESET_OFFSETS",
-    "RESUME",
-    "STATUS",
-    "VERIFY",
-    "for_landing",
-    "spoken",
-]
 
 PROGRAM = "lakecommit"
 # `land` is for all landings of a set.
@@ -50,18 +18,12 @@ DOCTOR = f"{PROGRAM} doctor"
 INFER_SCHEMA = f"{PROGRAM} infer-schema"
 
 BACKFILL = f"{PROGRAM} backfill"
-"""Lands a range; with ``--replace`` anew. ``--list`` and ``--close`` are for backfills that are open."""
 DEAD_LETTERS = f"{PROGRAM} dead-letters"
 RESET_OFFSETS = f"{PROGRAM} reset offsets"
-"""Where partitions go on."""
 RESET_HARD = f"{PROGRAM} reset hard"
-"""All rows of a landing go, and it begins anew."""
 RESET_ASSERT = f"{PROGRAM} reset assert"
-"""What the tables hold, where their ledger cannot say it."""
 RESET_BLOCKED = f"{PROGRAM} reset blocked"
-"""How blocked ranges go on."""
 RESET_MIGRATE = f"{PROGRAM} reset migrate"
-"""Where a landing goes on, on another Kafka cluster."""
 
 PAUSE = f"{PROGRAM} pause"
 RESUME = f"{PROGRAM} resume"
@@ -75,10 +37,10 @@ MAINTAIN = f"{PROGRAM} maintain"
 
 
 def spoken(command: str) -> str:
-    """Return a command without the name of the program, as tables keep it."""
+    """Return a command without the program's name, as table histories store it."""
     return command.removeprefix(f"{PROGRAM} ")
 
 
 def for_landing(text: str, name: str) -> str:
-    """Return the text of a landing of a set, whose commands say which landing they are about."""
+    """Add ``--landing NAME`` to the commands in a text about one landing of a set."""
     return _ON_A_LANDING.sub(rf"\1 --landing {name}", text)

@@ -1,15 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person decided about a table, as its history keeps it: who, where, why, and what it came to.
-
-Contract: a value; whoever runs the command says who and where. A table's snapshots carry its newest
-:data:`MOST_DECISIONS` forward, so that they outlive the snapshots that they were made with.
-"""
+"""A user's decision about a table, kept by the newest snapshots so that it outlives its own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-__all__ = ["MOST_DECISIONS", "MOST_TEXT", "Decision", "kept_decisions"]
 
 MOST_DECISIONS = 50
 MOST_TEXT = 300
@@ -30,7 +24,7 @@ class Decision:
 
     @property
     def by(self) -> str:
-        """Who, where and why, of what is no landing's: a rescue of a connector's files."""
+        """Return the text of a decision that concerns no landing, as a rescue of a connector's files."""
         return f"{self.at} {self.actor} on {self.host}: {self.reason or 'no reason given'}"
 
     def __str__(self) -> str:
@@ -39,5 +33,5 @@ class Decision:
 
 
 def kept_decisions(before: tuple[Decision, ...], new: tuple[Decision, ...]) -> tuple[Decision, ...]:
-    """The newest of both, oldest first, each once."""
+    """Return the newest of both, oldest first, without duplicates."""
     return tuple(dict.fromkeys((*before, *new)))[-MOST_DECISIONS:]

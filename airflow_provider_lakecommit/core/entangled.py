@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reported slices of several partitions that a block in one of them keeps from being published, with all the others.
+"""Find reported slices that a block in one of their partitions keeps from being published.
 
-Contract: pure. A slice of several partitions is *entangled* with a blocked or failing range that its table lacks and
-that lies before it, or with an entangled slice before it that is *kept*. Before a plan looks for what is missing it
-gives up those whose ranges can be read again (:func:`~airflow_provider_lakecommit.core.planning.voiding.disentangled`),
-so that their other partitions go on: its START says so (``voided``), and the fold of every reader follows it. Of the
-others nothing is lost: they stay accepted, and are published when the blocked range is done or given up. Their
-partitions share no slice until then (:func:`~airflow_provider_lakecommit.core.planning.slicing.cut`), so that none
-waits beside them.
-
-Failure story: retention may remove a range between a plan and its reading; the next plan names it, as all that is gone.
+A slice of several partitions is *entangled* with a blocked or failing range before it that its table lacks, or with an
+entangled slice before it that is kept. The planner voids those whose ranges can be read again
+(:func:`~airflow_provider_lakecommit.core.planning.voiding.disentangled`), so that their other partitions go on. The
+others stay accepted until the blocked range is done or given up. Until then their partitions share no slice.
 """
 
 from __future__ import annotations
@@ -21,12 +16,10 @@ from uuid import UUID
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
 
-__all__ = ["Entangled", "entangled", "entangled_partitions", "without"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entangled:
-    """A slice, and the partition in which it has to wait."""
+    """A slice, and the partition in which it must wait."""
 
     slice: AcceptedSlice
     partition: SourcePartition
@@ -39,9 +32,9 @@ class Entangled:
 def entangled(
     landing_state: LandingState, keeps: Callable[[AcceptedSlice], bool] = lambda _: True
 ) -> Iterator[Entangled]:
-    """The entangled slices of all tables.
+    """Yield the entangled slices of all tables.
 
-    :param keeps: tells which of them stay accepted
+    :param keeps: whether a slice stays accepted
     """
     stuck = landing_state.blocked_coverage | landing_state.failed
     if not stuck:
@@ -55,7 +48,6 @@ def entangled(
 def _behind(
     stuck: Coverage, left: Sequence[AcceptedSlice], keeps: Callable[[AcceptedSlice], bool]
 ) -> Iterator[Entangled]:
-    """Slices of one table, and those that stand behind what is kept of them."""
     while True:
         found = [Entangled(slice=s, partition=p, kept=keeps(s)) for s in left if (p := _where(s, stuck)) is not None]
         yield from found
@@ -73,12 +65,12 @@ def _where(s: AcceptedSlice, stuck: Coverage) -> SourcePartition | None:
 
 
 def entangled_partitions(landing_state: LandingState) -> frozenset[SourcePartition]:
-    """Those that share no slice with others, as long as it is so."""
+    """Return the partitions that may not share a slice with others."""
     return frozenset(p for e in entangled(landing_state) for p in e.slice.coverage.parts)
 
 
 def without(landing_state: LandingState, attempts: Collection[UUID]) -> LandingState:
-    """The state as it is once these attempts are voided."""
+    """Return the state as if these attempts were voided."""
     if not attempts:
         return landing_state
     left = {t: tuple(a for a in some if a.report.attempt not in attempts) for t, some in landing_state.accepted.items()}

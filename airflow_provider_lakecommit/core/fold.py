@@ -1,25 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fold: control log and ledgers to what is open, accepted, blocked.
+"""Fold the control log over the ledgers into the state of a landing.
 
-Contract: :func:`fold` is a function of the entries in log order, the ledgers and nothing else; every reader of the same
-log and the same ledgers gets the same :class:`LandingState`. Cooperation is not needed: a complete report is
-*accepted* or *redundant*, per table, by one rule (:mod:`~airflow_provider_lakecommit.core.acceptance`) that serves
-retries, replicas, zombies and speculative tasks; what fails again and again is *blocked* by another
+Every reader of the same log and ledgers gets the same :class:`LandingState`. Retries, replicas, zombies and speculative
+tasks need no coordination: per table, a complete report is accepted or redundant by one rule
+(:mod:`~airflow_provider_lakecommit.core.acceptance`); repeated failures block
 (:mod:`~airflow_provider_lakecommit.core.blocks`).
 
-Nobody is believed for being in the log. A report counts only for a slice that a plan in the log set out to do
-(:mod:`~airflow_provider_lakecommit.core.planned`), an attempt reports once, and a record that comes again, word for
-word, says nothing the second time. A COMMIT_COMPLETE of a cycle that the log does not hold ends no row of failures.
+The log is not trusted: a report counts only for a planned slice (:mod:`~airflow_provider_lakecommit.core.planned`), an
+attempt reports once, and copies of a record are ignored. Unreadable records and contradictory reports are quarantined;
+their ranges are planned again.
 
-Invariants: the claims of open cycles are disjoint from each other at the time each was made, their slots always; clocks
-only end claims, that is they only ever allow extra work.
-
-Failure story: entries lost at the head of the log (retention) can only make reports incomplete, and an incomplete
-report is redundant: its range is planned again. Nothing is accepted that the log does not hold whole. Nothing that is
-accepted is given up here: what the source has no more would be lost, and only who asks the source can tell
-(:mod:`~airflow_provider_lakecommit.core.entangled`). A record that
-cannot be read, and a report that contradicts itself, is named and passed over: whatever it was about is planned again,
-and no other record is held up by it.
+Invariants: claims of open cycles are disjoint when made, their slots always. Clocks only end claims, so a wrong clock
+causes extra work, never wrong results. A log whose head was removed can only make reports incomplete, hence redundant.
+Accepted slices are never given up here: only a caller that asks the source knows whether their records still exist
+(:mod:`~airflow_provider_lakecommit.core.entangled`).
 """
 
 from __future__ import annotations
@@ -59,17 +53,15 @@ from airflow_provider_lakecommit.core.state import (
     granted,
 )
 
-__all__ = ["MOST_QUARANTINED", "fold"]
-
 MOST_QUARANTINED = 20
-"""Records that were passed over are named up to this many, the newest ones; the others are counted."""
+"""Quarantined records that are named, the newest ones; the others are counted."""
 
 
 def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_timeout: timedelta) -> LandingState:
     """Fold the log over the ledgers.
 
     :param entries: of one landing and lane, in log order
-    :param ledgers: of every table of the landing, as just read from the tables
+    :param ledgers: of every table of the landing, as just read
     :param completion_timeout: how long a claim lives from its START
     """
     folding, log = _Folding(ledgers, completion_timeout), tuple(entries)
@@ -81,7 +73,7 @@ def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_ti
 
 
 def _times_of_sight(log: Sequence[Entry]) -> list[datetime | None]:
-    """For each entry the earliest time of the later ones: by then it stood in the log, if one clock was right."""
+    """Return for each entry the earliest time of later ones: by then it was in the log, if one clock was right."""
     seen: list[datetime | None] = [None]
     for later in reversed(log[1:]):
         # The time of a record that nobody reads is as little believed as the rest of it.
@@ -168,8 +160,10 @@ class _Folding:
         )
 
     def slot_of(self, cycle: Cycle) -> tuple[int, tuple[CycleState, ...]]:
-        """The slot that a cycle is granted, and the cycles that kept it from the one it wished for: of planners that
-        did not see each other's STARTs the first has it, so that no transactional id is of two open cycles.
+        """Return the slot that a cycle gets, and the cycles that held the one it wished for.
+
+        Of planners that missed each other's STARTs the first keeps its slot, so no transactional id has two open
+        cycles.
         """
         holders = tuple(c for c in self.cycles.values() if not c.over)
         used = {c.cycle.slot for c in holders}
@@ -204,9 +198,7 @@ class _Folding:
             self.judge(e, report, files)
 
     def unasked(self, e: SliceReported, report: SliceReport) -> str | None:
-        """Why a report is not of a slice that was planned, or ``None``. Of one that was not done nothing is published,
-        so that it may outlive its plan.
-        """
+        """Return why a report matches no planned slice, or ``None``. An unfinished one may outlive its plan."""
         cycle = self.cycles.get(e.commit_id)
         if cycle is not None:
             # A block is over when all tables have its range; the report on what was given up of it is the same one.
@@ -230,7 +222,7 @@ class _Folding:
             self.acceptance.lift_blocks()
 
     def whole(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> AcceptedSlice:
-        """A report with its files. It needs the log from its plan on, and is as old as that."""
+        """Return a report with its files. Its offset is the smallest that it needs, its plan's included."""
         cycle = self.cycles.get(e.commit_id)
         plan = [] if cycle is None else [cycle]
         return AcceptedSlice(
@@ -257,9 +249,7 @@ class _Folding:
         )
 
     def is_redundant(self, c: CycleState, report: SliceReport) -> bool:
-        """Return True if some of it was reported in this cycle before. Its files are not taken then, so it finishes
-        nothing.
-        """
+        """Return True if this cycle already has a report on some of it."""
         told, slices = self.told.get(c.cycle.commit_id, set()), self.planned[c.cycle.commit_id]
         if report.slice_id in told or c.in_parts.overlaps(report.coverage):
             return True
@@ -268,7 +258,6 @@ class _Folding:
         return any(s.slice_id in told and s.coverage.overlaps(report.coverage) for s in slices.values())
 
     def contradiction(self, e: SliceReported, report: SliceReport, wrong: str, files: list[SliceFiles]) -> None:
-        """What it is about counts as not reported, so it is planned again."""
         self.set_aside(e, f"the report of slice {report.slice_id} contradicts itself: {wrong}")
         self.acceptance.turn_down(self.whole(e, report, files), wrong)
 
@@ -287,7 +276,7 @@ class _Folding:
                 self.cycles[commit_id] = replace(c, closed_at=e.offset)
 
     def end_asked(self, e: EndAsked) -> None:
-        """Its claim stays until it is closed: its tasks are about to report what they have."""
+        """The claim stays until the cycle is closed: its tasks are about to report."""
         if e.job is None and (c := self.cycles.get(e.commit_id)) is not None and not c.over:
             self.cycles[e.commit_id] = replace(c, ended_early=e.reason)
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identities: names that every process makes alike, whoever asks and however often.
+"""Deterministic ids: every process makes the same id for the same work.
 
-Contract: they never hold an attempt number, so that a retry or a replica of the same work has the same ``window_id``
-and the same ``slice_id``. What differs between attempts is the random ``attempt`` of a report; it tells which slice it
-was made for.
+They hold no attempt number, so a retry or replica of a slice has the same ``window_id`` and ``slice_id``. Attempts
+differ by the random ``attempt`` of their report, which names the slice it was made for.
 """
 
 from __future__ import annotations
@@ -14,18 +13,6 @@ from uuid import UUID, uuid5
 
 from airflow_provider_lakecommit.core.model import Span
 
-__all__ = [
-    "attempt_id",
-    "cycle_id",
-    "group_id",
-    "is_attempt_at",
-    "set_of",
-    "slice_id",
-    "token",
-    "transactional_id",
-    "window_id",
-]
-
 _NAMESPACE = UUID("5c0a6d9e-7a3c-5f0e-9f55-1a4e0c0fd3b1")
 _NONCE = 6
 """Random bytes of an attempt's id."""
@@ -34,18 +21,18 @@ _TELLS = 8
 
 
 def group_id(landing: str) -> str:
-    """Control group id of a landing: the ``group_id`` of all its events."""
+    """Return the ``group_id`` of all events of a landing."""
     return f"lakecommit-{landing}"
 
 
 def set_of(landing: str, table: str) -> str:
-    """Return the set that a landing of this table is of by its name, ``<set>.<table>``; empty if it is of none."""
+    """Return the landing set in a landing's name ``<set>.<table>``, or an empty string."""
     name = landing.removesuffix(f".{table}")
     return "" if name == landing else name
 
 
 def cycle_id(deployment: str, landing: str, lane: str, dag: str, run: str, n: int) -> UUID:
-    """Commit id of the n-th cycle of a run: the same for every retry of that run."""
+    """Return the commit id of a run's n-th cycle, the same for every retry of that run."""
     return uuid5(_NAMESPACE, "\x1f".join(("cycle", deployment, landing, lane, dag, run, str(n))))
 
 
@@ -56,19 +43,19 @@ def _spans_text(spans: Iterable[Span]) -> str:
 
 
 def window_id(landing: str, lane: str, spec_version: str, epochs: Mapping[str, UUID], spans: Iterable[Span]) -> UUID:
-    """Identity of a window: what is read, under which spec and epochs; never the attempt."""
+    """Return the id of a window: what is read, under which spec and epochs."""
     epoch_text = ",".join(f"{t}={e}" for t, e in sorted(epochs.items()))
     return uuid5(_NAMESPACE, "\x1f".join(("window", landing, lane, spec_version, epoch_text, _spans_text(spans))))
 
 
 def slice_id(window: UUID, spans: Iterable[Span], tables: Iterable[str]) -> UUID:
-    """Identity of a slice within its window."""
     return uuid5(window, "\x1f".join(("slice", ",".join(sorted(tables)), _spans_text(spans))))
 
 
 def attempt_id(of: UUID, random: UUID) -> UUID:
-    """Name of one attempt at a slice, and of the files that it makes: random, and made for this slice alone, so that no
-    report can pass these files off as those of other offsets.
+    """Return the id of an attempt and of its files: a nonce and a digest of nonce and slice.
+
+    No report can therefore pass these files off as those of other offsets.
     """
     nonce = random.bytes[:_NONCE]
     digest = hashlib.sha256(b"attempt\x1f" + of.bytes + nonce).digest()
@@ -78,21 +65,19 @@ def attempt_id(of: UUID, random: UUID) -> UUID:
 
 
 def is_attempt_at(attempt: UUID, of: UUID) -> bool | None:
-    """Return True if this attempt was made at that slice. ``None``: it is of a release whose attempts do not tell."""
+    """Return True if the attempt was made at this slice; ``None`` if its id is of an older form."""
     return attempt == attempt_id(of, attempt) if attempt.version == _TELLS else None
 
 
 def token(commit_id: UUID, table_uuid: UUID, slice_ids: Iterable[UUID]) -> UUID:
-    """Name of the snapshot that publishes these slices in this table: it is announced once."""
+    """Return the name of the snapshot that publishes these slices, so that it is announced once."""
     return uuid5(commit_id, f"{table_uuid}\x1f" + ",".join(sorted(str(s) for s in slice_ids)))
 
 
 def transactional_id(landing: str, lane: str, deployment: str, slot: int, role: str) -> str:
-    """Of the bounded pool of one landing's lane in one deployment: whoever opens it shuts out who had it before.
+    """Return an id of the bounded pool of one landing's lane in one deployment; opening it fences its former user.
 
-    Another deployment's landing of the same name has other ids. ``@`` is in no landing's name, so that
-    ``lakecommit-<landing>-@`` is a prefix of this landing's ids alone. Without a deployment they are as they were
-    before ids had one.
+    ``@`` is in no landing's name, so ``lakecommit-<landing>-@`` is a prefix of this landing's ids alone.
     """
     whose = f"@{deployment}-" if deployment else ""
     return f"lakecommit-{landing}-{whose}{lane}-{slot}-{role}"

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public names of a room: what its `__init__` gives to other rooms.
+"""Lazy public names of a room: a module is loaded when one of its names is first used (PEP 562).
 
-Contract: the `__init__` of a room names its public names and their modules. A module is loaded when one of its names is
-first used, so that a short command loads little (PEP 562). `__init__.pyi` beside it says the same to type checkers.
+`__init__.pyi` beside an `__init__` lists the same names for type checkers.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
-
-__all__ = ["lazy_names"]
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:

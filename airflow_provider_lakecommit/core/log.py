@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the control log of a landing says, as frozen entries in log order: the only input of the fold besides the
-ledgers.
+"""The entries of a landing's control log, in log order: what the fold reads besides the ledgers.
 
-Contract: an entry is one record of the landing's control partition. ``offset`` is its place, ``at`` its timestamp
-(UTC). File lists stay opaque bytes here: only the slices that are published are ever decoded.
+File lists stay opaque bytes: only published slices are decoded.
 """
 
 from __future__ import annotations
@@ -16,25 +14,10 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import Budget, Cycle, Plan, SliceReport
 from airflow_provider_lakecommit.core.offsets import Coverage
 
-__all__ = [
-    "AttemptsVoided",
-    "CommitFailed",
-    "CycleClosed",
-    "CycleOpened",
-    "Directives",
-    "EndAsked",
-    "Entry",
-    "Raised",
-    "SliceFiles",
-    "SliceReported",
-    "TablePublished",
-    "Unreadable",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """A person's word on a blocked range: read it again under another budget."""
+    """A user's decision to read a blocked range again under another budget."""
 
     coverage: Coverage
     budget: Budget
@@ -42,10 +25,10 @@ class Raised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directives:
-    """What an event of a plan or commit task may say besides itself, applied in log order.
+    """What an event changes besides itself, applied in log order.
 
-    ``released`` are commit ids whose claims end, ``voided`` are attempts of slices that are not published any more.
-    ``decided`` is what a person decided by it: it changes nothing, the next snapshot of each table tells of it.
+    ``released``: commit ids whose claims end. ``voided``: attempts that are no longer published. ``decided``: user
+    decisions for the next snapshot of each table; they change nothing.
     """
 
     released: tuple[UUID, ...] = ()
@@ -56,7 +39,7 @@ class Directives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """``event`` is the id that its sender gave the record: a copy of it, by whom ever, has the same one."""
+    """One record. ``event`` is the id given by its sender; copies of a record share it."""
 
     offset: int
     at: datetime
@@ -66,7 +49,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleOpened(Entry):
-    """START_COMMIT: a cycle and its plan. Its directives are applied before its claim is made."""
+    """START_COMMIT: a cycle and its plan. Directives are applied before the claim is made."""
 
     cycle: Cycle
     plan: Plan
@@ -75,10 +58,7 @@ class CycleOpened(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFailed(Entry):
-    """START_COMMIT sent again: a commit attempt of this cycle failed. ``task_attempt`` tells attempts apart.
-
-    ``tables`` are those that failed; none, where the failure was of no table alone.
-    """
+    """START_COMMIT sent again: a commit attempt failed, for these tables or for all if none is named."""
 
     reason: str
     task_attempt: str
@@ -104,8 +84,8 @@ class SliceReported(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePublished(Entry):
-    """COMMIT_TO_TABLE: a table got its snapshot. ``uuid`` is the table's own id; the older form of events has none.
-    ``debt`` is how much the table needs compaction, as a share of the limit, where it is known.
+    """COMMIT_TO_TABLE: a table got a snapshot. Older events have no ``uuid``. ``debt`` is the table's compaction debt,
+    as a share of its limit.
     """
 
     table: str
@@ -119,15 +99,16 @@ class TablePublished(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable(Entry):
-    """A record that claims to be one of these and is not, by its bytes or by what it says: nothing is taken from it."""
+    """A record that cannot be read, or contradicts itself."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptsVoided(Entry):
-    """Attempts whose files are about to be removed: what reports one of them from here on is not taken. It is of no
-    cycle, its ``commit_id`` names the sweep.
+    """DATA_COMPLETE without a position: files of these attempts are about to be removed, so later reports are ignored.
+
+    ``commit_id`` names the sweep.
     """
 
     attempts: tuple[UUID, ...]
@@ -135,8 +116,10 @@ class AttemptsVoided(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndAsked(Entry):
-    """The tasks of one ``job`` of a cycle are to end behind the record in hand, and to report what they have; without a
-    job, those of all, and no attempt goes on with the cycle: what it lacks is planned by later ones.
+    """DATA_COMPLETE without a position: tasks of a ``job`` must stop at the current record and report; without one, all
+    tasks.
+
+    Without a job no attempt continues the cycle: later cycles plan what it lacks.
     """
 
     job: UUID | None

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The nouns of a commit cycle as frozen values: spans, slices, plans, reports, ledger sections.
 
-Contract: values cross processes through :mod:`airflow_provider_lakecommit.control`; here they have no encoding. Their
-identities are made in :mod:`~airflow_provider_lakecommit.core.identity`.
+:mod:`airflow_provider_lakecommit.control` encodes them, :mod:`~airflow_provider_lakecommit.core.identity` makes ids.
 """
 
 from __future__ import annotations
@@ -16,37 +15,13 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Rang
 from airflow_provider_lakecommit.core.provenance import Provenance
 from airflow_provider_lakecommit.core.refusal import RefusalState
 
-__all__ = [
-    "FILLED",
-    "LIVE",
-    "AdoptedSink",
-    "Budget",
-    "ControlPosition",
-    "Counts",
-    "Cycle",
-    "LedgerSection",
-    "Plan",
-    "ReadPosition",
-    "Slice",
-    "SliceCost",
-    "SliceReport",
-    "Span",
-    "SpanReport",
-    "TableReport",
-    "TableTarget",
-    "filled_from",
-    "is_filled",
-]
-
 LIVE = "live"
 FILLED = "filled"
-"""The section of a landing that has what its closed lanes have landed. What these have landed from another Kafka
-cluster is in one of that cluster, see :func:`filled_from`.
-"""
+"""The ledger section with the ranges of closed lanes; for another Kafka cluster see :func:`filled_from`."""
 
 
 def filled_from(cluster_id: str) -> str:
-    """The section that has what closed lanes have landed from a cluster that the landing has left."""
+    """Return the section of closed lanes' ranges from a cluster that the landing has left."""
     return f"{FILLED}@{cluster_id}"
 
 
@@ -79,10 +54,9 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """The unit of durability: one or more spans, read by one Spark task, reported once.
+    """The unit of durability: spans that one Spark task reads and reports once.
 
-    ``tables`` are the tables that lack these spans; ``budget`` overrides the landing's budget after ``lakecommit
-    reset blocked --raise``.
+    ``tables`` are those that lack these spans; ``budget`` is the one given by ``lakecommit reset blocked --raise``.
     """
 
     slice_id: UUID
@@ -96,7 +70,6 @@ class Slice:
         return Coverage.of((s.partition, s.range) for s in self.spans)
 
     def __len__(self) -> int:
-        """Number of offsets, an upper bound of the records."""
         return sum(len(s) for s in self.spans)
 
     def __str__(self) -> str:
@@ -105,9 +78,9 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTarget:
-    """All a writer needs to know of a table, taken when the window was planned: a writer never asks the catalog.
+    """What a writer needs to know of a table, as of its plan: writers never ask the catalog.
 
-    ``schema``, ``spec`` and ``sort_order`` are the JSON of the Iceberg specification; an unsorted table has no order.
+    ``schema``, ``spec`` and ``sort_order`` are JSON of the Iceberg specification; an unsorted table has no order.
     """
 
     table: str
@@ -133,15 +106,13 @@ class ReadPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a cycle sets out to do. Without slices it says why in ``reason``; ``refused`` is the state that kept it from
-    planning a window, or some partitions from being in it, whatever there was to read.
+    """What a cycle sets out to do; without slices, ``reason`` says why.
 
-    ``ends`` are the last stable offsets as they were asked for at ``asked_at``, also where the plan stops before them.
-    ``vended`` are the tables with which the catalog handed out storage properties, and whether keys are among them:
-    their writers need fresh ones. ``positions`` are how far the partitions were read before, where this plan goes on;
-    ``leader_epochs`` are those of the leaders that told the ends of the slices.
-    ``generation`` is that of the reading, see :mod:`~airflow_provider_lakecommit.core.provenance`; plans of earlier
-    releases have none.
+    ``refused`` is the state that kept all or some partitions from being planned. ``ends`` are the last stable offsets
+    at ``asked_at``, even where the plan stops earlier. ``vended`` are the tables whose catalog vends storage
+    properties, and whether keys are among them. ``positions`` tell how far partitions were read before,
+    ``leader_epochs`` are those of the leaders that gave the ends. ``generation`` is that of the reading
+    (:mod:`~airflow_provider_lakecommit.core.provenance`).
     """
 
     landing: str
@@ -166,12 +137,12 @@ class Plan:
 
     @property
     def deferred(self) -> bool:
-        """Return True if a window was deferred. Something was there to be read, or nobody could tell."""
+        """Return True if nothing was planned although there was something to read, or nobody could tell."""
         return self.refused is not None and not self.slices and (self.left > 0 or not self.ends)
 
     @property
     def stopped(self) -> str:
-        """Why nothing was planned, of all partitions or of some, before a user decides how to go on."""
+        """Return why partitions wait for a user's decision; empty if none does."""
         return (self.reason or "") if self.refused is not None and self.refused.needs_a_hand else ""
 
     @property
@@ -181,9 +152,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycle:
-    """Who runs a commit cycle. ``number`` counts the cycles of one run, ``slot`` bounds the pool of transactional
-    ids: wished for in its START, granted by the fold. ``deployment`` is part of those ids; cycles that earlier releases
-    opened have none. ``turn`` tells which of several runs of a DAG follows; 0: they take no turns.
+    """Who runs a commit cycle.
+
+    ``number`` counts the cycles of a run. ``slot`` bounds the pool of transactional ids: wished for in the START,
+    granted by the fold. ``turn`` tells which of several runs of a DAG goes next; 0 if they take no turns.
     """
 
     commit_id: UUID
@@ -197,11 +169,11 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Accounting of a span in source records: their sum is the number of offsets of the span.
+    """Accounting of a span in source records; the sum is its number of offsets.
 
     ``landed`` gave at least one row in at least one table, ``rejected`` went to the dead letters, ``filtered`` gave no
     row (tombstones), ``gaps`` are offsets without a record (compaction, transaction markers, aborted records),
-    ``skipped`` were given up by a person's command.
+    ``skipped`` were given up by a user.
     """
 
     landed: int = 0
@@ -220,8 +192,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanReport:
-    """A span that was read to its end (consumer position), with its accounting. ``position`` is where the newest record
-    ended whose leader epoch is known; reports of earlier releases have none.
+    """A span read to its end, with its accounting. ``position`` is the end of the newest record with a known leader
+    epoch.
     """
 
     span: Span
@@ -231,8 +203,9 @@ class SpanReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReport:
-    """What a slice wrote for one table: ``events`` DATA_WRITTEN records with ``files`` files, ``rows`` rows in all.
-    ``columns`` are the ids of those that say which record a row is of; empty where the rows have none.
+    """What a slice wrote for one table: ``events`` DATA_WRITTEN records with ``files`` files and ``rows`` rows in all.
+
+    ``columns`` are the ids of the columns that identify a row's record, if there are any.
     """
 
     table: str
@@ -248,9 +221,7 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceCost:
-    """What a finished slice took, for planning later ones: seconds by the work they went into, in whole milliseconds,
-    and the ``bytes`` of the files that it wrote.
-    """
+    """What a finished slice took: seconds by kind of work, in whole milliseconds, and ``bytes`` of written files."""
 
     read_seconds: float
     decode_seconds: float
@@ -260,14 +231,13 @@ class SliceCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceReport:
-    """One attempt's report on one slice: finished (``tables`` and ``spans``), or ``blocked``/``failed`` with the reason
-    and no tables. ``bytes`` are those of the record values, ``rules`` those by which rows and rejects were told apart
-    (:mod:`~airflow_provider_lakecommit.core.rules`), ``rejects`` counts them by kind and column, ``reject_reason`` is
-    that of most, ``unknown_at`` has topic, partition and offset of the first record with a field that the table lacks,
-    or a value that its column does not take; reports of earlier releases lack these and ``cost``. One that is blocked
-    may have been read in part only: then its counts are of that part. ``whole`` is the slice that the attempt was made
-    at, if it ended early and this is how far it came. ``generation`` is that of the reading. ``coverage`` is that of
-    the spans.
+    """One attempt's report on a slice: finished, or ``blocked``/``failed`` with the reason and no tables.
+
+    ``bytes`` are those of record values. ``rules`` decided rows and rejects
+    (:mod:`~airflow_provider_lakecommit.core.rules`). ``rejects`` counts by kind and column, ``reject_reason`` is the
+    most frequent one. ``unknown_at`` has topic, partition and offset of the first record with an unknown field or a
+    value that its column does not take. A blocked slice may have been read in part; its counts are of that part.
+    ``whole`` is the planned slice of an attempt that ended early.
     """
 
     slice_id: UUID
@@ -290,7 +260,7 @@ class SliceReport:
     coverage: Coverage = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # A fold asks for it many times.
+        # Stored, since a fold needs it many times.
         covered = Coverage.of((s.span.partition, s.span.range) for s in self.spans)
         object.__setattr__(self, "coverage", covered)
 
@@ -302,8 +272,8 @@ class SliceReport:
 class ControlPosition:
     """Where in the control log the next reader of a ledger starts.
 
-    ``low`` is the smallest offset that an open slice, claim or other cycle still needs, or ``None``: then a log cut
-    above ``read_from`` loses nothing.
+    ``low`` is the smallest offset that an open slice, claim or other cycle needs; ``None``: a log cut above
+    ``read_from`` loses nothing.
     """
 
     cluster_id: str
@@ -316,11 +286,12 @@ class ControlPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedSink:
-    """The Kafka Connect sink that a lane lands in the place of. ``group`` is that of its events, ``since`` where the
-    lane went on after it; no later snapshot than number ``sequence`` of the table may be the sink's. ``lands``: the
-    table was handed back, so the sink goes on at the ledger's end and the lane does not; then its snapshots are those
-    after number ``sequence``. ``landed`` is what connectors have landed of what the ledger covers: no other table of
-    the landing lacks it.
+    """The Kafka Connect sink that a lane replaces.
+
+    ``group`` is that of its events, ``since`` where the lane continued after it; snapshots after number ``sequence``
+    are never the sink's. ``lands``: the table was handed back, so the sink continues at the ledger's end, and snapshots
+    after ``sequence`` are its own. ``landed`` is what connectors landed of the covered ranges: other tables do not lack
+    it.
     """
 
     connector: str
@@ -333,13 +304,13 @@ class AdoptedSink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSection:
-    """What one lane of one landing has in one table. ``starts`` is the first offset of the lane per partition, ``ends``
-    the one behind its last: the live lane has none, and what lanes that are closed have landed is theirs no more.
-    ``suspended`` says who had the landing plan nothing, and why. ``replaces``: the lane lands anew what the table has.
-    ``judged`` says by which rules the covered ranges were judged, as far as it is known; ``positions`` under which
-    leader epochs partitions were last read; ``sink`` which connector wrote to the table before. ``replayed`` are
-    offsets whose dead letters are not open any more: they became rows by a replay, or were read again since.
-    ``generation`` is that of the lane's reading, ``provenance`` says which readings landed what is in the table.
+    """What one lane of one landing has in one table.
+
+    ``starts`` and ``ends`` bound the lane per partition; the live lane has no ends. ``suspended`` is who paused the
+    landing, and why. ``replaces``: the lane lands anew what the table has. ``judged`` are the known rules of the
+    covered ranges, ``positions`` the leader epochs of the last reading, ``sink`` the connector that wrote before.
+    ``replayed`` are offsets whose dead letters were replayed or read again. ``generation`` is that of the lane's
+    reading, ``provenance`` tells which readings landed the table's rows.
     """
 
     landing: str
@@ -363,7 +334,7 @@ class LedgerSection:
 
     @property
     def bounds(self) -> Coverage:
-        """All that a lane with an end is to land."""
+        """Return the whole range of a lane with an end."""
         return Coverage({p: RangeSet.of((self.starts.get(p, 0), end)) for p, end in self.ends.items()})
 
     @property
@@ -371,16 +342,16 @@ class LedgerSection:
         return self.landing, self.lane
 
     def closed_with(self, covered: Coverage) -> Coverage:
-        """``replayed`` of a section in place of this one: what it goes back over is read again as a whole."""
+        """Return ``replayed`` for a section that covers *covered* instead: offsets that it goes back over are read
+        again.
+        """
         return self.replayed | (self.covered - covered)
 
     def end(self, p: SourcePartition) -> int:
-        """Ledger end: the next offset this table needs of ``p``. A partition that is newer than its topic's origin
-        starts at 0.
-        """
+        """Return the next offset that the table needs; 0 for a partition newer than its topic's first entry."""
         return self.covered[p].reach(self.starts.get(p, 0))
 
     def last(self, p: SourcePartition) -> int:
-        """Behind the last offset that this section has of ``p``, also where another lane has some before it."""
+        """Return the end of the last covered range, even if another lane has ranges before it."""
         ranges = self.covered[p].ranges
         return max(self.end(p), ranges[-1].end if ranges else 0)

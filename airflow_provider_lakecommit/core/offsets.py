@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Offset algebra: half-open ranges, sets of ranges, and coverage (a range set per source partition).
 
-Contract: all values are immutable and normalised (sorted, disjoint, no empty or touching ranges), so equality means
-"covers the same offsets". Offsets are Kafka offsets, integers from 0. Nothing here knows what a range is for.
+All values are immutable and normalised (sorted, disjoint, not touching), so equal values cover the same offsets.
 """
 
 from __future__ import annotations
@@ -13,12 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["NOTHING", "Coverage", "OffsetRange", "RangeSet", "SourcePartition"]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourcePartition:
-    """One partition of a source topic. The topic id tells a topic from one made anew under the same name."""
+    """One partition of a source topic. The topic id identifies a topic recreated under the same name."""
 
     topic: str
     partition: int
@@ -92,7 +89,6 @@ class RangeSet:
         return bool(self.ranges)
 
     def __len__(self) -> int:
-        """Number of offsets covered."""
         return sum(len(r) for r in self.ranges)
 
     def __str__(self) -> str:
@@ -132,7 +128,7 @@ class RangeSet:
         return bool(r) and place < len(self.ranges) and self.ranges[place].start < r.end
 
     def reach(self, start: int) -> int:
-        """End of the interval that holds ``start``, or ``start`` itself: how far one can go without a hole."""
+        """Return the end of the interval that holds ``start``, or ``start``: how far one gets without a hole."""
         for r in self.ranges:
             if r.start <= start <= r.end:
                 return r.end
@@ -176,11 +172,10 @@ class Coverage:
         return hash(frozenset(self.parts.items()))
 
     def __len__(self) -> int:
-        """Number of offsets covered, over all partitions."""
         return sum(len(s) for s in self.parts.values())
 
     def items(self) -> list[tuple[SourcePartition, OffsetRange]]:
-        """All ranges, ordered by partition and offset."""
+        """Return all ranges, ordered by partition and offset."""
         return [(p, r) for p in sorted(self.parts) for r in self.parts[p]]
 
     def __or__(self, other: Coverage) -> Coverage:
@@ -193,9 +188,9 @@ class Coverage:
         return Coverage({p: s & other[p] for p, s in self.parts.items()})
 
     def to_dict(self) -> dict[str, list[list[int]]]:
-        """Return what people read as JSON; other processes get :mod:`~airflow_provider_lakecommit.control.coverage`.
+        """Return readable JSON; processes exchange :mod:`~airflow_provider_lakecommit.control.coverage`.
 
-        Of a topic that was made anew under its name, each one has the topic id in its keys: ``orders[0]@id``.
+        Topics recreated under one name have the topic id in their keys: ``orders[0]@id``.
         """
         names = Counter(map(str, self.parts))
         keys = {p: str(p) if names[str(p)] == 1 else f"{p}@{p.topic_id}" for p in sorted(self.parts)}

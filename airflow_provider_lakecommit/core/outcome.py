@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run ended, as one table: the first row that applies decides.
+"""How a run ended, as a table whose first matching row decides.
 
-Contract: pure. A run is *failed* when somebody should look (plan, a group or the commit failed, a slice of it is in no
-table, a range needs a hand), *success* when something was published and nothing of it is missing, *skipped* when there
-was nothing to publish: nothing new, a window that waits for an older one or was landed by others, a run that was
-finished before.
+*Failed*: plan, a group or the commit failed, a slice is in no table, or a range needs a decision. *Success*: something
+was published and nothing is missing. *Skipped*: there was nothing to publish.
 """
 
 from __future__ import annotations
@@ -15,10 +13,8 @@ from typing import Any, Literal
 
 from airflow_provider_lakecommit.core.commands import RESET_BLOCKED
 
-__all__ = ["TABLE", "Commit", "Ended", "Outcome", "OutcomeRule", "decide"]
-
 FAILED = frozenset({"failed", "upstream_failed"})
-"""Task states that mean that the work of a task was not done."""
+"""States of tasks whose work was not done."""
 
 MAX_NAMED = 5
 """Slices and ranges named in a reason; the rest is counted."""
@@ -28,10 +24,7 @@ Verdict = Literal["success", "skipped", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What the commit task reported before it ended. ``published`` names table and snapshot, ``causes`` say why slices
-    of the run were not done; ``redundant`` reports told what others had told, and count in nothing; ``stopped`` is why
-    no window is planned before a person acts.
-    """
+    """The commit task's report. ``causes`` say why slices were not done, ``stopped`` why planning waits for a user."""
 
     published: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
@@ -46,7 +39,7 @@ class Commit:
 
     @classmethod
     def from_dict(cls, v: Mapping[str, Any]) -> Commit:
-        """Of the dict that the commit task leaves for later tasks of its run."""
+        """Read the dict that the commit task leaves for later tasks of its run."""
         return cls(
             published=tuple(f"{p['table']} snapshot {p['snapshot_id']}" for p in v["published"]),
             waiting=tuple(v["waiting"]),
@@ -65,9 +58,9 @@ class Commit:
 class Ended:
     """All tasks of one run of a landing, after they have ended.
 
-    ``groups`` are the states of the write tasks by map index; ``closed`` is absent when the commit task died or failed,
-    ``failure`` then is its error, if it could tell; ``unplanned`` is that of the plan task, ``unwritten`` that of the
-    first group that failed.
+    ``groups`` are states of write tasks by map index. ``closed`` is missing if the commit task failed. ``failure``,
+    ``unplanned`` and ``unwritten`` are the errors of the commit task, the plan task and the first failed group, if
+    known.
     """
 
     plan: str | None
@@ -85,16 +78,13 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The state of the leaf task, which is that of the run, and why."""
+    """The state of the leaf task, which decides that of the run, and why."""
 
     verdict: Verdict
     reason: str
 
     def line(self, landed: str) -> str:
-        """For the note of a run.
-
-        :param landed: what was landed, which is said also where something is missing
-        """
+        """Return the line for the note of a run; *landed* is shown even if something is missing."""
         if self.verdict == "success":
             return landed or self.reason
         return f"{self.verdict}: {self.reason}" + (f"; landed: {landed}" if landed else "")
@@ -102,8 +92,6 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRule:
-    """One row of the table: when it applies, what it means, what it says."""
-
     name: str
     applies: Callable[[Ended, Commit], bool]
     verdict: Verdict
@@ -120,7 +108,7 @@ def _named(items: tuple[str, ...]) -> str:
 
 
 def _led(commit: Commit, text: str, unwritten: str = "") -> str:
-    """The cause first, where one is told; what helps last."""
+    """Return the text after its cause, if one is known, and before the remedy."""
     more = f" (and {len(commit.causes) - 1} more causes)" if len(commit.causes) > 1 else ""
     cause = f"{commit.causes[0]}{more}" if commit.causes else unwritten
     told = f"{cause}; {text}" if cause else text
@@ -133,7 +121,7 @@ _HELPS = (
 )
 
 _TWINS = " (*inactive assets* there mean that two landings have the same name: rename one of them)"
-"""Airflow has one asset of a name, and fails the commit task of the other before it begins."""
+"""Airflow allows one asset of a name, and fails the other's commit task before it starts."""
 
 TABLE = (
     OutcomeRule(
@@ -228,7 +216,6 @@ TABLE = (
 
 
 def decide(run: Ended) -> Outcome:
-    """The outcome of a run whose other tasks have all ended."""
     commit = run.closed or Commit()
     row = next(row for row in TABLE if row.applies(run, commit))
     return Outcome(verdict=row.verdict, reason=row.says(run, commit))

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the data files of a table may lie, and whether a path that somebody announced lies there.
+"""Where data files of a table may be, and whether an announced path is one of these places.
 
-Contract: pure. A path is taken as text, as writers, catalogs and engines take it: nothing is decoded, since a ``%`` is
-part of a name in every storage. A path lies in a folder only if it goes on behind it with a ``/``, and goes down from
-there: no step of it may go up, in any way of writing it. Names of one storage (``s3``, ``s3a``, ``s3n``; a local path
-with and without ``file:``) are the same place; a bucket or a host is compared as it is.
-
-Failure story: a path that is anything else is refused by its own text, before the storage is asked for it.
+A path is taken literally, as writers, catalogs and engines do: nothing is decoded, since ``%`` is part of a name in
+every storage. A path is inside a folder only if a ``/`` follows the folder and no step leads up, in any encoding.
+Schemes of one storage (``s3``, ``s3a``, ``s3n``; local paths with and without ``file:``) are equal; buckets and hosts
+must match exactly. Other paths are refused before the storage is asked.
 """
 
 from __future__ import annotations
@@ -18,23 +16,6 @@ from functools import lru_cache
 from urllib.parse import unquote
 from uuid import UUID
 
-__all__ = [
-    "PLACING",
-    "PROVIDER",
-    "REPLAY",
-    "REWRITE",
-    "attempt_of",
-    "data_roots",
-    "file_mark",
-    "file_name",
-    "landing_mark",
-    "mark_of",
-    "name_problem",
-    "named_provider",
-    "place_problem",
-    "storage_place",
-]
-
 PROVIDER = "write.py-location-provider.impl"
 """Table property: the class that says where files go."""
 PLACING = ("write.data.path", "write.object-storage.", "write.folder-storage.", "write.location-provider.", PROVIDER)
@@ -45,9 +26,7 @@ _SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "": "file"}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 _ROOTS = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
 REPLAY, REWRITE = "@replay", "@rewrite"
-"""In place of a stream, which is never called so: owners of files that no control log announces, those of replayed dead
-letters, and those that take the place of other files.
-"""
+"""Owners of files that no control log announces, used in place of a stream: replayed dead letters, rewritten files."""
 _NO_PART_OF_A_PATH = re.compile(r"[\x00-\x1f\x7f\\?#]")
 _HASH = re.compile(r"[01]+-")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -60,18 +39,17 @@ _ENCODED_TIMES = 3
 
 
 def named_provider(properties: Mapping[str, str]) -> str | None:
-    """The class of somebody else that a table wants to be asked where its files go, if it names one."""
+    """Return the foreign location provider class that a table names, if any."""
     named = properties.get(PROVIDER, "")
     return named if named and named not in _OWN else None
 
 
 def data_roots(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders below which a table has its data files."""
     return tuple(path for path in (location, *(properties.get(key, "") for key in _ROOTS)) if path)
 
 
 def place_problem(path: str, roots: Iterable[str]) -> str | None:
-    """Why a path is no place of a table's data, or ``None``."""
+    """Return why a path is no place of a table's data, or ``None``."""
     scheme, whole = storage_place(path)
     below = next((rest for root in roots if (rest := _below(scheme, whole, root)) is not None), None)
     if below is None:
@@ -82,15 +60,14 @@ def place_problem(path: str, roots: Iterable[str]) -> str | None:
 
 
 def name_problem(path: str, attempt: UUID) -> str | None:
-    """Why the name of a file is not one that this attempt gave, or ``None``.
-
-    An object store's layout without folders for partitions puts its hash before the name.
-    """
+    """Return why a file's name was not given by this attempt, or ``None``."""
     return None if attempt_of(path) == attempt else f"file {path} was not written by attempt {attempt}"
 
 
 def attempt_of(path: str) -> UUID | None:
-    """The attempt that gave a file its name, or ``None``: it has another form of name."""
+    """Return the attempt that named a file, or ``None`` for a foreign name. Object store layouts add a hash in
+    front.
+    """
     given, _, number = path.rsplit("/", 1)[-1].removesuffix(".parquet").rpartition("-")
     numbered = path.endswith(".parquet") and len(number) >= LEAST_DIGITS and number.isascii() and number.isdigit()
     before, own = given[:-_ID_LENGTH], given[-_ID_LENGTH:]
@@ -100,10 +77,10 @@ def attempt_of(path: str) -> UUID | None:
 
 
 def file_mark(table: UUID, landing: str, lane: str) -> str:
-    """What the names of all files have that a lane of a landing writes for one table: digits, so that releases which do
-    not know of it take it for a part of the file's number. A table that is made anew in the same place has another. The
-    mark of the landing is in front, since nobody knows the names of all lanes that there were; what is replayed or
-    rewritten is of no lane.
+    """Return the digits in the names of all files that a lane of a landing writes for one table.
+
+    Digits, so that readers unaware of marks take them as part of the file's number. The landing's mark is first, since
+    the names of all former lanes are not known.
     """
     if lane in (REPLAY, REWRITE):
         return _digits(MARK_DIGITS, lane[1:], str(table), landing)
@@ -111,7 +88,7 @@ def file_mark(table: UUID, landing: str, lane: str) -> str:
 
 
 def landing_mark(table: UUID, landing: str) -> str:
-    """How the marks of all lanes of a landing begin."""
+    """Return the beginning of the marks of all lanes of a landing."""
     return _digits(LANDING_DIGITS, "files", str(table), landing)
 
 
@@ -121,18 +98,17 @@ def _digits(many: int, *of: str) -> str:
 
 
 def file_name(attempt: UUID, mark: str, number: int) -> str:
-    """The name of the n-th data file of an attempt, to which an object store's layout may add its hash."""
+    """Return the name of an attempt's n-th data file; an object store's layout may add its hash."""
     return f"{attempt}-{mark}{number:0{LEAST_DIGITS}d}.parquet"
 
 
 def mark_of(path: str) -> str | None:
-    """The mark in the name of a data file that :func:`attempt_of` knows; ``None``: it has none."""
+    """Return the mark in a file name that :func:`attempt_of` accepts, if it has one."""
     number = path.rsplit("/", 1)[-1].removesuffix(".parquet").rpartition("-")[2]
     return number[:MARK_DIGITS] if len(number) >= MARK_DIGITS + LEAST_DIGITS else None
 
 
 def _below(scheme: str, whole: str, root: str) -> str | None:
-    """What of a path is behind a folder, if it is in it."""
     of, folder = _folder(root)
     return whole[len(folder) :] if scheme == of and whole.startswith(folder) else None
 
@@ -144,7 +120,7 @@ def _folder(root: str) -> tuple[str, str]:
 
 
 def storage_place(path: str) -> tuple[str, str]:
-    """The storage, and the path in it with its bucket or host: equal for all ways to write one place."""
+    """Return the storage, and the path in it with its bucket or host: equal for all spellings of one place."""
     found = _SCHEME.match(path)
     scheme = found[1].lower() if found else ""
     rest = path[found.end() :] if found else path
@@ -154,7 +130,9 @@ def storage_place(path: str) -> tuple[str, str]:
 
 
 def _leads_up(below: str) -> bool:
-    """A value of a partition may hold anything, dots and encoded slashes among it: only a whole step is one up."""
+    """Return True if a step leads up. Partition values may hold dots and encoded slashes; only a whole step leads
+    up.
+    """
     for _ in range(_ENCODED_TIMES):
         if "/." in f"/{below}" and not {".", ".."}.isdisjoint(below.split("/")):
             return True

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a report matches what a plan set out to do.
+"""Check whether a report matches a slice that its plan set out to do.
 
-Contract: pure. A report is of a plan if it is about the plan's window and about one of its slices, whole or as much of
-it as was granted (another claim may have taken ranges of it; the id tells which are left), and writes to no table that
-the slice is not for, under the epoch, schema and partition spec that the plan names. Everything else on the control
-topic was not asked for. What a person gave up has no slices in its plan: such a report may only say that blocked ranges
-are skipped, all of them.
+A report must be of the plan's window and of one of its slices, whole or as granted (the id names the remaining
+ranges), and may only write to that slice's tables, under the planned epoch, schema and partition spec. A plan without
+slices records a user's decision: its report may only skip blocked ranges.
 """
 
 from __future__ import annotations
@@ -17,16 +15,14 @@ from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.model import Plan, Slice, SliceReport, Span
 from airflow_provider_lakecommit.core.offsets import Coverage
 
-__all__ = ["not_planned"]
-
 
 def not_planned(
     report: SliceReport, plan: Plan, slices: Mapping[UUID, Slice], blocked: Iterable[Coverage]
 ) -> str | None:
-    """Why a report is not of this plan, or ``None``.
+    """Return why a report does not match this plan, or ``None``.
 
     :param slices: those of the plan, by their ids
-    :param blocked: what waits for a person when the report comes, and what did, as all tables have it by now
+    :param blocked: ranges that wait, or waited, for a user's decision
     """
     if not plan.slices:
         return _not_given_up(report, Coverage.union(blocked))
@@ -43,7 +39,7 @@ def not_planned(
 
 
 def _larger(report: SliceReport, plan: Plan, spans: Sequence[Span]) -> Slice | None:
-    """The slice of which this is a part: what another claim has left, or what could be done."""
+    """Return the planned slice of which the report is a part."""
     coverage = report.coverage
     within = (s for s in plan.slices if not coverage - s.coverage)
     return next((s for s in within if slice_id(plan.window_id, spans, s.tables) == report.slice_id), None)

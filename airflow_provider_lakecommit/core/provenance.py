@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which reading landed which offsets in a table, and whether its rows carry that: the provenance part of a ledger.
+"""Which reading landed which offsets in a table, and whether rows are marked with it: part of the ledger.
 
-A *reading* of a topic has a generation number. A new one begins whenever offsets are read anew: by a topic made anew
-under its name, a log that lost its end, another cluster, a replay, or a reset that goes back. Numbers only grow. Rows
-of a *marked* reading carry topic, partition, generation and offset in columns, so the same offset of two readings is
-never confused, whatever became of snapshots and topics.
+A *reading* of a topic has a generation number, which only grows. A new one begins whenever offsets are read anew:
+recreated topic, truncated log, other cluster, replay, or a reset that goes back. Rows of a *marked* reading have topic,
+partition, generation and offset in columns, so the same offset of two readings is never confused.
 
-Contract: pure. An entry says of its ranges how many rows the reading made of them: one for each offset, none, or a
-number for all of them together. The entry with the greatest generation is the current one of an offset that the ledger
-covers; the others are of rows that are still in the table, beside or instead of it. Covered ranges without an entry
-are unmarked: another writer, another cluster, an operator or an earlier release put them in the ledger.
+An entry tells how many rows its reading made of its ranges: one per offset, none, or a sum. Of entries with a covered
+offset the one with the greatest generation is current; the others describe rows that are still in the table. Covered
+ranges without an entry are unmarked: another writer, cluster, operator or release put them in the ledger.
 
-Failure story: joining entries loses precision, never rows: to count a part of ranges that have one number, the rest of
-them is counted in the table.
+Joining entries loses precision, never rows: to count a part of ranges with one sum, the rest is counted in the table.
 """
 
 from __future__ import annotations
@@ -23,23 +20,10 @@ from enum import Enum
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 
-__all__ = [
-    "MARKS",
-    "Provenance",
-    "RowsPerOffset",
-    "Share",
-    "added",
-    "past_shares",
-    "same_readings",
-    "shares_of",
-    "unmarked",
-    "without",
-]
-
 MARKS = ("topic", "partition", "generation", "offset")
-"""What the columns of a marked reading hold, in this order."""
+"""The columns of a marked reading, in this order."""
 MOST_MIXED = 16
-"""Entries with one number for several offsets that a ledger keeps per reading; the oldest are joined."""
+"""Entries with one sum for several offsets that a ledger keeps per reading; the oldest are joined."""
 
 
 class RowsPerOffset(Enum):
@@ -53,10 +37,9 @@ class RowsPerOffset(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """The offsets that one reading landed in a table.
+    """The offsets that one reading landed in a table, and the ``rows`` it made of them.
 
-    :param columns: field ids of topic, partition, generation and offset in the table; empty where rows lack them
-    :param rows: that the reading made of ``coverage``
+    :param columns: field ids of topic, partition, generation and offset in the table; empty for unmarked rows
     """
 
     generation: int
@@ -69,9 +52,9 @@ class Provenance:
     def counted(
         cls, generation: int, coverage: Coverage, rows: int, columns: tuple[int, ...] = (), *, one_each: bool = True
     ) -> Provenance:
-        """An entry whose spread follows from its numbers.
+        """Return an entry whose spread follows from its numbers.
 
-        :param one_each: no offset has more rows than one
+        :param one_each: no offset has more than one row
         """
         spread = RowsPerOffset.MIXED
         if rows == 0:
@@ -82,7 +65,7 @@ class Provenance:
 
     @property
     def marked(self) -> bool:
-        """Return True if the rows of any part of it can be found; where there are none, nothing has to be found."""
+        """Return True if the rows of any part can be found, or if there are none."""
         return bool(self.columns) or self.per_offset is RowsPerOffset.NONE
 
     @property
@@ -94,7 +77,7 @@ class Provenance:
         return replace(self, coverage=self.coverage | other.coverage, rows=self.rows + other.rows)
 
     def within(self, part: Coverage) -> Provenance:
-        """Return the entry of some of its offsets, unmarked where that leaves their number of rows unknown."""
+        """Return the entry cut to *part*, unmarked if the number of its rows becomes unknown."""
         if part == self.coverage:
             return self
         if self.per_offset is not RowsPerOffset.MIXED:
@@ -104,7 +87,7 @@ class Provenance:
     def rest(self, taken: Coverage, mixed_rows: int) -> Provenance:
         """Return the entry without some offsets.
 
-        :param mixed_rows: that stay, where the entry does not say it
+        :param mixed_rows: remaining rows, if the entry does not tell
         """
         coverage = self.coverage - taken
         exact = {RowsPerOffset.NONE: 0, RowsPerOffset.ONE: len(coverage)}
@@ -125,13 +108,13 @@ class Share:
         return self.entry.coverage - self.part if mixed else Coverage()
 
     def expected(self, beside: int) -> int:
-        """Return how many rows the part has, if ``beside`` is the number of rows counted of the rest."""
+        """Return the rows of the part, given the counted rows of the rest."""
         exact = {RowsPerOffset.NONE: 0, RowsPerOffset.ONE: len(self.part)}
         return exact.get(self.entry.per_offset, self.entry.rows - beside)
 
 
 def added(known: Sequence[Provenance], new: Iterable[Provenance]) -> tuple[Provenance, ...]:
-    """Return the entries with further ones, joined where that loses nothing, or where they are too many."""
+    """Return the entries with further ones, joined where that loses nothing or where there are too many."""
     exact: dict[tuple[int, tuple[int, ...], RowsPerOffset], Provenance] = {}
     mixed: dict[tuple[int, tuple[int, ...], RowsPerOffset], list[Provenance]] = {}
     for entry in (*known, *new):
@@ -149,9 +132,7 @@ def added(known: Sequence[Provenance], new: Iterable[Provenance]) -> tuple[Prove
 
 
 def shares_of(known: Iterable[Provenance], covered: Coverage) -> tuple[Share, ...]:
-    """Return the current entry of each of these covered offsets, newest reading first. Offsets without one are in
-    none of the shares.
-    """
+    """Return the current entry of each covered offset, newest reading first; unmarked offsets are in none."""
     found, left = [], covered
     for entry in sorted(known, key=lambda e: e.generation, reverse=True):
         if part := entry.coverage & left:
@@ -161,7 +142,7 @@ def shares_of(known: Iterable[Provenance], covered: Coverage) -> tuple[Share, ..
 
 
 def past_shares(known: Sequence[Provenance], covered: Coverage) -> tuple[Share, ...]:
-    """Return what earlier readings landed that is not current: rows that are in the table all the same.
+    """Return the landed offsets of earlier readings that are not current: their rows are still in the table.
 
     :param covered: all that the ledger covers
     """
@@ -177,14 +158,14 @@ def same_readings(one: Iterable[Provenance], other: Iterable[Provenance]) -> Cov
 
 
 def unmarked(shares: Iterable[Share], covered: Coverage) -> Coverage:
-    """Return the offsets among these covered ones whose rows cannot be found."""
+    """Return the covered offsets whose rows cannot be found."""
     return covered - Coverage.union(s.part for s in shares if s.entry.marked)
 
 
 def without(known: Sequence[Provenance], taken: Iterable[Share], mixed: Iterable[int]) -> tuple[Provenance, ...]:
-    """Return the entries without the shares whose rows were taken out.
+    """Return the entries without the shares whose rows were removed.
 
-    :param mixed: by share, the rows that were counted of the rest of its entry
+    :param mixed: by share, the counted rows of the rest of its entry
     """
     gone: dict[Provenance, Provenance] = {}
     for share, rows in zip(taken, mixed, strict=True):

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The states in which no window is planned, each by the name and the text that a plan carries.
+"""The states in which no window is planned.
 
-Contract: names and values cross processes and releases; a new one may be added, none may be renamed. One that a reader
-does not know is :attr:`RefusalState.OTHER`.
+Names and values cross processes and releases: new ones may be added, none renamed. Readers map unknown ones to
+:attr:`RefusalState.OTHER`.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["RefusalState"]
-
 
 class RefusalState(StrEnum):
-    """What keeps a cycle from planning a window. The value is the text for people."""
+    """The reason why a cycle planned no window; the value is shown to users."""
 
     STALLED = "stalled"
     """Commits failed for all tables in too many cycles in a row."""
@@ -44,7 +42,7 @@ class RefusalState(StrEnum):
 
     @property
     def needs_a_hand(self) -> bool:
-        """Return True if only an operator, who does not know of it yet, can clear it."""
+        """Return True if only an operator can clear it."""
         return self in (RefusalState.INCOMPATIBLE, RefusalState.DIVERGED)
 
     @property

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocked ranges that are tried again: by themselves, once what they were judged by has changed, or by a person's word.
+"""Blocked ranges that are tried again, automatically after a change or by a user's decision.
 
-Contract: pure. A block is *outdated* when the landing's spec, or the columns of its data table, are others than those
-of the reading that was blocked: a mistake in them is mended, so nobody is asked. It is tried once by each of them; what
-is blocked again stays so. A range is tried under the landing's own budget, so nothing is given up that its declaration
-does not give up: where it has no dead-letter table, no record may be rejected.
-
-Failure story: of blocks by earlier releases only the spec is known, and a change of the table's columns does not lift
-them: `lakecommit reset blocked --retry` does.
+A block is *outdated* when the landing's spec or the data table's columns differ from those it was judged by. It is
+tried once under each of them, with the landing's own budget, so nothing is given up that the declaration keeps: without
+a dead-letter table no record may be rejected. Blocks without recorded rules are compared by spec only.
 """
 
 from __future__ import annotations
@@ -21,13 +17,11 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.rules import UNKNOWN
 from airflow_provider_lakecommit.core.state import Blocked, LandingState
 
-__all__ = ["lifted", "outdated", "own_budget"]
-
 
 def outdated(landing_state: LandingState, spec_version: str, rules: str) -> tuple[Blocked, ...]:
-    """The blocks that were judged by another spec or other columns.
+    """Return the blocks judged by another spec or other columns.
 
-    :param rules: by which records are judged now
+    :param rules: the current rules
     """
     return tuple(b for b in landing_state.blocked if _differs(b, spec_version, rules))
 
@@ -37,12 +31,12 @@ def _differs(block: Blocked, spec_version: str, rules: str) -> bool:
 
 
 def own_budget(budget: Budget, dead_letter_table: str | None) -> Budget:
-    """The budget by which a landing judges a slice, as one that a person might state."""
+    """Return the budget that a landing declares for a slice."""
     return budget if dead_letter_table is not None else Budget(max_records=0, max_ratio=0.0)
 
 
 def lifted(landing_state: LandingState, blocks: Sequence[Blocked], budget: Budget) -> tuple[LandingState, list[Raised]]:
-    """The state without these blocks, as it will be once the log says so, and what has to be said."""
+    """Return the state without these blocks, and the decision to record in the log."""
     if not blocks:
         return landing_state, []
     coverage = Coverage.of(item for b in blocks for item in b.coverage.items())

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settlement: the only place that decides what is published in a table.
 
-Contract: committable is the greatest set of accepted slices in which each is connected, for each of its partitions, to
-the end of the ledger through the set itself, or through what other lanes have. So a table's ledger never gets a hole,
-an older slice that failed is done again alone, and newer ones wait staged. Slices come out in an order in which every
-chunk keeps the ledger contiguous. Of a lane that replaces what the table has nothing is published by appends: all of it
-takes the place of the old rows at once.
+Publishable is the greatest set of accepted slices in which each is connected, for each partition, to the end of the
+ledger through the set itself or through other lanes' ranges. A ledger therefore never gets a hole, a failed older slice
+is repeated alone, and newer ones wait. Slices come out in an order in which every chunk keeps the ledger contiguous. A
+lane that replaces rows publishes no appends: all of it takes the place of the old rows at once.
 """
 
 from __future__ import annotations
@@ -18,18 +17,14 @@ from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger
 
-__all__ = ["Settlement", "Waiting", "chunks", "holes", "passed_by_all", "passed_ends", "settle", "valid_through"]
-
 NOTHING_COVERED = Coverage()
 CLOCKS_APART = timedelta(minutes=5)
-"""By which a valid-through time may lie ahead before it is that of a wrong clock."""
+"""How far ahead a valid-through time may be before the clock counts as wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A staged slice and the first offset that keeps it from being published; ``None``: all of its lane has to be
-    staged.
-    """
+    """A staged slice and the first missing offset; ``None``: its whole lane must be staged first."""
 
     slice: AcceptedSlice
     partition: SourcePartition
@@ -43,7 +38,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """``ready`` in an order that keeps the ledger contiguous, in steps: slices of one step need each other."""
+    """``ready`` slices in ledger order, in steps: slices of one step need each other."""
 
     steps: tuple[tuple[AcceptedSlice, ...], ...]
     waiting: tuple[Waiting, ...]
@@ -56,7 +51,7 @@ class Settlement:
 def settle(accepted: Sequence[AcceptedSlice], section: LedgerSection, others: Coverage = NOTHING_COVERED) -> Settlement:
     """Choose what can be published now.
 
-    :param accepted: of one table, in log order, disjoint from the ledger and from each other
+    :param accepted: of one table, in log order, disjoint from the ledger and each other
     :param section: the ledger of that table
     :param others: what other lanes have in it
     """
@@ -73,10 +68,11 @@ def settle(accepted: Sequence[AcceptedSlice], section: LedgerSection, others: Co
 def holes(
     wanted: Sequence[Coverage], have: Coverage, starts: Mapping[SourcePartition, int]
 ) -> dict[int, tuple[SourcePartition, int]]:
-    """Which of the wanted coverages are not connected to what a table has through the others that are, by their place,
-    each with the first missing offset that holds it up. What is left is the greatest connected set.
+    """Return by index the coverages that are not connected to the table, each with the first missing offset.
 
-    :param have: what the table has; a partition that is not in ``starts`` starts at 0
+    The rest is the greatest connected set.
+
+    :param have: what the table has; partitions missing in ``starts`` start at 0
     """
     chosen = dict(enumerate(wanted))
     held: dict[int, tuple[SourcePartition, int]] = {}
@@ -97,9 +93,7 @@ def _gap(coverage: Coverage, reach: Mapping[SourcePartition, int]) -> tuple[Sour
 def _steps(
     chosen: list[AcceptedSlice], have: Coverage, starts: Mapping[SourcePartition, int]
 ) -> tuple[tuple[AcceptedSlice, ...], ...]:
-    """Order so that each step starts where the steps before it end; slices that need each other make one step
-    together.
-    """
+    """Order slices so that each step starts where the steps before it end."""
     frontier = {p: have[p].reach(starts.get(p, 0)) for s in chosen for p in s.coverage.parts}
     left = sorted(((s, s.coverage.parts) for s in chosen), key=lambda item: _first(item[1]))
     steps: list[tuple[AcceptedSlice, ...]] = []
@@ -127,7 +121,7 @@ def _starts_at(parts: Mapping[SourcePartition, RangeSet], frontier: Mapping[Sour
 
 
 def chunks(settlement: Settlement, table: str, max_files: int) -> list[tuple[AcceptedSlice, ...]]:
-    """Cut what is ready into ordered chunks of at most ``max_files`` files (a single step may have more)."""
+    """Cut ready slices into ordered chunks of at most ``max_files`` files; a single step may have more."""
     out: list[list[AcceptedSlice]] = []
     files = 0
     for step in settlement.steps:
@@ -143,14 +137,15 @@ def chunks(settlement: Settlement, table: str, max_files: int) -> list[tuple[Acc
 def passed_ends(
     ledger: TableLedger, accepted: Sequence[AcceptedSlice], partitions: Iterable[SourcePartition]
 ) -> dict[SourcePartition, int]:
-    """How far a table is complete: its ledger, and accepted slices without a row for it, which count as passed."""
+    """Return how far a table is complete, counting accepted slices without a row for it."""
     through = _passed(ledger.table, accepted)
     return {p: (ledger.has(p) | through[p]).reach(ledger.end(p)) for p in partitions}
 
 
 def passed_by_all(landing_state: LandingState) -> dict[str, Coverage]:
-    """What each table has passed and not yet in its ledger, as far as no other table lacks it: that stays true whatever
-    becomes of pending slices.
+    """Return what each table has passed, not yet in its ledger, and no other table lacks.
+
+    That stays true whatever becomes of pending slices.
     """
     passed = {t: _passed(t, accepted) for t, accepted in landing_state.accepted.items()}
     out = dict(passed)
@@ -165,11 +160,12 @@ def _passed(table: str, accepted: Iterable[AcceptedSlice]) -> Coverage:
 
 
 def valid_through(cycles: Iterable[CycleState], ends: Mapping[SourcePartition, int]) -> datetime | None:
-    """Time at which the ends of the newest cycle that is wholly in all tables were asked for: the newest of the log, so
-    that a clock which was ahead once is forgotten. A cycle that could not ask (its catalog was away) says nothing, nor
-    does one that left out partitions before a user decides how they go on.
+    """Return when the ends of the newest cycle that is completely in all tables were read.
 
-    :param cycles: in the order of the log
+    The newest of the log, so that a clock that was once ahead is forgotten. Cycles without ends, and those that left
+    out partitions until a user decides, do not count.
+
+    :param cycles: in log order
     """
     asked = [c.plan for c in cycles if c.plan.ends and not c.plan.stopped]
     full = [plan.asked_at for plan in asked if all(ends.get(p, 0) >= end for p, end in plan.ends.items())]

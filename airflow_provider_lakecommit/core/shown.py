@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers, times and partitions as people read them in a label or a line.
-
-Contract: functions of their arguments, for people only; nothing reads them back.
-"""
+"""Numbers, durations and partitions formatted for users; nothing parses them."""
 
 from __future__ import annotations
 
@@ -10,16 +7,14 @@ from collections.abc import Iterable
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 
-__all__ = ["duration_text", "partitions_text", "short_number"]
-
 MOST_NUMBERS = 4
-"""Partitions of a topic that a label names."""
+"""Partitions named per topic."""
 MOST_TOPICS = 3
 _UNITS = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
 
 
 def short_number(number: float) -> str:
-    """240000 is 240k."""
+    """Format 240000 as 240k."""
     for unit, letter in _UNITS:
         if round(number) >= unit:
             scaled = number / unit
@@ -28,7 +23,6 @@ def short_number(number: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A time as people say it."""
     whole = round(seconds)
     if whole < 90:
         return f"{whole} s"
@@ -36,7 +30,7 @@ def duration_text(seconds: float) -> str:
 
 
 def partitions_text(partitions: Iterable[SourcePartition]) -> str:
-    """``orders[0,4] clicks[1]``; of many the first and how many more."""
+    """Format ``orders[0,4] clicks[1]``; of many the first, and how many more."""
     numbers: dict[str, list[int]] = {}
     for p in sorted(set(partitions)):
         numbers.setdefault(p.topic, []).append(p.partition)

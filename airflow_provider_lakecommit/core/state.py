@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a landing's log and ledgers come to: the values that the fold makes and all decisions read.
+"""The folded state of a landing's log and ledgers, which all decisions read.
 
-Contract: frozen values. A :class:`LandingState` holds for the entries and ledgers that it was folded from; whoever
-folds the same ones has an equal view. What it derives (claims, coverage, the smallest log offset that is still needed)
-is derived here and nowhere else.
+Readers of the same entries and ledgers get equal values. What follows from them (claims, coverage, the smallest log
+offset still needed) is derived here only.
 """
 
 from __future__ import annotations
@@ -19,24 +18,12 @@ from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, R
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.rules import UNKNOWN
 
-__all__ = [
-    "AcceptedSlice",
-    "Blocked",
-    "CycleState",
-    "FailedCycle",
-    "LandingState",
-    "Quarantined",
-    "Redundant",
-    "TableLedger",
-    "granted",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLedger:
-    """What the fold needs of one table: our section, and what all other landings and lanes have in the same table.
-    ``judged`` says of all of that by which rules it was judged, as far as it is known. ``elsewhere`` is how far the
-    landing's other lanes have read this cluster.
+    """One table: our section, and what other landings and lanes have in it.
+
+    ``judged`` are the known rules of all of that. ``elsewhere`` is how far the landing's other lanes read this cluster.
     """
 
     table: str
@@ -48,35 +35,32 @@ class TableLedger:
 
     @property
     def all_covered(self) -> Coverage:
-        """What the table has, by whatever lane."""
+        """Return what the table has, from all lanes."""
         return self.section.covered | self.others
 
     @property
     def as_needed(self) -> TableLedger:
-        """For a lane that replaces: as if the table had nothing of the lane's range, nor rules that judged it."""
+        """Return the ledger of a lane that replaces as if the table had nothing of the lane's range."""
         s = self.section
         return replace(self, others=self.others - s.bounds, judged=s.judged) if s.replaces else self
 
     def has(self, p: SourcePartition) -> RangeSet:
-        """The same of one partition."""
         return self.section.covered[p] | self.others[p]
 
     def end(self, p: SourcePartition) -> int:
-        """The next offset that the section needs of ``p``: the end of the interval that holds its start, over all
-        lanes; no lane needs more than its range.
-        """
+        """Return the next offset that the section needs: the end of the interval at its start, over all lanes."""
         reached = self.has(p).reach(self.section.starts.get(p, 0))
         return min(reached, self.section.ends.get(p, reached))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleState:
-    """One cycle as the log tells it. ``claim`` is what its plan got after earlier live claims; ``closed_at`` is a log
-    offset. ``since`` is the smallest log offset that decides the claim: whoever reads from there gets the same one.
-    ``in_parts`` is what was reported of slices that were not done as they were planned; ``redundant`` are the attempts
-    that reported what another one had reported before.
-    ``at`` is the time of its START by whoever sent it, ``seen`` the earliest time of a later record: by then the START
-    was there, whatever its own time says. ``ended_early`` is why no attempt goes on with it, though it is not closed.
+    """One cycle in the log.
+
+    ``claim`` is what its plan got after earlier live claims, and ``since`` the smallest log offset that decides it.
+    ``closed_at`` is a log offset. ``in_parts`` is reported of slices that were not done as planned; ``redundant``
+    attempts repeated a report. ``at`` is its sender's time of the START, ``seen`` the earliest time of a later record:
+    by then the START existed. ``ended_early`` is why no attempt continues it though it is open.
     """
 
     offset: int
@@ -97,8 +81,9 @@ class CycleState:
     ended_early: str = ""
 
     def ends(self, now: datetime) -> datetime:
-        """When the claim ends at the latest. A START from the future tells no time: then that of its first sight
-        counts, so that a clock that is years ahead holds a claim no longer than one that is right.
+        """Return when the claim ends at the latest.
+
+        For a START from the future its first sight counts, so that a wrong clock holds no claim longer.
         """
         began = self.at if self.at <= now else min(now, self.seen or now)
         return began + self.timeout
@@ -108,7 +93,7 @@ class CycleState:
         return self.closed_at is None and not self.released and now < self.ends(now)
 
     def left_of(self, s: Slice) -> Slice | None:
-        """What of a slice is not reported, under an id of its own if that is a part; ``None``: nothing."""
+        """Return the unreported part of a slice, under an id of its own; ``None`` if nothing is left."""
         if s.slice_id in self.finished:
             return None
         left = s.coverage - self.in_parts if self.in_parts else s.coverage
@@ -119,20 +104,21 @@ class CycleState:
 
     @property
     def over(self) -> bool:
-        """Return True if no work is done for it any more. What it lacks is planned by others."""
+        """Return True if no more work is done for it: later cycles plan what it lacks."""
         return self.closed_at is not None or self.released
 
     @property
     def unfinished(self) -> tuple[Slice, ...]:
-        """Slices that were granted and have no report that was taken."""
+        """Return granted slices without an accepted report."""
         return tuple(s for s in granted(self.plan, self.claim) if self.left_of(s) is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedSlice:
-    """A whole report with the bytes of its files per table. ``offset`` is the smallest log offset that it needs;
-    ``seen`` the earliest time that a later record of the log tells, ``None`` for the newest one. ``asked_at`` is when
-    its plan looked at the source: it is no younger than that.
+    """A complete report with the bytes of its files per table.
+
+    ``offset`` is the smallest log offset that it needs, ``seen`` the earliest time of a later record. ``asked_at`` is
+    when its plan read the source: the slice is no younger.
     """
 
     report: SliceReport
@@ -144,14 +130,12 @@ class AcceptedSlice:
     asked_at: datetime | None = None
 
     def age(self, now: datetime) -> timedelta:
-        """How long ago it was planned or reported; by its first sight where its own time is in the future."""
+        """Return the time since it was planned or reported; by its first sight if its own time is in the future."""
         reported = self.at if self.at <= now else min(now, self.seen or now)
         return now - min(reported, self.asked_at or reported)
 
     def young(self, now: datetime, age: timedelta) -> bool:
-        """Return True if it was planned and reported within this time, according to the log. One in the future tells
-        nothing.
-        """
+        """Return True if it was planned and reported within this time. One from the future proves nothing."""
         reported = min(self.at, self.seen or self.at)
         return reported <= now and now - min(reported, self.asked_at or reported) <= age
 
@@ -164,13 +148,13 @@ class AcceptedSlice:
         return of.files if of else 0
 
     def matters(self, table: str) -> bool:
-        """Return True if it needs a snapshot of its own: for its files, or because an operator skipped its records."""
+        """Return True if it needs a snapshot: for files, or because an operator skipped records."""
         return self.file_count(table) > 0 or any(r.counts.skipped for r in self.report.spans)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redundant:
-    """A report that was not taken for a table, and why."""
+    """A report that was not accepted for a table, and why."""
 
     slice: AcceptedSlice
     table: str
@@ -179,9 +163,7 @@ class Redundant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """Ranges that are not planned until a person says how, or what they were judged by has changed: ``spec_version``,
-    and ``rules`` where they are known.
-    """
+    """Ranges that are not planned until a user decides, or the spec or known rules that judged them change."""
 
     coverage: Coverage
     reason: str
@@ -196,22 +178,20 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined:
-    """A record of the log that was passed over, because it cannot be read or contradicts itself."""
+    """A record of the log that was ignored, because it is unreadable or contradicts itself."""
 
     offset: int
     at: datetime
     reason: str
 
     def told(self, partition: int) -> str:
-        """For people, who find the record by its place in the control topic."""
+        """Return a text with the record's place in the control topic."""
         return f"{partition}@{self.offset}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedCycle:
-    """A cycle whose newest commit attempt failed, for these tables; for all of the landing, where none is named.
-    ``window`` tells whether it had planned something.
-    """
+    """A cycle whose newest commit attempt failed, for these tables or for all. ``window``: it had planned something."""
 
     commit_id: UUID
     tables: frozenset[str]
@@ -231,11 +211,10 @@ class FailedCycle:
 class LandingState:
     """The state of a landing: the ledgers and the log, folded.
 
-    ``recut`` are ranges whose slice of several ranges was over budget: each is tried alone before one is blocked.
-    ``failed`` are ranges whose slices reported a failure; they are tried alone too.
-    ``evidence`` are the log offsets of failures, recuts and raised budgets of ranges that some ledger still lacks.
-    ``failing`` are the cycles whose commits failed since the last COMMIT_COMPLETE, in order of their first failure.
-    ``quarantined`` are the newest of the records that were passed over, ``quarantined_count`` is how many there are.
+    ``recut`` ranges were over budget together, ``failed`` ones failed: each is tried alone. ``evidence`` are the log
+    offsets of failures, recuts and raised budgets of ranges that some ledger lacks. ``failing`` are cycles whose
+    commits failed since the last COMMIT_COMPLETE, by first failure. ``quarantined`` are the newest ignored records of
+    ``quarantined_count``.
     """
 
     ledgers: Mapping[str, TableLedger]
@@ -254,11 +233,11 @@ class LandingState:
 
     @property
     def suspects(self) -> Coverage:
-        """What is to be tried alone."""
+        """Return what is to be tried alone."""
         return self.recut | self.failed
 
     def failed_in_a_row(self, table: str) -> tuple[FailedCycle, ...]:
-        """The newest cycles whose commits all failed for this table."""
+        """Return the newest cycles in a row whose commits failed for this table."""
         row: list[FailedCycle] = []
         for failed in reversed(self.failing):
             if not failed.concerns(table):
@@ -267,7 +246,7 @@ class LandingState:
         return tuple(reversed(row))
 
     def claims(self, now: datetime, released: Collection[UUID] = ()) -> Coverage:
-        """Ranges that open cycles hold, without those that are about to be ``released``."""
+        """Return ranges that open cycles hold, except ``released`` ones."""
         live = (c for c in self.cycles.values() if c.live(now) and c.cycle.commit_id not in released)
         return Coverage.union(c.claim for c in live)
 
@@ -275,8 +254,9 @@ class LandingState:
         return Coverage.union(a.coverage for a in self.accepted.get(table, ()))
 
     def lacking(self, slices: Iterable[Slice], voided: Collection[UUID] = ()) -> tuple[Slice, ...]:
-        """What of these slices some table of the landing has neither landed nor accepted, not counting the attempts
-        that are about to be ``voided``; ranges that a person blocked or gave up are no part of the answer.
+        """Return what of these slices some table has neither landed nor accepted, ignoring ``voided`` attempts.
+
+        Ranges that a user blocked or gave up are not returned.
         """
         given_up = self.blocked_coverage
         has = {
@@ -300,8 +280,9 @@ class LandingState:
         return sorted((c for c in self.cycles.values() if c.closed_at is None), key=lambda c: c.offset)
 
     def low(self, without: UUID | None = None, landed: Collection[tuple[str, UUID]] = ()) -> int | None:
-        """Smallest log offset that an accepted slice, an open cycle, a block or a range's evidence needs, not counting
-        the cycle ``without`` and the attempts that are about to be ``landed``, each in a table.
+        """Return the smallest log offset that an accepted slice, open cycle, block or evidence needs.
+
+        Ignored are the cycle ``without`` and attempts that are about to be ``landed``, each in a table.
         """
         needed = [a.offset for t, some in self.accepted.items() for a in some if (t, a.report.attempt) not in landed]
         needed += [c.since for c in self.open_cycles() if c.cycle.commit_id != without]
@@ -311,7 +292,7 @@ class LandingState:
 
 
 def granted(plan: Plan, claim: Coverage) -> tuple[Slice, ...]:
-    """The slices of a plan that its claim allows; one that lost ranges keeps the rest under another id."""
+    """Return the slices of a plan that its claim allows; a reduced one gets another id."""
     out: list[Slice] = []
     for s in plan.slices:
         kept = tuple(
@@ -325,5 +306,5 @@ def granted(plan: Plan, claim: Coverage) -> tuple[Slice, ...]:
 
 
 def _known(tables: tuple[str, ...], has: Collection[str]) -> tuple[str, ...]:
-    """A table that the landing has no more is not waited for, unless there is no other."""
+    """Ignore tables that the landing no longer has, unless there are no others."""
     return tuple(t for t in tables if t in has) or tables

@@ -10,12 +10,13 @@ __getattr__ = lazy_names(
         "decode_raw": "RawDecoder TextDecoder",
         "decoder": "Decoded Decoder Refusal Reject decoder_for put_back",
         "evolution.changes": "Change Evolution",
-        "evolution.columns": "asked_subjects check_registry create_of newest registered_columns subjects_of",
+        "evolution.columns": (
+            "asked_subjects check_registry create_of newest registered_columns registry_lines subjects_of"
+        ),
         "evolution.commit": "EvolveRequest evolve_table",
         "evolution.paths": "dotted paths_in plain",
         "evolution.records": "framed_value",
         "evolution.schema": "evolved_schema side_of",
-        "evolution.seen": "registry_lines",
         "evolution.sql_types": "wanted_of_sql",
         "evolution.wanted": "RecordSample Wanted source_for",
         "infer": "InferredColumn schema_of",

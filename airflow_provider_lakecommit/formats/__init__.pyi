@@ -15,6 +15,7 @@ from airflow_provider_lakecommit.formats.evolution.columns import check_registry
 from airflow_provider_lakecommit.formats.evolution.columns import create_of as create_of
 from airflow_provider_lakecommit.formats.evolution.columns import newest as newest
 from airflow_provider_lakecommit.formats.evolution.columns import registered_columns as registered_columns
+from airflow_provider_lakecommit.formats.evolution.columns import registry_lines as registry_lines
 from airflow_provider_lakecommit.formats.evolution.columns import subjects_of as subjects_of
 from airflow_provider_lakecommit.formats.evolution.commit import EvolveRequest as EvolveRequest
 from airflow_provider_lakecommit.formats.evolution.commit import evolve_table as evolve_table
@@ -24,7 +25,6 @@ from airflow_provider_lakecommit.formats.evolution.paths import plain as plain
 from airflow_provider_lakecommit.formats.evolution.records import framed_value as framed_value
 from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema as evolved_schema
 from airflow_provider_lakecommit.formats.evolution.schema import side_of as side_of
-from airflow_provider_lakecommit.formats.evolution.seen import registry_lines as registry_lines
 from airflow_provider_lakecommit.formats.evolution.sql_types import wanted_of_sql as wanted_of_sql
 from airflow_provider_lakecommit.formats.evolution.wanted import RecordSample as RecordSample
 from airflow_provider_lakecommit.formats.evolution.wanted import Wanted as Wanted

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the JSON values of a refused block that fail for the same reason: a column of the wrong kind, or invalid JSON.
 
-Contract: pure. Each returned value would also be refused alone: the parser reads fixed types, so a kind of value that
-it refuses in one record's column it refuses in each. Values that Python's reader accepts, or cannot classify, are not
-returned: the caller isolates them otherwise. So a wrong type in every record costs about as much as a right one.
+Each returned value would also be refused alone, since the parser's types are fixed. Values that Python's reader accepts
+or cannot classify are not returned. So a wrong type in every record costs about as much as a right one.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ import pyarrow as pa
 
 from airflow_provider_lakecommit.formats.columns import Column
 from airflow_provider_lakecommit.formats.decoder import Refusal
-
-__all__ = ["fail_alike", "known_form", "other_kind", "struct_paths"]
 
 _FRAME = 5
 """Length of a schema registry prefix: a zero, and the number of the schema."""
@@ -66,7 +63,7 @@ def struct_paths(columns: Iterable[Column], above: tuple[str, ...] = ()) -> dict
 def fail_alike(
     values: Sequence[bytes], refusal: Refusal, paths: Mapping[str, tuple[str, ...]]
 ) -> Mapping[int, Refusal]:
-    """The values that are refused for the same reason, by their places; none where nothing is known of it.
+    """Return the values refused for the same reason, by position; none if that is unknown.
 
     :param paths: of :func:`struct_paths`
     """

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Notes on a column while its type is made from a schema, and the limit of its fields.
 
-Contract: pure. Types of a schema refer to each other, so that a short text may have more fields than any table. Each
-field of a struct is counted; beyond :data:`MOST_FIELDS` in one column a :class:`TooManyFieldsError` stops, and the
-column is left out with a note.
+Types of a schema refer to each other, so a short text may have more fields than any table. Beyond :data:`MOST_FIELDS`
+in one column it is left out with a note.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-__all__ = ["MOST_FIELDS", "ColumnNotes", "noted"]
 
 MOST_FIELDS = 5_000
 """Most fields in one column, at all levels."""
@@ -27,7 +24,6 @@ class ColumnNotes(list[str]):
     left = MOST_FIELDS
 
     def one_more(self) -> None:
-        """Count one more field."""
         self.left -= 1
         if self.left < 0:
             raise _TooManyFieldsError

@@ -1,19 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns as they are read from JSON: what the parser is asked for, and how that becomes the table's type.
+"""Columns as they are read from JSON: the parser's types, and their conversion to the table's.
 
-Contract: a :class:`Column` is a tree that mirrors the Iceberg schema. ``wire`` is the Arrow type that the JSON parser
-fills, every level nullable, because the parser calls a missing optional struct with a required child an error.
-:meth:`Column.finish` turns the parsed array into the table's type or raises a refusal: it checks required values at
-every level, refuses numbers that are not finite or overflowed, reads times and bytes by their rules, and refuses a map
-with a key that is there twice. It never rounds, drops or fills in a value, and looks at a block as a whole; finding
-the one bad record is the caller's.
+A :class:`Column` is a tree that mirrors the Iceberg schema. ``wire`` is the type that the parser fills, nullable at
+every level, because the parser rejects a missing optional struct with a required child. :meth:`Column.finish` converts
+a block or refuses it: it checks required values, refuses non-finite numbers and repeated map keys, and never rounds,
+drops or fills in a value. The caller isolates the bad record. Maps are parsed as lists of pairs
+(:mod:`~airflow_provider_lakecommit.formats.map_text`).
 
-A map is parsed as a list of pairs, into which :mod:`~airflow_provider_lakecommit.formats.map_text` turns its JSON
-object; so keys and values are columns like any other, and there is one definition of what each type takes.
-
-Failure story: a column that cannot be read from JSON, bytes without a declared encoding, and a rule for a column that
-it does not fit, are :class:`~airflow_provider_lakecommit.exceptions.TableError` before a record is read, all of them
-together.
+Columns that cannot be read, bytes without an encoding and rules that do not fit are reported together as one
+:class:`~airflow_provider_lakecommit.exceptions.TableError` before a record is read.
 """
 
 from __future__ import annotations
@@ -53,8 +48,6 @@ from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
 from airflow_provider_lakecommit.iceberg import arrow_field
 from airflow_provider_lakecommit.landing import ENCODINGS
 
-__all__ = ["Column", "columns_of", "missing_rows"]
-
 _PLAIN = (BooleanType, IntegerType, LongType, StringType, UnknownType)
 _FLOATING = (FloatType, DoubleType)
 _DIGITS_OF_128_BITS = 38
@@ -64,10 +57,7 @@ Finish = Callable[["Column", pa.Array], pa.Array]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One node of the schema. ``children`` are the fields of a struct, the element of a list, key and value of a map.
-
-    ``parsed_at`` is what the parser calls this node in its messages.
-    """
+    """One node of the schema; ``parsed_at`` is the parser's name of it in messages."""
 
     path: str
     parsed_at: str
@@ -85,8 +75,7 @@ class Column:
     def finish(self, array: pa.Array, parent: pa.Array | None = None) -> pa.Array:
         """Convert ``array`` to the table's type.
 
-        :param parent: validity of the enclosing struct: a child that is missing because its parent is missing is no
-            missing value
+        :param parent: validity of the enclosing struct: a missing child of a missing parent is no missing value
         :raises Refusal: a value that this column cannot take
         """
         if self.required and array.null_count and _holes(array, parent):
@@ -103,7 +92,6 @@ class Column:
                 yield path, pa.field(self.name, pa.list_(inner) if pa.types.is_list(self.wire) else inner)
 
     def nodes(self) -> Iterator[Column]:
-        """Yield this column and all below it."""
         yield self
         for child in self.children:
             yield from child.nodes()
@@ -113,7 +101,7 @@ def columns_of(schema: Schema, options: FormatOptions, skip: Set[str] = frozense
     """Return the columns to read from JSON.
 
     :param skip: top-level columns that are filled from elsewhere
-    :raises TableError: naming every column or rule that cannot be served
+    :raises TableError: naming every impossible column or rule
     """
     rules = ColumnRules.of(schema, options)
     columns = [_column(f, f.name, f"/{f.name}", rules) for f in schema.fields if f.name not in skip]
@@ -200,7 +188,7 @@ def _holes(array: pa.Array, parent: pa.Array | None) -> bool:
 def missing_rows(
     columns: Iterable[Column], rows: pa.StructArray, parent: pa.Array | None = None
 ) -> Iterator[tuple[Column, pa.Array]]:
-    """Required columns that some rows lack, each with which rows; those within lists and maps are not looked at.
+    """Yield required columns that some rows lack, with these rows; not within lists and maps.
 
     :param parent: as in :meth:`Column.finish`
     """
@@ -269,9 +257,10 @@ def _finite(array: pa.Array, _target: pa.DataType) -> pa.Array:
 
 
 def _decimal_reading(target: pa.DataType) -> Reading:
-    """The parser counts the digits before it widens to the scale: 10000000 passes for a decimal(9, 2). Where digits and
-    scale together are more than 128 bits hold, it takes what is left of an overflow for the number: 5 became a fraction
-    in a decimal(38, 38). So such columns are parsed with 256 bits, which hold all of them.
+    """Return how a decimal is parsed: with 256 bits if digits and scale together may exceed 128.
+
+    The parser counts digits before it widens to the scale, so 10000000 passes for a decimal(9, 2); beyond 128 bits it
+    takes the rest of an overflow for the number.
     """
     if target.precision + target.scale <= _DIGITS_OF_128_BITS:
         return Reading(target, _fits)

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What whole numbers mean as times where Kafka Connect, or Debezium within it, has written a record with its schema.
-
-Contract: names of the meanings, as such a schema states them in ``name`` (JSON) or ``connect.name`` (Avro), with the
-rule of ``timestamps`` that reads them.
+"""The meaning of whole numbers as times in schemas of Kafka Connect and Debezium, with the ``timestamps`` rule for
+each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-__all__ = ["RULE_OF", "unread"]
 
 RULE_OF: Mapping[str, str] = {
     "io.debezium.time.Timestamp": "epoch_millis",
@@ -29,7 +25,7 @@ def unread(meaning: str, stated: str | None) -> str | None:
     """Return why numbers are not times of a column, ``None`` if they are.
 
     :param meaning: their name in the schema, if any
-    :param stated: the rule of the column, if there is one
+    :param stated: the rule of the column, if any
     """
     rule = RULE_OF.get(meaning)
     if stated is None or (not stated.startswith("epoch_") and not stated.endswith("_of_day")):

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The grammar of CSV values: which bytes are one row of so many fields, and which are several rows.
+"""The grammar of CSV values: one row of so many fields, or several rows.
 
-Contract: RFC 4180 with a declared delimiter and quote. A field has no quotes and no line ends, or is in quotes from its
-first byte to its last, with doubled quotes inside. Rows end with ``\\n`` or ``\\r\\n``; a line end after the last row
-begins no other row. Other forms are reported, never repaired: otherwise a text cut within quotes would take the next
-record for its rest. So the rows found here can be joined, a line each, and the parser's rows are these rows.
+RFC 4180 with a declared delimiter and quote: a field is without quotes and line ends, or quoted as a whole. Other forms
+are refused, never repaired: a text cut within quotes would otherwise swallow the next record. So rows found here can be
+joined, a line each, and are exactly the parser's rows.
 """
 
 from __future__ import annotations
@@ -19,17 +18,12 @@ import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["CsvRows"]
-
 _BROKEN = "a quoted field has no end or is followed by text, or an unquoted field has a quote or a carriage return"
 _LINE_END = re.compile(rb"\r?\n\Z")
 
 
 class CsvRows:
-    """The CSV form of a landing's values.
-
-    :param fields: how many each row has
-    """
+    """The CSV form of a landing's values, with so many fields per row."""
 
     def __init__(self, options: Mapping[str, Any], fields: int) -> None:
         self.delimiter: str = options.get("delimiter", ",")
@@ -47,7 +41,6 @@ class CsvRows:
         self._row = re.compile(field + rb"(?:" + by + field + rb")*+(?=\r?\n|\Z)")
 
     def rows_of(self, values: Sequence[bytes]) -> tuple[list[bytes], list[int], dict[int, Refusal]]:
-        """Return the rows, the position of each one's value, and the refused values."""
         array = pa.array(values, pa.binary())
         odd = _has(array, b"\n", b"\r", *([self.quote.encode()] if self.quote else []))
         counts = pc.add(pc.count_substring(array, self._by), 1).to_numpy()

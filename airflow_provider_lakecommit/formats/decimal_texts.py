@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts of numbers as decimals, exactly or not at all.
 
-Contract: pure. Arrow's own conversion is right for texts of few enough characters that neither their digits nor a power
-of ten can be beyond what it counts with, and written without an exponent. Of others it may make another number without
-a word: of 2¹²⁸ + 1 it makes 1, of ``1e-41`` 0. So :func:`decimals_of` leaves them to Python, one by one.
+Arrow converts short texts without an exponent correctly. Of others it may silently make another number: 1 of 2¹²⁸ + 1,
+0 of ``1e-41``. :func:`decimals_of` converts these in Python, one by one.
 """
 
 from __future__ import annotations
@@ -13,10 +12,8 @@ from decimal import Decimal, InvalidOperation
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["decimals_of"]
-
 _SHORT = 38
-"""Characters of a text whose digits, with as many zeros behind them, are within 256 bits."""
+"""Longest text whose digits, with as many zeros behind them, fit in 256 bits."""
 _MOST_DIGITS = 76
 _TOLD = 60
 

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CSV values to rows of the table: every value is exactly one row, or the rows that it holds, or one reject.
+"""CSV values to rows of the table: every value is one row, the rows that it holds, or one reject.
 
-Contract: the landing names the fields (``csv.columns``), records have no header row. A value is one row; with ``rows:
-many`` it is as many as it holds, none if it is empty, and all of them are refused if one is. A field goes into the
-column of its name as :mod:`~airflow_provider_lakecommit.formats.text_columns` reads texts. The text of
-``csv.null_text`` without quotes (by default the empty one) is null, within quotes it is that text.
-
-Columns that are not named are null. Named fields that the table lacks are unknown fields: counted where they are not
-null, or a reason to reject. What is wrong with the form of a value, with the number of its fields, or what a look at a
-field tells, is found for each value; the rest is found by halving.
+The landing names the fields (``csv.columns``); records have no header row. With ``rows: many`` a value is as many rows
+as it holds, and all of them are refused if one is. Fields are read as
+:mod:`~airflow_provider_lakecommit.formats.text_columns` reads texts. Unquoted ``csv.null_text`` (by default empty) is
+null. Columns that are not named are null; named fields that the table lacks are unknown fields. Errors of form and of
+single fields are found for each value; the rest by halving.
 """
 
 from __future__ import annotations
@@ -25,15 +22,12 @@ from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.csv_text import CsvRows
 from airflow_provider_lakecommit.formats.decoder import BlockDecoder, Decoded, Refusal, Reject
-from airflow_provider_lakecommit.formats.text_columns import bad_texts, text_columns
+from airflow_provider_lakecommit.formats.text_columns import bad_texts, filled, text_columns, wrong_texts
 from airflow_provider_lakecommit.iceberg import arrow_field
-
-__all__ = ["CsvDecoder"]
 
 
 class CsvDecoder(BlockDecoder):
-    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of CSV: with several rows in a value, it
-    becomes rows, a reject, or nothing.
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of CSV.
 
     :raises TableError: the table has a column that no text fills, or a required one that no field is named for
     """
@@ -80,7 +74,7 @@ class CsvDecoder(BlockDecoder):
             bad |= wrong
             kept = [n for n, place in enumerate(places) if place not in bad]
             texts, places = texts.take(pa.array(kept, pa.int64())), [places[n] for n in kept]
-        read = {c.name: c.filled(self._field(texts, c.name)) for c in self._columns}
+        read = {c.name: filled(c, self._field(texts, c.name)) for c in self._columns}
         arrays = [read[f.name] if f.name in read else pa.nulls(len(places), f.type) for f in self._schema]
         done = {*places, *bad}
         return Decoded(
@@ -116,10 +110,10 @@ class CsvDecoder(BlockDecoder):
                 found.setdefault(places[row], refusal)
 
         for column in self._columns:
-            field, path = self._field(texts, column.name), column.column.path
-            if column.column.required and field.null_count:
+            field, path = self._field(texts, column.name), column.path
+            if column.required and field.null_count:
                 add(field.is_null(), Refusal("missing_required", path, f"required column {path} is missing or null"))
-            if (wrong := column.wrong(field)) is not None:
+            if (wrong := wrong_texts(column, field)) is not None:
                 add(wrong[0], Refusal("wrong_value", path, wrong[1]))
         for name in self._unknown if self._strict else ():
             add(
@@ -129,7 +123,6 @@ class CsvDecoder(BlockDecoder):
 
 
 def _without(rows: list[bytes], places: list[int], bad: dict[int, Refusal]) -> tuple[list[bytes], list[int]]:
-    """Return the rows of accepted values, with their positions."""
     if not bad:
         return rows, places
     kept = [n for n, place in enumerate(places) if place not in bad]

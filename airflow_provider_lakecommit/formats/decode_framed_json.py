@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON after the id of its schema in a registry.
 
-Contract: what is behind the id is read as :mod:`~airflow_provider_lakecommit.formats.decode_json` reads it. That the id
-is one of a JSON Schema is checked; the records are held against the table's columns, not against that schema, which
-their producer has done.
+The id must be that of a JSON Schema. Records are checked against the table's columns, not against that schema.
 """
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from airflow_provider_lakecommit.formats.decoder import Decoded, put_back
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
 from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema
 
-__all__ = ["FramedJsonDecoder"]
-
 
 class FramedJsonDecoder(FramedDecoder[None]):
     """Decoder of framed JSON."""
@@ -32,7 +28,6 @@ class FramedJsonDecoder(FramedDecoder[None]):
         return self._json.schema
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Every value becomes one row or one reject."""
         parts, rejects = self._reader.parts(values)
         starts = {place: part.start for part in parts for place in part.places}
         places = sorted(starts)

@@ -1,23 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON values to rows of the table: every value is either one exact row or one reject with its reason.
 
-Contract: a block is parsed as a whole by Arrow. Whatever is wrong with it, in the text, in a type, in a value, makes
-the whole block a :class:`~airflow_provider_lakecommit.formats.decoder.Refusal`, and
-:func:`~airflow_provider_lakecommit.formats.decoder.halved` finds the records. The parser's own row numbers are not
-used: they can be off by one, or absent. Rows that lack a required column are seen in the parsed block, and rejected
-there: a misspelt name, which spoils every record, costs no more than a right one.
+Arrow parses a block at once; any error refuses the block, and
+:func:`~airflow_provider_lakecommit.formats.decoder.halved` finds the records, as the parser's row numbers can be wrong.
+Rows that lack a required column are rejected in the parsed block, so a misspelt name in every record costs little.
 
-Decimals are taken from the text of the number (``12.30``, ``1e2``, also a text ``"12.30"``), never through a float; too
-many digits or too fine a scale is a reject, not a rounding. Integers are written as integers (``1.0`` is a reject). A
-key that a record has twice is a reject. Field names are case-sensitive.
+Decimals come from the number's text, never through a float; too many digits or too fine a scale is a reject, not a
+rounding. Integers must be written as integers. A repeated key is a reject. Names are case-sensitive. Objects for maps
+are rewritten first (:mod:`~airflow_provider_lakecommit.formats.map_text`).
 
-JSON objects for maps are first rewritten, record by record, into what the parser can fill (see
-:mod:`~airflow_provider_lakecommit.formats.map_text`); tables without maps pay nothing for that.
-
-Unknown fields: ``ignore`` counts them exactly (see :mod:`~airflow_provider_lakecommit.formats.unknown_fields`),
-``dead_letter`` rejects the record. A block is first parsed so that an unknown field is an error, which costs nothing;
-only when there is one, the slower way is taken; and where names hardly repeat, the slowest, whose memory they cannot
-swell.
+Unknown fields are counted exactly (:mod:`~airflow_provider_lakecommit.formats.unknown_fields`) or reject the record. A
+block is first parsed with unknown fields as an error, which costs nothing; only if there are some, types are inferred;
+and if their names hardly repeat, each record is read in Python, to bound memory.
 """
 
 from __future__ import annotations
@@ -44,8 +38,6 @@ from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, c
 from airflow_provider_lakecommit.formats.wrapped import TOLD, is_wrapper, wrapped_places
 from airflow_provider_lakecommit.landing import nearest
 
-__all__ = ["JsonDecoder"]
-
 MOST_NAMES = 50
 """Most unknown names of a record to compare with a missing column."""
 LIKE = 0.6
@@ -61,8 +53,7 @@ _WHERE = re.compile(
 
 
 class JsonDecoder(NothingHeld):
-    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of JSON; remembers only which way is the right
-    one.
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of JSON; remembers which way of parsing works.
 
     :param skip: columns that are not read from the values
     :raises TableError: the table has a column that cannot be read from JSON, or a rule does not fit
@@ -87,11 +78,9 @@ class JsonDecoder(NothingHeld):
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the decoded tables."""
         return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Every value becomes one row or one reject."""
         decoded = self._decode(values) if self._rewriter is None else self._decode_with_maps(self._rewriter, values)
         if not (wrapped := wrapped_places(values, decoded)):
             return decoded
@@ -142,7 +131,6 @@ class JsonDecoder(NothingHeld):
         )
 
     def _lacking(self, rows: pa.StructArray) -> dict[int, Column]:
-        """Return the rows that lack a required column, each with the first one."""
         found: dict[int, Column] = {}
         for column, missing in missing_rows(self._columns, rows):
             for i in pc.indices_nonzero(missing).to_pylist():
@@ -150,7 +138,6 @@ class JsonDecoder(NothingHeld):
         return found
 
     def _missing(self, value: bytes, column: Column) -> Refusal:
-        """Return the refusal of a value without a required column, with a similar name that the table lacks."""
         text = f"required column {column.path} is missing or null"
         with suppress(Refusal):
             key = (column.path, *sorted(paths_of(self._columns, value))[:MOST_NAMES])
@@ -167,8 +154,8 @@ class JsonDecoder(NothingHeld):
         return pa.Table.from_arrays(arrays, schema=self._target)
 
     def _parse(self, values: Sequence[bytes]) -> tuple[Pieces, UnknownOf]:
-        """The rows as the parser gives them, in pieces, with the unknown fields of each; and what counts those of a
-        part of it anew.
+        """Return the parsed rows in pieces, with the unknown fields of each, and a function that counts those of some
+        rows.
         """
         if self._uncounted:
             return [(self._read(values, "ignore"), Counter())], lambda _rows, _values: Counter()
@@ -212,11 +199,9 @@ class JsonDecoder(NothingHeld):
         return known_form(value, refusal) if refusal.kind == "not_json" else refusal
 
     def _alike(self, values: Sequence[bytes], refusal: Refusal) -> Mapping[int, Refusal]:
-        """Return the values refused for the same reason."""
         return too_fine(self._decimals, values) or fail_alike(values, refusal, self._struct_paths)
 
     def _unknown(self, value: bytes) -> Refusal:
-        """Return the refusal with the value's fields that the table lacks."""
         try:
             paths = paths_of(self._columns, value)
         except Refusal as worse:
@@ -240,10 +225,7 @@ def _wrapped(fields: Sequence[pa.Field]) -> pa.Schema:
 
 
 def _read(text: bytes, wire: pa.Schema, unexpected: str, values: int, paths: Mapping[str, str]) -> pa.StructArray:
-    """Parse a block; as many rows as values, or a refusal.
-
-    :param paths: column paths by the parser's names for them
-    """
+    """Parse a block into as many rows as values, or refuse it."""
     options = pj.ParseOptions(explicit_schema=wire, newlines_in_values=True, unexpected_field_behavior=unexpected)
     try:
         table = pj.read_json(pa.BufferReader(text), read_options=_ONE_BLOCK, parse_options=options)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unchanged values, and values that are one text: each fills one column.
 
-Contract: of the table's columns exactly one is left to be filled from the value. ``raw`` (:class:`RawDecoder`) puts the
-bytes into a ``binary`` column, into a ``fixed[n]`` if they are exactly n, and into a ``string`` if they are UTF-8.
-:class:`TextDecoder`, for keys and headers, reads one text as any type by the rules of
-:mod:`~airflow_provider_lakecommit.formats.text_columns`. What does not fit is a reject; nothing is cut off, replaced or
-trimmed. An empty value is an empty value, not null.
+``raw`` puts bytes into a ``binary`` column, into a ``fixed[n]`` if they are exactly n, or into a ``string`` if they are
+UTF-8. :class:`TextDecoder`, for keys and headers, reads one text as any type
+(:mod:`~airflow_provider_lakecommit.formats.text_columns`). What does not fit is rejected, never cut, replaced or
+trimmed; an empty value is not null.
 """
 
 from __future__ import annotations
@@ -20,10 +19,8 @@ from pyiceberg.types import BinaryType, FixedType, StringType
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import BlockDecoder, Decoded, NothingHeld, Refusal, Reject, put_back
-from airflow_provider_lakecommit.formats.text_columns import bad_texts, text_columns
+from airflow_provider_lakecommit.formats.text_columns import bad_texts, filled, text_columns, wrong_texts
 from airflow_provider_lakecommit.iceberg import arrow_field
-
-__all__ = ["RawDecoder", "TextDecoder"]
 
 
 class RawDecoder(NothingHeld):
@@ -50,11 +47,9 @@ class RawDecoder(NothingHeld):
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the schema of the one column."""
         return self._schema
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Each value is a row, or a reject if its column cannot hold it."""
         bad = self._unfit(values)
         places = [i for i in range(len(values)) if i not in bad]
         kept = values if not bad else [values[i] for i in places]
@@ -76,22 +71,19 @@ class RawDecoder(NothingHeld):
 
 
 class TextDecoder(BlockDecoder):
-    """A decoder of values that are one text each, for a column of any type that a text can be read as.
-
-    :raises TableError: not exactly one column is left, or no text fills it
-    """
+    """Decodes values that are one text each, for a column of any type that a text can be read as."""
 
     def __init__(self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> None:
         (self._column,) = text_columns(schema, options, skip)
-        self._schema = pa.schema([self._column.column.target])
+        self._schema = pa.schema([self._column.target])
 
     def _block(self, values: Sequence[bytes]) -> Decoded:
         name = self._column.name
         bad = {i: Refusal("wrong_value", name, "the text is not valid UTF-8") for i in bad_texts(values)}
         texts = pa.array([None if i in bad else v for i, v in enumerate(values)], pa.binary()).cast(pa.string())
-        if (wrong := self._column.wrong(texts)) is not None:
+        if (wrong := wrong_texts(self._column, texts)) is not None:
             bad |= {i: Refusal("wrong_value", name, wrong[1]) for i in pc.indices_nonzero(wrong[0]).to_pylist()}
         places = [i for i in range(len(values)) if i not in bad]
-        array = self._column.filled(texts.take(pa.array(places, pa.int64())) if bad else texts)
+        array = filled(self._column, texts.take(pa.array(places, pa.int64())) if bad else texts)
         decoded = Decoded(table=pa.Table.from_arrays([array], schema=self._schema))
         return put_back(decoded, places, [Reject.of(i, why) for i, why in bad.items()]) if bad else decoded

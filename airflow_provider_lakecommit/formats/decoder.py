@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of all formats: a block of values becomes rows and rejects, whatever the values are.
+"""The interface of all formats: a block of values becomes rows and rejects.
 
-Contract: :func:`decoder_for` gives the :class:`Decoder` of a format for one table. Of each value, exactly one is true:
-it gave at least one row, it is a reject, or it is named as filtered. A format may read blocks as a whole and only say
-that a block is refused (:class:`Refusal`): :func:`halved` then cuts it until the refused values stand alone. So a clean
-block costs one pass, and each bad value a logarithm; what a format can tell of each value of a block by itself, it
-rejects there, and that costs no pass more. Records fail alike: of a small refused block, a format may name all values
-that are refused for the same reason, so that a thousand of them cost what a few do.
+Each value gives at least one row, or is a reject, or is filtered. A format may refuse a block as a whole
+(:class:`Refusal`): :func:`halved` then isolates the refused values, at logarithmic cost each. Records often fail alike,
+so a format may also name all values of a small block that are refused for the same reason.
 """
 
 from __future__ import annotations
@@ -24,30 +21,16 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core import FORMATS, WITH_REGISTRY, FormatOptions
 from airflow_provider_lakecommit.formats.registry.schemas import SchemaSource
 
-__all__ = [
-    "BlockDecoder",
-    "Decoded",
-    "Decoder",
-    "NothingHeld",
-    "Refusal",
-    "Reject",
-    "decoder_for",
-    "halved",
-    "put_back",
-]
-
 ONE_BY_ONE = 16
 """Size of a refused block at which each value is tried alone."""
 FAIL_ALIKE = 256
-"""Values of a refused block from which on those that fail alike are looked for: looking at each costs less there than
-cutting on does for one of them.
-"""
+"""Size of a refused block below which values that fail alike are searched, as that costs less than halving."""
 MOST_REASONS = 4
-"""For which that is done in a block; what is left is cut."""
+"""Reasons that are searched per block; the rest is halved."""
 REASON_LENGTH = 300
 T = TypeVar("T")
 Alike = Callable[[Sequence[T], "Refusal"], Mapping[int, "Refusal"]]
-"""Values of a refused block that are surely refused each alone, too, by their places."""
+"""Returns values of a refused block that would also be refused alone, by position."""
 
 
 class Refusal(Exception):
@@ -62,7 +45,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reject:
-    """A value that gave no row. ``index`` is its place among the values; no ``column``: the whole value is to blame."""
+    """A value without a row, by position; without ``column`` the whole value is to blame."""
 
     index: int
     kind: str
@@ -77,10 +60,10 @@ class Reject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """Rows in the order of their values. ``records``: the place of each row's value, ``None`` for one row of each.
+    """Rows in the order of their values.
 
-    ``filtered`` are the places of values that gave no row and are no rejects; ``ignored`` counts fields by their path
-    that the table lacks.
+    ``records`` are the positions of the rows' values (``None``: one row each), ``filtered`` those of values without a
+    row that are no rejects. ``ignored`` counts unknown fields by path.
     """
 
     table: pa.Table
@@ -110,8 +93,8 @@ def decoder_for(
     """Return the decoder of a format, by its entry in :data:`~airflow_provider_lakecommit.core.formats.FORMATS`.
 
     :param skip: columns that are not read from the values
-    :param registry: for formats whose records name their schema; without it, they can be checked and not decoded
-    :raises TableError: the table has a column that cannot be read from this format, or an option does not fit it
+    :param registry: for formats whose records name their schema; without it values can be checked, not decoded
+    :raises TableError: a column cannot be read from this format, or an option does not fit it
     """
     module, _, name = FORMATS[options.format].partition(":")
     factory = getattr(import_module(module), name)
@@ -128,10 +111,9 @@ def halved(
 ) -> Decoded:
     """Decode all values, and isolate refused ones as rejects.
 
-    :param decode: of a block, which may be empty; raises :class:`Refusal` if it cannot be read as a whole, else rejects
-        come in the order of their values
+    :param decode: of a block, which may be empty; raises :class:`Refusal` if it cannot be read as a whole
     :param explained: returns the refusal of a single value
-    :param alike: returns values refused for the same reason, perhaps not all of them
+    :param alike: returns some values refused for the same reason
     :param most_alike: largest block for which it is called
     """
     try:
@@ -169,7 +151,6 @@ class BlockDecoder(NothingHeld, ABC):
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the decoded tables."""
         return self._schema
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
@@ -178,10 +159,7 @@ class BlockDecoder(NothingHeld, ABC):
 
     @abstractmethod
     def _block(self, values: Sequence[bytes]) -> Decoded:
-        """Decode a block, which may be empty.
-
-        :raises Refusal: it cannot be read as a whole
-        """
+        """Decode a block, which may be empty."""
 
 
 def _pieces(
@@ -193,7 +171,9 @@ def _pieces(
     alike: Alike[T],
     most_alike: int,
 ) -> Iterator[tuple[int, Decoded | Reject]]:
-    """Cut a refused block until only refused values are left alone; each piece with the place of its first value."""
+    """Cut a refused block until only refused values are left alone; yield pieces with the position of their first
+    value.
+    """
     if len(values) == 1:
         yield first, Reject.of(first, explained(values[0], refusal))
         return
@@ -235,8 +215,8 @@ def _without_alike(
 def put_back(decoded: Decoded, places: Sequence[int], rejects: Sequence[Reject]) -> Decoded:
     """Return the result of some values of a block, among all of it.
 
-    :param places: of these values
-    :param rejects: the others
+    :param places: positions of these values
+    :param rejects: of the others
     """
     moved = [replace(r, index=places[r.index]) for r in decoded.rejects]
     return replace(
@@ -248,7 +228,6 @@ def put_back(decoded: Decoded, places: Sequence[int], rejects: Sequence[Reject])
 
 
 def _rejects(first: int, piece: Decoded | Reject) -> Iterator[Reject]:
-    """Yield the rejects of a piece, with their positions among all values."""
     if isinstance(piece, Reject):
         yield piece
     else:
@@ -256,5 +235,5 @@ def _rejects(first: int, piece: Decoded | Reject) -> Iterator[Reject]:
 
 
 def _printable(text: str) -> str:
-    """Text that a log can bear and that UTF-8 can hold: a name in a record may be half of a surrogate pair."""
+    """Return a text that logs and UTF-8 can hold: a name in a record may be half of a surrogate pair."""
     return text[:REASON_LENGTH].encode(errors="backslashreplace").decode()

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers with so many digits behind the point that Arrow's parser must never see them in a decimal column.
+"""Numbers with so many decimals that Arrow's parser must never see them in a decimal column.
 
-For a number with 39 or more digits behind its point than its column keeps, the parser looks up a power of ten beyond
-the end of its table. ``1e-60`` becomes zero there, and ``1e-999999999`` ends the process. Contract: :func:`too_fine`
-names the values that hold such a number in a decimal column, before the parser gets them. It searches the block's bytes
-for the few ways to write one: an exponent of -20 or less, 20 digits behind a point, or a digit that is written as an
-escape. Only values with one of these are read a second time.
-
-Failure story: such a value that is no JSON object, or that is nested too deep, is refused here: the parser may read a
-text of several documents, and convert the second, before it finds that the value is wrong.
+If a number has 39 more decimals than its column keeps, the parser reads beyond a table of powers: ``1e-60`` becomes
+zero, ``1e-999999999`` ends the process. :func:`too_fine` finds such values first, by searching the bytes for the few
+ways to write one; only values with one of these are read a second time. Such a value that is no JSON object, or nested
+too deep, is refused here, since the parser may convert a second document before it finds the error.
 """
 
 from __future__ import annotations
@@ -25,11 +21,9 @@ import pyarrow.compute as pc
 from airflow_provider_lakecommit.formats.columns import Column
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["may_be_too_fine", "too_fine", "with_decimals"]
-
 _LEAST = 39
-# An exponent of 20 or more, or 20 digits written: one of them it takes to have 39 digits behind the point. Several
-# patterns are faster than one: each begins with bytes that are searched for as such.
+# 39 decimals need an exponent of 20 or more, or 20 written digits. Several patterns are faster than one: each begins
+# with literal bytes.
 _SUSPECT = (
     r"""[eE]-0*([2-9][0-9]|[0-9]{3,})[\s,}\]"]""",
     r"\.[0-9]{20}",
@@ -37,19 +31,16 @@ _SUSPECT = (
 )
 _END = re.compile(r"(?:\.(?P<fraction>[0-9]*))?(?:[eE](?P<sign>[+-]?)0*(?P<power>[0-9]*))?\Z")
 _MOST_DIGITS = 20
-"""Digits of an exponent that are read: with more of them it is as far beyond all bounds."""
+"""Digits of an exponent that are read; longer ones are out of bounds anyway."""
 
 
 def with_decimals(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """The columns that the parser reads decimals for, or that hold some; those written as bytes it reads as texts."""
+    """Return the columns that the parser reads decimals for."""
     return tuple(c for c in columns if any(pa.types.is_decimal(node.wire) for node in c.nodes()))
 
 
 def may_be_too_fine(text: bytes) -> bool:
-    """Return True if some value of a block may hold such a number.
-
-    :param text: all values of the block
-    """
+    """Return True if some value of a block's text may hold such a number."""
     ends = pa.py_buffer(np.array([0, len(text)], np.int64))
     return bool(_suspects(pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(text)])).any())
 

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values of a block by the schemas that they name, each schema fetched once, several of a block at a time.
+"""The values of a block by the schemas that they name, each schema fetched once.
 
-Contract: of each value, exactly one is true: it is in a part, or it is a reject that says what is wrong: it is not
-framed (``not_framed``), the registry has no such schema (``unknown_schema``), or the schema is of another format
-(``wrong_schema``). That there is no such schema is asked anew for each slice, and once in it.
-
-Failure story: a registry that is away is no fault of the records: its error goes through, and the slice is done again.
+Each value is in a part, or a reject: not framed (``not_framed``), no such schema (``unknown_schema``), or a schema of
+another format (``wrong_schema``). A missing schema is requested again for each slice. An unreachable registry is an
+error, not a reject, and the slice is repeated.
 """
 
 from __future__ import annotations
@@ -21,25 +19,22 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats.decoder import NothingHeld, Refusal, Reject
 from airflow_provider_lakecommit.formats.registry.framing import framed
-from airflow_provider_lakecommit.formats.registry.many import Learned, learned
 from airflow_provider_lakecommit.formats.registry.schemas import (
+    Learned,
     RegisteredSchema,
     SchemaKey,
     SchemaSource,
     UnknownSchemaError,
+    learned,
     told,
 )
-
-__all__ = ["FramedDecoder", "FramedPart", "FramedReader"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FramedPart(Generic[T]):
-    """Values of one schema: their places in the block, and where the payload of each begins. ``made`` is what was made
-    of the schema.
-    """
+    """Values of one schema by position; each payload begins at ``start``. ``made`` is the parsed schema."""
 
     key: SchemaKey
     made: T
@@ -50,9 +45,8 @@ class FramedPart(Generic[T]):
 class FramedReader(Generic[T]):
     """Splits blocks by schema.
 
-    :param kind: of schema that is wanted, as registries call it
-    :param make: from a schema; raises :class:`~airflow_provider_lakecommit.formats.decoder.Refusal` if no record of it
-        can be read
+    :param kind: the registry's name of the wanted schema type
+    :param make: parses a schema; raises :class:`~airflow_provider_lakecommit.formats.decoder.Refusal` if it is unusable
     """
 
     def __init__(self, registry: SchemaSource | None, kind: str, make: Callable[[RegisteredSchema], T]) -> None:
@@ -60,7 +54,7 @@ class FramedReader(Generic[T]):
         self._known: dict[SchemaKey, T | Refusal] = {}
 
     def parts(self, values: Sequence[bytes]) -> tuple[list[FramedPart[T]], list[Reject]]:
-        """Return the parts of a block, and the rejects in the order of their values.
+        """Return the parts of a block, and the rejects in order.
 
         :raises RegistryError: a schema cannot be learned now
         """
@@ -98,12 +92,10 @@ class FramedReader(Generic[T]):
 
 
 class FramedDecoder(NothingHeld, ABC, Generic[T]):
-    """What the decoders of formats with a registry share (:class:`~airflow_provider_lakecommit.formats.decoder.Decoder`
-    is what each of them is).
+    """Base of the decoders of formats with a registry.
 
-    :param skip: columns that are not read from the values
-    :param registry: where schemas are; a format whose schema a landing may state is read without one then
-    :raises TableError: a rule does not fit the table, or the stated schema does not
+    :param registry: where schemas are; not needed if the landing states the schema
+    :raises TableError: a rule, or the stated schema, does not fit the table
     """
 
     kind: ClassVar[str]
@@ -121,19 +113,12 @@ class FramedDecoder(NothingHeld, ABC, Generic[T]):
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the decoded tables."""
         return self._target
 
     @abstractmethod
     def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
-        """Make what reads records into the table; gives the schema of its rows.
-
-        :raises TableError: as the class
-        """
+        """Prepare for a table; return the schema of its rows."""
 
     @abstractmethod
     def _made(self, schema: RegisteredSchema) -> T:
-        """Return the reader of a schema's records.
-
-        :raises Refusal: none of them can be read
-        """
+        """Return the reader of a schema's records."""

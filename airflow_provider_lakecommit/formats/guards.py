@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes a block of JSON values safe for Arrow's parser: each value is exactly one row, or a refusal.
+"""Make a block of JSON values safe for Arrow's parser: each value is exactly one row, or refused.
 
-The parser reads a stream of documents, so by itself it would let an empty value vanish, let one value be two rows, take
-``null`` for a document (which ends the process) and invalid UTF-8 for text. Here every value is wrapped as ``{"r":``
-value ``}``, and the grammar does the work:
+The parser reads a stream of documents: alone, it would drop empty values, read two rows from one value, take ``null``
+for a document (which ends the process) and invalid UTF-8 for text. So every value is wrapped as ``{"r":`` value ``}``:
 
-- empty, truncated, several documents, trailing garbage, a byte order mark: syntax errors. White space around a value is
-  legal;
-- ``null``, numbers, arrays, texts: not an object, seen by the type of ``r``;
-- two values cannot merge into one: ``}`` and ``{`` on both sides of a raw line feed are legal in no object, array or
-  text. So with as many rows as values, row and value are aligned; a value that closes the wrapper itself gives a row
-  too many, or a field beside ``r``.
+- empty, truncated, several documents, trailing garbage, a byte order mark become syntax errors;
+- ``null``, numbers, arrays, texts are no object by the type of ``r``;
+- values cannot merge: ``}`` and ``{`` around a raw line feed are legal nowhere inside a value. If there are as many
+  rows as values they are aligned; a value that closes the wrapper gives an extra row, or a field beside ``r``.
 
-What is left is a value that closes the wrapper and goes on with the document ``null``. It is looked for in the bytes: a
-``}`` before an ``n``, or before white space (rare in compact JSON), is examined closely.
+What remains is a value that closes the wrapper and goes on with the document ``null``: a ``}`` before an ``n``, or
+before white space (rare in compact JSON), is examined closely.
 """
 
 from __future__ import annotations
@@ -27,14 +24,12 @@ import pyarrow as pa
 
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["ROW", "block_text"]
-
 ROW = "r"
 _HEAD, _JOINT, _TAIL = b'{"r":', b'}\n{"r":', b"}\n"
 _NULL_DOCUMENT = re.compile(rb"\}[ \t\r\n]*null")
 _BRACE, _SPACE, _N = 0x7D, 0x20, 0x6E
 _CACHED = 1 << 17
-"""Bytes that are looked through at a time: what is worked out on the way stays in a processor's cache."""
+"""Bytes examined at a time, so that intermediate arrays stay in the processor's cache."""
 
 
 def block_text(values: Sequence[bytes]) -> bytes:

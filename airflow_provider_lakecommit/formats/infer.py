@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what sampled values look like to the columns of a `create` section, with notes on all that was not certain.
+"""From sampled values to the columns of a `create` section, with notes on everything uncertain.
 
-Contract: a type is never narrower than what was seen: whole numbers are ``long``, numbers with a fraction ``double``
-(the decimal that would hold them is offered in a note, as it is for texts that are all such numbers), and a text
-becomes a date, a time, a timestamp or a uuid only if *every* sampled text at its path is one, by the landing's own
-decoder. A column is required only if it was there and not null in every sample. What cannot be decided (always null,
-empty lists and objects) is left out with a note. Whole numbers that may be times stay ``long``; the rule that would
-make them timestamps is a note, never a guess.
-
-Where records contradict each other the kind of the most records wins, the rest is noted with counts and places. What
-the schema then refuses is found by decoding the sample with it.
+A type is never narrower than the sample: whole numbers are ``long``, fractions ``double`` (with the exact decimal in a
+note), and a text becomes a date, time, timestamp or uuid only if *every* sampled text is one for the landing's decoder.
+A column is required only if it was never missing or null. Undecidable columns are left out with a note. Numbers that
+may be times stay ``long``, with the rule in a note. Where records contradict each other the most frequent kind wins;
+decoding the sample then finds the rejects.
 """
 
 from __future__ import annotations
@@ -27,18 +23,16 @@ from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.sampled import Node, SampledValues
 from airflow_provider_lakecommit.iceberg import create_from_spec
 
-__all__ = ["InferredColumn", "infer", "is_map_in_disguise", "schema_of"]
-
 LONG = 2**63
 MAX_DIGITS = 38
 ROOM = 18
-"""Digits of a decimal that is offered where a sample needs fewer: Parquet keeps as many in the same eight bytes."""
+"""Least digits of an offered decimal: Parquet keeps them in eight bytes anyway."""
 MAP_KEYS = 20
-"""Keys from which on an object whose keys differ from record to record is taken for a map in disguise."""
+"""Keys from which an object with varying keys counts as a map."""
 _TEXT_TYPES = ("uuid", "date", "timestamptz", "timestamp", "time")
 _EPOCHS = (("epoch_seconds", 1), ("epoch_millis", 10**3), ("epoch_micros", 10**6), ("epoch_nanos", 10**9))
 _DECIMAL = re.compile(r"[+-]?[0-9]+\.[0-9]+")
-"""With a point: whole numbers in texts are numbers of something, with zeros before them."""
+"""With a point: whole numbers in texts are often identifiers with leading zeros."""
 _HOLDS = "holds all sampled values exactly"
 _YEARS = (946_684_800, 4_102_444_800)
 """From 2000 to 2100, in seconds."""
@@ -46,8 +40,9 @@ _YEARS = (946_684_800, 4_102_444_800)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferredColumn:
-    """A column as `create` has it, and what is to be said about it. Without ``type`` it is left out, with the notes.
-    ``instead`` is another type that would hold all that was seen, ``rule`` how its times are written, if it is one.
+    """A column of `create` with its notes; without ``type`` it is left out.
+
+    ``instead`` is another type that would hold the sample, ``rule`` how its times are written.
     """
 
     name: str
@@ -63,13 +58,12 @@ class InferredColumn:
 
     @property
     def other(self) -> dict[str, Any] | None:
-        """Return the column with the other type."""
         return None if self.instead is None else {**self.to_dict(), "type": self.instead}
 
 
 @dataclass(slots=True)
 class _Notes:
-    """Notes on one column; ``examples`` may show values, which may be about people."""
+    """Notes on one column; ``examples`` allows values in them."""
 
     examples: bool
     said: list[str] = field(default_factory=list)
@@ -159,7 +153,7 @@ def _kind(node: Node, path: str, notes: _Notes) -> str | None:
 
 
 def is_map_in_disguise(node: Node) -> bool:
-    """Return True if the keys of these objects differ from one to the next, as data does and field names do not."""
+    """Return True if the keys of these objects vary as data does."""
     present = sum(inner.seen for inner in node.fields.values())
     return len(node.fields) >= MAP_KEYS and present < node.kinds["object"] * len(node.fields) / 2
 
@@ -214,7 +208,7 @@ def _text(node: Node, path: str, notes: _Notes) -> str:
 
 
 def _decimal(whole: int, scale: int) -> str | None:
-    """The type for numbers with at most as many digits before and behind the point, with room for larger ones."""
+    """Return the decimal for so many digits before and after the point, with room for more."""
     digits = max(whole + scale, 1)
     return f"decimal({max(digits, ROOM)}, {scale})" if digits <= MAX_DIGITS else None
 

@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON objects that are meant for maps, rewritten as lists of pairs: the form that the parser can fill.
+"""Rewrite JSON objects for maps as lists of pairs, the form that the parser can fill.
 
-Contract: ``{"a":1,"b":2}`` for a map becomes ``[{"key":"a","value":1},{"key":"b","value":2}]``, at every level at which
-the table has a map; every other byte of the record stays as it is. Nothing is read here: numbers, texts and structs in
-a map are copied as they are written, so the parser alone decides what each column takes. A key whose type is a number
-or a truth is written without its quotes, for then it is read as any number or truth is.
+``{"a":1,"b":2}`` becomes ``[{"key":"a","value":1},{"key":"b","value":2}]`` wherever the table has a map; all other
+bytes are copied, so the parser alone decides what each column takes. Keys of number or boolean type lose their quotes.
+Copied values are whole and their surroundings are checked, so the result is valid exactly if the record was; the order
+of members, repeated keys included, is kept. Regular expressions skip members without maps. Only the table's own levels
+are entered, so depth is bounded.
 
-What is copied is a whole value, with its brackets and quotes closed, and what stands around it is checked here, so the
-rewritten text is valid exactly if the record was; the order of members, repeated keys included, is kept. One pass, and
-work for members that hold no map is the regular expression's.
-
-Failure story: a record that is not one JSON object, a map that is no object, a key that is no number where one is
-needed, are each a :class:`~airflow_provider_lakecommit.formats.columns.Refusal` of this record alone. Depth is no
-danger: only the table's own levels are entered.
+Invalid JSON, a map that is no object and an invalid key are refusals of the record alone.
 """
 
 from __future__ import annotations
@@ -27,13 +22,11 @@ import pyarrow as pa
 from airflow_provider_lakecommit.formats.columns import Column
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["MapRewriter", "rewriter_for"]
-
 _WS = rb"[ \t\r\n]*+"
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _INSIDE = rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+"
 _WITHIN = rb'(?:[^"{}\[\]]++|' + _STRING + rb"|\{" + _INSIDE + rb"\}|\[" + _INSIDE + rb"\])*+"
-# A value that is at most two levels deep: what nearly all are. The others are followed bracket by bracket.
+# A value at most two levels deep, as nearly all are. Others are followed bracket by bracket.
 _FLAT = rb'(?:[^ \t\r\n,:{}\[\]"]++|' + _STRING + rb"|\{" + _WITHIN + rb"\}|\[" + _WITHIN + rb"\])"
 _FLAT_VALUE = re.compile(_FLAT, re.DOTALL)
 _PAIR = _WS + rb"(" + _STRING + rb")" + _WS + rb":" + _WS + rb"(" + _FLAT + rb")" + _WS
@@ -58,7 +51,7 @@ class _Lost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Struct:
-    """An object with a map somewhere below it. ``others`` matches any number of members that hold none."""
+    """An object with a map somewhere below it; ``others`` matches any number of members without one."""
 
     members: dict[bytes, _Node]
     others: re.Pattern[bytes]
@@ -264,7 +257,6 @@ def _rewrite_map(node: _Map, text: bytes, at: int, out: list[bytes]) -> int:
 
 
 def _bare(node: _Map, quoted: bytes) -> bytes:
-    """Return a key without its quotes, to be read by its type."""
     key = quoted[1:-1]
     if _BARE.fullmatch(key) is None:
         path = f"{node.path}.key"
@@ -273,7 +265,6 @@ def _bare(node: _Map, quoted: bytes) -> bytes:
 
 
 def _name(quoted: bytes) -> bytes:
-    """Return the key of a JSON text."""
     if b"\\" not in quoted:
         return quoted[1:-1]
     try:
@@ -283,7 +274,6 @@ def _name(quoted: bytes) -> bytes:
 
 
 def _not_json(value: bytes) -> Refusal | None:
-    """Return the refusal of a text that is not JSON."""
     try:
         json.loads(value.decode())
     except UnicodeDecodeError:

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes in JSON: binary and fixed by a declared encoding, uuid by its canonical text.
 
-Contract: JSON has no bytes, so a column of them is read only by the encoding that the landing declares for it; none is
-guessed. ``base64`` and ``base64url`` are those of RFC 4648, whole and canonical (no line ends, no bits set that are cut
-off, padding); ``base64url`` may leave out the padding, as tokens do. ``hex`` takes both cases, two digits a byte.
-``utf8`` are the bytes of the text itself. A ``fixed[n]`` takes exactly n bytes.
-
-A decimal whose encoding is ``base64`` is written as Kafka Connect writes it: the bytes of a whole number in two's
-complement, highest first, from which the column's own scale makes a decimal.
-
-A uuid is 8-4-4-4-12 hexadecimal digits with hyphens in either case (RFC 9562), without braces or a prefix.
+An encoding is never guessed. ``base64`` and ``base64url`` must be canonical (RFC 4648); ``base64url`` may lack padding.
+``hex`` takes both cases. ``utf8`` are the bytes of the text. A ``fixed[n]`` takes exactly n bytes. A decimal with
+encoding ``base64`` is written as by Kafka Connect: a big-endian whole number, scaled by the column. A uuid is
+8-4-4-4-12 hexadecimal digits (RFC 9562).
 """
 
 from __future__ import annotations
@@ -23,8 +18,6 @@ import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.formats.reading import Reading, require
 
-__all__ = ["UUID_READING", "octet_reading", "unscaled_reading"]
-
 _UUID = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 _EXACT = Context(prec=38)
 _NIL = "00000000-0000-0000-0000-000000000000"
@@ -32,9 +25,7 @@ _URL_SAFE = str.maketrans("-_+/", "+/  ")
 
 
 def octet_reading(encoding: str) -> Reading:
-    """Return the reading of a binary or fixed column by one of
-    :data:`~airflow_provider_lakecommit.landing.checks.ENCODINGS`.
-    """
+    """Return the reading of a binary or fixed column by an encoding."""
     decode = _DECODERS[encoding]
 
     def convert(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the values of a scalar column are read: what the JSON parser is asked for, and how that becomes the table's type.
+"""How the values of a scalar column are read: the parser's type, and the conversion to the table's.
 
-Contract: ``convert`` takes an array of the type ``wire``, nulls included, and gives one of the table's type with the
-same values at the same places, or raises :class:`ValueError` (Arrow's own ``ArrowInvalid`` is one) that says what is
-wrong with a value of it. It never rounds, cuts off, guesses or fills in.
+``convert`` returns the same values at the same positions, nulls included, or raises :class:`ValueError`. It never
+rounds, cuts, guesses or fills in.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
-__all__ = ["Convert", "Reading", "require"]
 
 Convert = Callable[[pa.Array, pa.DataType], pa.Array]
 
@@ -28,9 +25,6 @@ class Reading:
 
 
 def require(truths: pa.Array, values: pa.Array, what: str) -> None:
-    """Check that no truth is false.
-
-    :raises ValueError: naming the first of the ``values`` whose is not
-    """
+    """Raise :class:`ValueError` for the first of the ``values`` whose truth is false."""
     if not pc.all(truths, min_count=0).as_py():
         raise ValueError(f"{values.filter(pc.invert(truths))[0].as_py()!r} is {what}")

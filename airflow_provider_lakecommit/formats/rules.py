@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a landing declares about columns, times and encodings, held against the schema of its table.
+"""What a landing declares about times and encodings, resolved against the schema of its table.
 
-Contract: rules are looked up by field id, so that each of a column's names finds it. A rule for a column that is not
-there, or that it does not fit, is no rule: it is named in ``wrong``, and whoever builds the columns adds there what is
-wrong with the table, so that all of it is reported together.
+Rules are looked up by field id. A rule for a missing column, or one that it does not fit, is listed in ``wrong``, as
+are problems of the table, so that all are reported together.
 """
 
 from __future__ import annotations
@@ -19,12 +18,10 @@ from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats.times import rule_problem
 from airflow_provider_lakecommit.landing import meant
 
-__all__ = ["OCTETS", "UNSCALED", "ColumnRules"]
-
 OCTETS = (BinaryType, FixedType)
 """Types that need an encoding."""
 UNSCALED = "base64"
-"""The encoding that a decimal may have: the digits as a whole number of bytes, without the point."""
+"""The encoding of a decimal as the bytes of a whole number, without the point."""
 _WITH_UNSCALED = ("json", "json_schema")
 
 
@@ -39,7 +36,6 @@ class ColumnRules:
 
     @classmethod
     def of(cls, schema: Schema, options: FormatOptions) -> ColumnRules:
-        """Return the rules declared by column path."""
         rules = cls(format=options.format.upper())
         rules._add("timestamps", schema, options.timestamps, rules.times, rule_problem)
         problem = partial(_encoding_problem, options.format)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sampled JSON values look like: a tree of paths with the kinds that were seen at each, how often, where first.
+"""What sampled JSON values look like: a tree of paths with the kinds seen at each, their counts and first places.
 
-Contract: numbers are kept by their text, never through a float, so that digits and fractions are those of the record.
-Nothing is concluded here; :mod:`airflow_provider_lakecommit.formats.infer` does that. A value that is not a JSON
-object, or has a key twice, is counted as such with the place of the first few.
+Numbers are kept by their text, never through a float. Nothing is concluded here
+(:mod:`airflow_provider_lakecommit.formats.infer` does). Values that are no JSON object, or repeat a key, are counted
+with their first places.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
-
-__all__ = ["MAX_PLACES", "Node", "Numbers", "SampledValues", "sample_values"]
 
 MAX_PLACES = 3
 MAX_DEPTH = 60
@@ -28,11 +26,10 @@ class _NotOurs(ValueError):
 
 @dataclass(slots=True)
 class Numbers:
-    """Bounds of the numbers at a path: digits before and after the point, the smallest and the largest; and whether
-    one of them has more digits than a double keeps.
+    """Bounds of the numbers at a path: digits before and after the point, smallest and largest number.
 
-    :param exact: digits after the point, but for zeros at the end
-    :param digits: the most of one number on both sides of the point
+    :param exact: decimals without trailing zeros
+    :param digits: the most on both sides of the point of one number
     """
 
     whole: int = 0
@@ -69,9 +66,7 @@ class Numbers:
 
 @dataclass(slots=True)
 class Node:
-    """All that was seen at one path. ``kinds`` counts values by kind (``object`` and ``array`` besides scalars'),
-    ``places`` has the first few of each kind; ``parents`` is how many objects could have had it.
-    """
+    """All that was seen at one path. ``kinds`` counts values, ``parents`` the objects that could have had it."""
 
     seen: int = 0
     nulls: int = 0
@@ -107,12 +102,11 @@ class Node:
 
     @property
     def always(self) -> bool:
-        """Return True if it was always present and never null."""
         return self.parents == self.seen and not self.nulls
 
     @classmethod
     def union(cls, nodes: Iterable[Node]) -> Node:
-        """What was seen at any of these, as at one path; parents are not known of it."""
+        """Return what was seen at any of these, as at one path; parents are unknown."""
         out = cls()
         for node in nodes:
             out._take(node)
@@ -133,7 +127,7 @@ class Node:
             self.elements._take(other.elements)
 
     def settle(self, parents: int) -> None:
-        """Tell each node how many objects, or lists' places, could have had it."""
+        """Set how many objects, or list elements, could have had each node."""
         self.parents = parents
         for inner in self.fields.values():
             inner.settle(self.kinds.get("object", 0))
@@ -147,7 +141,7 @@ def _itself(value: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class SampledValues:
-    """A sample. ``refused`` counts values that give no row whatever the schema, by why, with their first places."""
+    """A sample. ``refused`` counts values that never give a row, by reason, with their first places."""
 
     root: Node
     values: int = 0
@@ -162,9 +156,9 @@ class SampledValues:
 def sample_values(
     sample: Iterable[tuple[str, bytes | None]], row_of: Callable[[dict[str, Any]], dict[str, Any] | None] = _itself
 ) -> SampledValues:
-    """Look at record values, each with its place (``orders[3]@17``).
+    """Collect what record values look like, each with its place (``orders[3]@17``).
 
-    :param row_of: what of an object is looked at; nothing, if it gives ``None``
+    :param row_of: returns the part of an object to collect, if any
     """
     found = SampledValues(root=Node())
     for place, value in sample:
@@ -195,7 +189,7 @@ def sample_values(
 
 
 def _beyond_double(value: Decimal) -> bool:
-    """Return True if a double changes the number visibly. 17 digits tell any double from its neighbours."""
+    """Return True if a double changes the number visibly; 17 digits identify any double."""
     _, digits, exponent = value.as_tuple()
     if exponent == 0:
         return len(digits) > DIGITS - 2 and Decimal(float(value)) != value

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of the schemas that records are written with, as the one column of a table: what they may be routed by.
+"""The names of the schemas that records are written with, as the one column of a table, for routing.
 
-Contract: each value has one row, with the name or null where its schema has none, or is a reject as of
-:mod:`~airflow_provider_lakecommit.formats.framed_values`. A format says in :data:`SCHEMA_NAMES` what reads its names;
-no payload is looked at. JSON Schema: the ``title``.
-
-Failure story: a registry that is away is an error, and no fault of the records.
+Each value has one row, with the name or null, or is a reject as of
+:mod:`~airflow_provider_lakecommit.formats.framed_values`. Payloads are not read. The name is a JSON Schema's ``title``,
+an Avro record's full name, or a Protobuf message's.
 """
 
 from __future__ import annotations
@@ -22,9 +20,7 @@ import pyarrow as pa
 from airflow_provider_lakecommit.core import SCHEMA_NAMES
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, NothingHeld, Reject, put_back
 from airflow_provider_lakecommit.formats.framed_values import FramedPart, FramedReader
-from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema, SchemaSource
-
-__all__ = ["COLUMN", "JsonSchemaNames", "OneSchemaNames", "SchemaNames", "schema_names_for"]
+from airflow_provider_lakecommit.formats.registry.schemas import AVRO, JSON, RegisteredSchema, SchemaSource
 
 COLUMN = "schema"
 _TABLE = pa.schema([pa.field(COLUMN, pa.string())])
@@ -42,11 +38,9 @@ class SchemaNames(NothingHeld, ABC, Generic[T]):
 
     @property
     def schema(self) -> pa.Schema:
-        """Return a schema with one column."""
         return _TABLE
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Return a name or a reject for each value."""
         parts, rejects = self._reader.parts(values)
         names = np.full(len(values), None, object)
         for part in parts:
@@ -61,16 +55,16 @@ class SchemaNames(NothingHeld, ABC, Generic[T]):
     def _made(self, schema: RegisteredSchema) -> T:
         """Return the source of names in a schema.
 
-        :raises Refusal: the schema is none
+        :raises Refusal: there is none
         """
 
     @abstractmethod
     def _named(
         self, values: Sequence[bytes], part: FramedPart[T], rejects: list[Reject]
     ) -> Iterator[tuple[str | None, Sequence[int]]]:
-        """Names with the places of values that have them.
+        """Yield names with the positions of their values.
 
-        :param rejects: takes those that have none they could have
+        :param rejects: takes values without a valid name
         """
 
 
@@ -98,9 +92,32 @@ class JsonSchemaNames(OneSchemaNames):
 
 
 def schema_names_for(format: str, registry: SchemaSource | None) -> Decoder:
-    """Return the reader of a format's schema names.
-
-    :raises KeyError: its records name none
-    """
+    """Return the reader of a format's schema names."""
     module, _, name = SCHEMA_NAMES[format].partition(":")
     return cast(Decoder, getattr(import_module(module), name)(registry))
+
+
+class RecordNames(OneSchemaNames):
+    """Record names of Avro."""
+
+    kind = AVRO
+
+    def _made(self, schema: RegisteredSchema) -> str | None:
+        return record_name(schema.text)
+
+
+def record_name(text: str) -> str | None:
+    """Return the full name of a schema's top type, if it has one."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    while isinstance(found, dict) and isinstance(found.get("type"), dict):
+        found = found["type"]
+    if isinstance(found, str):
+        return found
+    name = found.get("name") if isinstance(found, dict) else None
+    if not isinstance(name, str):
+        return None
+    space = found.get("namespace")
+    return f"{space}.{name}" if isinstance(space, str) and space and "." not in name else name

@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns that are read from texts: fields of CSV, keys and headers of records.
 
-Contract: a text becomes exactly the value that it writes, or it is refused. Whole numbers are digits with an optional
-``-``, decimals and floating-point numbers are written as JSON writes them (a digit on one side of the point is enough),
-truths are ``true`` and ``false``. Nothing is trimmed. Dates, times, timestamps, bytes and uuids are read as they are
-from texts in JSON: by the landing's ``timestamps`` and ``encodings``. A decimal with more digits than its column has is
-a refusal, not a rounding.
+A text becomes exactly the value that it writes, or it is refused; nothing is trimmed or rounded. Whole numbers are
+digits with an optional ``-``, other numbers are written as in JSON, booleans are ``true`` and ``false``. Dates, times,
+bytes and uuids follow the landing's ``timestamps`` and ``encodings``.
 
-What a single look tells of each value is told of each (:meth:`TextColumn.wrong`); what only the conversion finds, it
-finds in a block as a whole, and isolating the record is the caller's.
+:func:`wrong_texts` judges each value; what only the conversion finds refuses the block, and the caller isolates the
+record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,44 +23,12 @@ from airflow_provider_lakecommit.formats.columns import Column, columns_of
 from airflow_provider_lakecommit.formats.decimal_texts import decimals_of
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["TextColumn", "bad_texts", "text_columns"]
-
 _WHOLE = (r"^-?[0-9]+$", "a whole number")
 _NUMBER = (r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$", "a number")
 _TRUTH = (r"^(true|false)$", "true or false")
 
 
-@dataclass(frozen=True, slots=True)
-class TextColumn:
-    """A column whose values are texts."""
-
-    column: Column
-
-    @property
-    def name(self) -> str:
-        return self.column.name
-
-    def wrong(self, texts: pa.Array) -> tuple[pa.Array, str] | None:
-        """Return which non-null texts are certainly invalid, and the reason."""
-        form = _form(self.column.wire)
-        if form is None:
-            return None
-        good = pc.fill_null(pc.match_substring_regex(texts, form[0]), True)
-        return (pc.invert(good), f"column {self.column.path} is not {form[1]}") if not pc.all(good).as_py() else None
-
-    def filled(self, texts: pa.Array) -> pa.Array:
-        """Convert the texts to the table's type.
-
-        :raises Refusal: one of them is no value of it
-        """
-        try:
-            parsed = _read(texts, self.column.wire)
-        except ValueError as e:
-            raise Refusal("wrong_value", self.column.path, f"column {self.column.path}: {e}") from e
-        return self.column.finish(parsed)
-
-
-def text_columns(schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> tuple[TextColumn, ...]:
+def text_columns(schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> tuple[Column, ...]:
     """Return the columns of a table that are read from texts.
 
     :param skip: top-level columns that are filled from elsewhere
@@ -74,7 +39,28 @@ def text_columns(schema: Schema, options: FormatOptions, skip: Set[str] = frozen
         raise TableError(
             "LC4029", f"columns {', '.join(nested)} are structs, lists or maps, which one text cannot fill"
         )
-    return tuple(TextColumn(c) for c in columns)
+    return columns
+
+
+def wrong_texts(column: Column, texts: pa.Array) -> tuple[pa.Array, str] | None:
+    """Return which non-null texts are certainly no values of a column, and the reason."""
+    form = _form(column.wire)
+    if form is None:
+        return None
+    good = pc.fill_null(pc.match_substring_regex(texts, form[0]), True)
+    return (pc.invert(good), f"column {column.path} is not {form[1]}") if not pc.all(good).as_py() else None
+
+
+def filled(column: Column, texts: pa.Array) -> pa.Array:
+    """Convert texts to a column's type.
+
+    :raises Refusal: one of them is no value of it
+    """
+    try:
+        parsed = _read(texts, column.wire)
+    except ValueError as e:
+        raise Refusal("wrong_value", column.path, f"column {column.path}: {e}") from e
+    return column.finish(parsed)
 
 
 def _read(texts: pa.Array, wire: pa.DataType) -> pa.Array:

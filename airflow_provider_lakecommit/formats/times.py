@@ -1,18 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dates, times of day and timestamps in JSON, each by a declared rule.
 
-Contract: ``iso8601`` is the default. A ``timestamptz`` then needs a zone offset, a ``timestamp`` must have none; at
-most as many digits as the type keeps (six, or nine for nanoseconds). A date is ``2026-01-31``, a time ``12:30``,
-``12:30:15`` or with up to six digits more, without a zone. ``epoch_seconds`` to ``epoch_nanos`` (timestamps),
-``epoch_days`` (dates) and ``seconds_of_day`` to ``nanos_of_day`` (times) take whole numbers; one that is finer than the
-type keeps is refused. Anything else is a pattern of Python's ``strptime``; for a timestamp without ``%z`` it is read as
-UTC.
-
-Years are 1 to 9999: anything else is the wrong unit. With nanoseconds the type itself ends in 1677 and 2262. There is
-no leap second and no 24:00 in these types.
-
-Failure story: a rule that does not fit its column, or a pattern that reads what the column cannot keep, is named by
-:func:`rule_problem` before a record is read.
+``iso8601`` is the default: a ``timestamptz`` needs a zone offset, a ``timestamp`` must have none; fractions have at
+most six digits (nine for nanoseconds). ``epoch_seconds`` to ``epoch_nanos``, ``epoch_days`` and ``seconds_of_day`` to
+``nanos_of_day`` take whole numbers; finer ones than the type keeps are refused. Anything else is a pattern of Python's
+``strptime``, in UTC without ``%z``. Years are 1 to 9999, else the unit is wrong; nanoseconds end in 1677 and 2262.
+There is no leap second and no 24:00. Rules that do not fit are found by :func:`rule_problem` before a record is read.
 """
 
 from __future__ import annotations
@@ -36,8 +29,6 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.formats.reading import Convert, Reading, require
 
-__all__ = ["TEMPORAL", "WHOLE_NUMBERS", "odd_times", "plausible", "rule_problem", "time_reading"]
-
 _WITHOUT_ZONE = (TimestampType, TimestampNanoType)
 _TIMESTAMPS = (*_WITHOUT_ZONE, TimestamptzType, TimestamptzNanoType)
 TEMPORAL = (DateType, TimeType, *_TIMESTAMPS)
@@ -47,13 +38,12 @@ _NANOS = {"seconds": 1_000_000_000, "millis": 1_000_000, "micros": 1_000, "nanos
 _EPOCH = {f"epoch_{unit}": nanos for unit, nanos in _NANOS.items()}
 _OF_DAY = {f"{unit}_of_day": nanos for unit, nanos in _NANOS.items()}
 WHOLE_NUMBERS = frozenset({"epoch_days", *_EPOCH, *_OF_DAY})
-"""Rules by which a time is a number; by any other it is a text."""
+"""Rules of times that are numbers; others are texts."""
 _EARLIEST = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 _LATEST = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1_000_000 + 999_999
 _DAY_MICROS = 86_400_000_000
 _ODD = 1_000_000, 50 * _DAY_MICROS
-"""Microseconds from which and to which a time of this century becomes one of 1970 when its unit is taken for a finer
-one: numbers of seconds as milliseconds, of milliseconds as microseconds. Some write the epoch itself for nothing."""
+"""Microseconds of 1970 that a present time becomes if its unit is taken for a finer one. Some write 0 for nothing."""
 _CLOCK = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
 _OF_CLOCK = set("HIMSfpX%")
 _NOT_OF_DATE = set("HIMSfpXczZ")
@@ -91,7 +81,7 @@ def time_reading(kind: IcebergType, rule: str) -> Reading:
 
 
 def odd_times(rows: pa.Table, rules: Mapping[str, str]) -> dict[str, int]:
-    """How many rows have a time that is right only if their unit is finer than all others take it to be, by column.
+    """Return by column how many rows have a time that is probably in a coarser unit than its rule says.
 
     :param rules: by column, as :func:`time_reading` takes them
     """
@@ -122,7 +112,7 @@ def _iso_time(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _number(nanos: int) -> Convert:
-    """Whole numbers of so many nanoseconds, since the epoch or since midnight."""
+    """Convert whole numbers of so many nanoseconds, since the epoch or midnight."""
 
     def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
         kept = _NANOS["nanos" if target.unit == "ns" else "micros"]
@@ -141,7 +131,7 @@ def _number(nanos: int) -> Convert:
 
 
 def _pattern(pattern: str, read_as: pa.DataType, part: Callable[[datetime], Any]) -> Convert:
-    """By Python's strptime, once per different text: exact where Arrow's own lets 30 February pass as 2 March."""
+    """Convert by Python's strptime, once per different text: Arrow's own takes 30 February as 2 March."""
 
     def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
         texts = array.dictionary_encode()
@@ -168,9 +158,9 @@ def _times(array: pa.Array, factor: int) -> pa.Array:
 
 
 def plausible(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Numbers or values of the target as the target, if they are in years that there are, or within a day.
+    """Cast to the target, if all values are in the years 1 to 9999, or within a day.
 
-    :raises ValueError: they are not
+    :raises ValueError: some are not
     """
     values = values.cast(target)
     if pa.types.is_timestamp(target) and target.unit == "ns":

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of the records that the table lacks: counted exactly, per path.
+"""Count unknown fields exactly, by path.
 
-Contract: a path is counted once for each value that is not ``null``; what is inside an unknown field is not looked at.
-List elements add ``.element`` and map values ``.value``, as in the table's own column names; the keys of a map are no
-fields. Maps are lists of pairs here, as the parser gets them. Two ways, the same counts: from the types that the
-parser inferred for a block (:func:`count_inferred`, fast), and by reading each record in Python (:func:`count_parsed`),
-where the fields of a block contradict each other, or their names hardly repeat (ids as names, for example).
-
-Inferring builds nested types as deep as the data, and for every name a column as long as the block: memory and time
-are names times records. So it is only for pieces that :func:`inferable` has bounded, and :func:`varied` tells when
-reading one by one costs less.
+A path is counted once per value that is not ``null``; the inside of an unknown field is not counted. List elements add
+``.element``, map values ``.value``; map keys are no fields. Counts come from the types that the parser inferred
+(:func:`count_inferred`, fast), or from each record in Python (:func:`count_parsed`) where fields contradict each other
+or names hardly repeat. Inference needs memory for names times records, so :func:`inferable` bounds its pieces and
+:func:`varied` tells when Python is cheaper.
 """
 
 from __future__ import annotations
@@ -26,23 +22,20 @@ import pyarrow.compute as pc
 from airflow_provider_lakecommit.formats.columns import Column
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["count_inferred", "count_parsed", "inferable", "paths_of", "varied"]
-
 DEEPEST = 256
 MOST_MEMBERS = 1 << 13
-"""Members of a value up to which its names may become columns."""
+"""Most members of a value for inference."""
 PROBE_CELLS, MOST_CELLS = 1 << 22, 1 << 25
-"""Names times records of the first piece, which tells whether names vary, and of others: 270 MB at the worst."""
+"""Names times records of the first piece, which shows whether names vary, and of others: at most 270 MB."""
 VARIED = 256
-"""Unknown columns of an inferred piece from which on reading one by one costs less."""
+"""Unknown columns of a piece from which Python is cheaper."""
 
 
 def inferable(values: Sequence[bytes], probed: bool) -> Iterator[tuple[int, int]]:
-    """The values in pieces whose types can be inferred within bounds, however many different names they have.
+    """Yield the values in pieces whose types can be inferred within bounds.
 
     :param probed: whether names were few so far
-    :raises Refusal: a value may be nested deeper than Arrow's types can bear (a depth needs as many opening brackets),
-        or have too many members (each has a colon)
+    :raises Refusal: a value may be nested too deep for Arrow's types, or has too many members
     """
     array = pa.array(values, pa.binary())
     opened = pc.add(pc.count_substring(array, b"{"), pc.count_substring(array, b"["))
@@ -59,7 +52,7 @@ def inferable(values: Sequence[bytes], probed: bool) -> Iterator[tuple[int, int]
 
 
 def varied(kind: pa.DataType, known: pa.DataType) -> bool:
-    """Whether an inferred type has so many columns more than the one that is known that there is no gain in it."""
+    """Return True if an inferred type has so many more columns that inference does not pay."""
     return _columns_in(kind) - _columns_in(known) > VARIED
 
 
@@ -84,7 +77,7 @@ def count_inferred(columns: Iterable[Column], array: pa.Array, at: str = "") -> 
 
 
 def _elements(column: Column, array: pa.Array, path: str) -> tuple[Column | None, tuple[str, pa.Array]]:
-    """Through lists and maps to the struct below, if there is one."""
+    """Descend through lists and maps to the struct below, if there is one."""
     while pa.types.is_list(array.type):
         if column.is_map:
             values = array.values.field(array.values.type.get_field_index("value"))
@@ -95,9 +88,9 @@ def _elements(column: Column, array: pa.Array, path: str) -> tuple[Column | None
 
 
 def count_parsed(columns: Sequence[Column], values: Iterable[bytes]) -> Counter[str]:
-    """The same for values that inference cannot take, one by one.
+    """Return the same for values that inference cannot take, one by one.
 
-    :raises Refusal: a value is not one JSON object, or too deep to know
+    :raises Refusal: a value is not one JSON object, or too deep
     """
     counts: Counter[str] = Counter()
     for value in values:
@@ -109,7 +102,7 @@ def paths_of(columns: Sequence[Column], value: bytes, *, nulls: bool = True) -> 
     """Return the unknown fields of one value.
 
     :param nulls: include fields that are ``null``
-    :raises Refusal: the value is not one JSON object, or too deep to know
+    :raises Refusal: the value is not one JSON object, or too deep
     """
     try:
         return list(_walk(columns, json.loads(value), "", nulls))

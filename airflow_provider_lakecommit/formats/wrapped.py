@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records within ``schema`` and ``payload``, as Kafka Connect's JSON converter writes them unless it is told otherwise.
+"""Records inside ``schema`` and ``payload``, as Kafka Connect's JSON converter writes them by default.
 
-Contract: a value that is nothing but such a wrapper has no field of a table that has neither column: it would become a
-row of nulls. :func:`wrapped_places` finds these among what was decoded, at no cost where no fields of these names were
-passed over.
+Decoded for a table without these columns, such a value would become a row of nulls. :func:`wrapped_places` finds them,
+at no cost unless fields of these names were ignored.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ import json
 from collections.abc import Collection, Sequence
 
 from airflow_provider_lakecommit.formats.decoder import Decoded
-
-__all__ = ["TOLD", "is_wrapper", "wrapped_places"]
 
 TOLD = (
     "the value is `schema` and `payload`, as Kafka Connect's converter writes it, and the table "
@@ -24,7 +21,6 @@ _NAMES = frozenset({"schema", "payload"})
 
 
 def is_wrapper(names: Collection[str]) -> bool:
-    """Return True if these are the fields of a wrapper."""
     return set(names) == _NAMES
 
 

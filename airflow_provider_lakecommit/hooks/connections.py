@@ -40,17 +40,13 @@ _WEB = ("http", "https")
 
 
 class _SettingsHook(KafkaBaseHook):
-    """Gives the configuration that the provider's hooks make their clients of, instead of a client."""
+    """Returns the configuration from which the provider's hooks build clients, instead of a client."""
 
     def _get_client(self, config: dict[str, Any]) -> dict[str, Any]:
         return dict(config)
 
 
 def connection(conn_id: str, kind: str, holds: str) -> Connection:
-    """A connection of Airflow.
-
-    :raises SpecError: there is none of that id
-    """
     try:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as e:
@@ -62,10 +58,7 @@ def connection(conn_id: str, kind: str, holds: str) -> Connection:
 
 
 def kafka_settings(kafka_config_id: str) -> dict[str, Any]:
-    """librdkafka settings of a connection of type `kafka`.
-
-    :raises SpecError: no such connection, or no `bootstrap.servers` in it
-    """
+    """Return librdkafka settings of a connection of type `kafka`."""
     found = connection(kafka_config_id, "kafka", "the client's settings in its extra")
     try:
         settings = dict(_SettingsHook(kafka_config_id=kafka_config_id).get_conn)  # type: ignore[no-untyped-call]
@@ -83,10 +76,7 @@ def kafka_settings(kafka_config_id: str) -> dict[str, Any]:
 
 
 def source_settings(landing: Landing) -> dict[str, Any]:
-    """The settings by which a landing's records are read: of its brokers, with those of its registry among them.
-
-    :raises SpecError: a connection is missing or cannot be used
-    """
+    """Return the settings for reading a landing's records: those of its brokers, with those of its registry."""
     kafka = kafka_settings(landing.connections.kafka)
     registry = landing.connections.registry
     return with_registry(kafka, registry_connection(registry)) if registry else kafka
@@ -122,7 +112,7 @@ def registry_connection(conn_id: str) -> dict[str, Any]:
 
 
 def _address(found: Connection, host: str) -> str:
-    """Where a server is that speaks HTTP. The field `schema` holds its scheme, or of a URI the path."""
+    """Return the address of an HTTP server. The field `schema` is its scheme, or the path of a URI."""
     scheme = found.schema if found.schema in _WEB else found.conn_type if found.conn_type in _WEB else "http"
     path = found.schema if found.schema and found.schema not in _WEB else ""
     first, slashes, rest = host.partition("://")
@@ -133,7 +123,7 @@ def _address(found: Connection, host: str) -> str:
 
 
 def _signing() -> dict[str, str]:
-    """The keys of the deployment, for connections that have none of their own."""
+    """Return the keys of the deployment, for connections without keys."""
     options = {KEY: "signing_key", OTHER_KEY: "signing_key_other", UNSIGNED_BELOW: "unsigned_below"}
     stated = {name: conf.get("lakecommit", option, fallback="") for name, option in options.items()}
     return {name: value for name, value in stated.items() if value}
@@ -186,8 +176,8 @@ def _unlike(found: Connection, kind: str) -> str:
 
 
 def master_url(found: Connection) -> str:
-    """The master of a Spark connection, put together as the Spark provider's hook does: of one that was given as a URI
-    (`spark://host:7077`) the scheme is its type.
+    """Return the master of a Spark connection, as the Spark provider's hook builds it: if it was given as a URI
+    (`spark://host:7077`), its type is the scheme.
     """
     host = found.host or ""
     whole = found.conn_type == "spark" and host != "" and ("://" in host or not found.port)

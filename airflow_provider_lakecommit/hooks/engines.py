@@ -59,9 +59,8 @@ def engine_of(
 
 
 def connect_url(conn_id: str) -> str:
-    """The URL of a connection of type ``spark_connect``, as the Spark provider builds it. It may hold a token.
-
-    :raises SpecError: it names no host
+    """Return the URL of a connection of type ``spark_connect``, as the Spark provider builds it. It may contain a
+    token.
     """
     from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 

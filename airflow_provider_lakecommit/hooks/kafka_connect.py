@@ -46,23 +46,17 @@ class KafkaConnectHook(BaseHook):
         self.kafka_connect_conn_id = kafka_connect_conn_id
 
     def get_conn(self) -> ConnectRest:
-        """A client; nothing is contacted.
-
-        :raises SpecError: no such connection, or no host in it
-        """
+        """Return a client, which contacts nothing yet."""
         return self.rest
 
     @cached_property
     def rest(self) -> ConnectRest:
-        """The client."""
         return rest_of(connection(self.kafka_connect_conn_id, "http", "the address of a Kafka Connect worker"))
 
     def status(self, connector: str) -> ConnectorStatus:
-        """How a connector and its tasks are."""
         return self.rest.status(connector)
 
     def config(self, connector: str) -> dict[str, str]:
-        """Its configuration, which may hold secrets."""
         return self.rest.config(connector)
 
     def pause(self, connector: str) -> None:
@@ -70,11 +64,9 @@ class KafkaConnectHook(BaseHook):
         self.rest.pause(connector)
 
     def resume(self, connector: str) -> None:
-        """Its tasks read again."""
         self.rest.resume(connector)
 
     def stop(self, connector: str) -> None:
-        """Its tasks end."""
         self.rest.stop(connector)
 
     def restart(self, connector: str, *, include_tasks: bool = True, only_failed: bool = True) -> None:
@@ -82,7 +74,7 @@ class KafkaConnectHook(BaseHook):
         self.rest.restart(connector, include_tasks=include_tasks, only_failed=only_failed)
 
     def test_connection(self) -> tuple[bool, str]:
-        """For the UI: ask for the connectors."""
+        """Request the connectors, for the UI."""
         try:
             found = self.rest.connectors()
         except Exception as e:
@@ -126,6 +118,6 @@ def rest_settings(conn: Connection) -> dict[str, Any]:
 
 
 def _flag(text: str) -> bool | str:
-    """The extra of a connection often has texts where others are meant."""
+    """The extra of a connection often has texts instead of other types."""
     known = {"true": True, "1": True, "false": False, "0": False}
     return known.get(text.strip().lower(), text)

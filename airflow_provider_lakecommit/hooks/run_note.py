@@ -43,7 +43,7 @@ class _RefusedError(RuntimeError):
 
 
 class _AgainError(_RefusedError):
-    """It may do it in a moment."""
+    """A retry may succeed."""
 
 
 def note_run(ti: Any, landing: str, line: str) -> bool:

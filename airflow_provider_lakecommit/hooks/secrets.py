@@ -23,12 +23,12 @@ __all__ = ["hide", "told"]
 
 
 def hide(settings: Mapping[str, Any]) -> None:
-    """Let nothing secret of these settings be seen from now on."""
+    """Mask the secrets of these settings from now on."""
     if forms := shown_as(settings):
         # One message to the supervisor for all of them.
         mask_secret(list(forms))
 
 
 def told(error: BaseException) -> str:
-    """An error with its type, for an XCom or another error."""
+    """Return an error with its type, for an XCom or another error."""
     return without(str(redact(f"{type(error).__name__}: {error}")), ())

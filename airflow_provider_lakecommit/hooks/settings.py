@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `[lakecommit]` section of this Airflow, as one typed value.
+"""The `[lakecommit]` section of this Airflow as one typed value.
 
 Contract: read when a task runs, never when a DAG is parsed. Defaults and descriptions are defined only in
 :mod:`~airflow_provider_lakecommit.get_provider_info`.
@@ -20,7 +20,7 @@ SECTION = "lakecommit"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What one Airflow deployment has decided for all its landings."""
+    """The settings of one Airflow deployment for all its landings."""
 
     deployment_id: str
     control_topic: str
@@ -29,10 +29,7 @@ class Settings:
 
     @classmethod
     def read(cls) -> Settings:
-        """The settings in force.
-
-        :raises SpecError: an option has a value that cannot be meant
-        """
+        """Return the current settings; an invalid option raises :class:`SpecError`."""
         from airflow.sdk.configuration import conf
 
         deployment = conf.get(SECTION, "deployment_id").strip()
@@ -55,8 +52,8 @@ class Settings:
         )
 
     def complete(self, landing: Landing) -> Landing:
-        """The landing with this deployment's control topic where it names none, and with the location providers that
-        are allowed to all landings.
+        """Return the landing with this deployment's control topic if it has none, and with the allowed location
+        providers.
         """
         allowed = tuple(dict.fromkeys((*landing.connections.location_providers, *self.location_providers)))
         topic = landing.connections.control_topic or self.control_topic

@@ -74,14 +74,14 @@ DRIVER_ON_CLUSTER = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkMaster:
-    """Where a Spark connection runs its jobs."""
+    """Where a Spark connection runs jobs."""
 
     local: bool
     driver_on_cluster: bool
 
     @property
     def conf(self) -> dict[str, str]:
-        """Settings that a user's own win over."""
+        """Settings that a user's own override."""
         if self.driver_on_cluster:
             return {**DEFAULTS, **DRIVER_ON_CLUSTER}
         python = os.environ.get("PYSPARK_PYTHON", sys.executable)
@@ -101,10 +101,7 @@ class SparkMaster:
 
 
 def spark_master(conn_id: str) -> SparkMaster:
-    """What a Spark connection says; nothing is contacted.
-
-    :raises SpecError: no such connection, or one that names no master
-    """
+    """Return what a Spark connection says, without contacting anything."""
     found = connection(conn_id, "spark", f"the master as host ({_MASTERS})")
     master, on_cluster = master_url(found), found.extra_dejson.get("deploy-mode") == "cluster"
     if not _MASTER.fullmatch(master):
@@ -189,7 +186,7 @@ class SparkSubmit:
         """Nothing is kept between jobs."""
 
     def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
-        """Run the job to its end; nothing is known of its slices here.
+        """Run the job to its end.
 
         :raises SparkJobError: it ended with an error, or was stopped
         :raises SpecError: the connection cannot be used, or this machine has no spark-submit
@@ -198,11 +195,7 @@ class SparkSubmit:
         return []
 
     def run_together(self, asked: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
-        """Run several jobs to their end, as one of Spark's; nothing is known of their slices here.
-
-        :raises SparkJobError: it ended with an error, or was stopped
-        :raises SpecError: the connection cannot be used, or this machine has no spark-submit
-        """
+        """Run several jobs to their end, as one Spark job."""
         jobs, secrets = [job for job, _ in asked], [each for _, each in asked]
         self._submit(jobs, secrets, f"the Spark job of {len(jobs)} groups", "")
         return []
@@ -233,20 +226,18 @@ class SparkSubmit:
                 submission.end()
 
     def stop(self) -> None:
-        """Ask the jobs to end, and see to it that they do; returns at once, :meth:`run` then ends by itself."""
+        """Make the jobs end; returns at once, and :meth:`run` then ends."""
         self._stopped = True
         for submission in tuple(self._running):
             submission.stop()
 
     def close(self) -> None:
-        """End what still runs: replicas that did not end when they were not needed any more. Nothing else was taken."""
+        """End running jobs: replicas that were not needed any more. Nothing else is held."""
         if self._running:
             self.stop()
 
 
 class _Submission:
-    """One run of spark-submit."""
-
     def __init__(self, hook: _SubmitHook, grace: float) -> None:
         self._hook = hook
         self._grace = grace
@@ -273,18 +264,16 @@ class _Submission:
 
     @property
     def process(self) -> subprocess.Popen[str] | None:
-        """The running one."""
         process = self._hook.process
         return process if process is not None and process.poll() is None else None
 
     @property
     def code(self) -> int | None:
-        """Of a spark-submit that has ended."""
         process = self._hook.process
         return None if process is None else process.poll()
 
     def end(self) -> None:
-        """After a normal end nothing is left to do; a caller that was interrupted (timeout) leaves a live process."""
+        """An interrupted caller (timeout) leaves a live process."""
         if (process := self.process) is not None:
             self.stop()
             process.communicate()
@@ -308,7 +297,7 @@ class _Files(NamedTuple):
         return {**master.environment, **(copies if self.package and not master.driver_on_cluster else {})}
 
     def hook(self, conf: Mapping[str, Any], conn_id: str, master: SparkMaster) -> _SubmitHook:
-        """One that is not run yet. Whoever may list the processes of this machine can read their arguments."""
+        """Return a new hook. Everyone who may list this machine's processes can read their arguments."""
         hidden = {key: value for key, value in conf.items() if secrets_in({key: value})}
         properties = self.job.parent / "spark.properties"
         if hidden:
@@ -327,7 +316,7 @@ class _Files(NamedTuple):
 
 @contextmanager
 def _files(jobs: Sequence[WindowJob], secrets: Sequence[Secrets], *, ship: bool) -> Iterator[_Files]:
-    """The files of a job, or of several, in a folder that only this user can read."""
+    """Yield the files of some jobs, in a folder that only this user can read."""
     folder = scratch_folder()
     try:
         files = _Files(

@@ -7,7 +7,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "app": "create_app",
+        "landings": "page_topics",
         "reader": "PageReader",
-        "watched": "page_topics",
     },
 )

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Authorization of the page: Airflow's auth manager decides, for every request.
 
-Contract: Airflow does not guard the apps of plugins, so every route depends on :func:`viewer`, and :func:`same_site`
-refuses requests of a page of another origin. Users see a row if they may read one of the DAGs that run it. Rows without
-a DAG of this deployment (connectors, landings from the command line) are visible to users who may read :data:`VIEW`, a
-custom view of the auth manager. Rows without a grant do not exist for the user.
+Airflow does not guard the apps of plugins, so every route depends on :func:`viewer`, and :func:`same_site` refuses
+requests of other origins. Users see a row if they may read one of its DAGs. Rows without a DAG of this deployment are
+visible to users who may read the custom view :data:`VIEW`. Other rows do not exist for the user.
 
-Failure story: the imports here are Airflow's own internals. If they change, the import fails and with it the whole
-page, which then answers no request (:mod:`~airflow_provider_lakecommit.plugins`).
+The imports are Airflow's internals: if they change, the import fails, and the page answers no request
+(:mod:`~airflow_provider_lakecommit.plugins`).
 """
 
 from __future__ import annotations
@@ -32,12 +31,9 @@ from fastapi.concurrency import run_in_threadpool
 
 from airflow_provider_lakecommit.page.landings import Board, LandingRow, TopicReading
 
-__all__ = ["GRANT_SECONDS", "VIEW", "Viewer", "ViewerDep", "same_site", "viewer", "viewer_now"]
-
 VIEW = "Lake commits"
-"""Name of the custom view that the auth manager decides about."""
 GRANT_SECONDS = 5.0
-"""How long an answer of the auth manager is valid: a page sends several requests a second."""
+"""Validity of the auth manager's answers, as a page sends several requests a second."""
 MOST_KNOWN = 1000
 
 
@@ -51,7 +47,6 @@ class Viewer:
     teams: Mapping[str, str | None] = field(default_factory=dict)
 
     def sees(self, row: LandingRow) -> bool:
-        """Return True if the user may see this row."""
         return any(dag in self.dags for dag in row.dags) if row.dags else self.views_all
 
     def topics_of(self, board: Board) -> tuple[TopicReading, ...]:
@@ -62,19 +57,16 @@ class Viewer:
         return tuple(t for t in board.topics if t.place in places)
 
     def sees_tasks(self, dag: str) -> bool:
-        """Return True if the user may see task instances of this DAG."""
         return dag in self.dags and get_auth_manager().is_authorized_dag(
             method="GET", access_entity=DagAccessEntity.TASK_INSTANCE, details=self._details(dag), user=self.user
         )
 
     def triggers(self, dag: str) -> bool:
-        """Return True if the user may trigger this DAG."""
         return get_auth_manager().is_authorized_dag(
             method="POST", access_entity=DagAccessEntity.RUN, details=self._details(dag), user=self.user
         )
 
     def edits(self, dag: str) -> bool:
-        """Return True if the user may pause this DAG."""
         return get_auth_manager().is_authorized_dag(method="PUT", details=self._details(dag), user=self.user)
 
     def _details(self, dag: str) -> DagDetails:
@@ -101,7 +93,7 @@ def viewer(user: GetUserDep) -> Viewer:
 
 
 async def viewer_now(request: Request, who: Viewer) -> Viewer:
-    """Return what the user of an open stream may see now. A user without a token, as with public access, stays.
+    """Return what the user of an open stream may see now; without a token (public access) the user stays.
 
     :raises HTTPException: the user has logged out, or the token has expired
     """

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The actions that a user may run for a landing, and their effect now.
 
-Contract: a table, and pure. Nothing is done here: an action is a request of the page to Airflow's own API in the name
-of its user, after a confirmation: to trigger a run of a DAG, or to pause or unpause the DAGs that land. So Airflow's
-permissions decide, and its audit log names the user. Forbidden actions are shown with the reason; DAGs that the user
-may not read are not mentioned.
+An action is a request of the page to Airflow's own API in the name of its user: to trigger a run of a DAG, or to pause
+or unpause DAGs. So Airflow's permissions decide, and its audit log names the user. Forbidden actions are shown with the
+reason; DAGs that the user may not read are not mentioned.
 
 ==============  =======================================================  ============================================
 action          is present if                                            its request to Airflow
@@ -27,8 +26,6 @@ from functools import cache
 from airflow_provider_lakecommit.page.landings import LandingRow
 from airflow_provider_lakecommit.page.operations import KnownDag, Operation
 
-__all__ = ["Action", "Rights", "actions"]
-
 ORDER = ("publish_now", "retry_blocked", "verify")
 
 
@@ -47,9 +44,10 @@ class Rights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """``does`` is the effect in general, ``now`` the effect at present. ``pauses`` are DAGs that are paused first,
-    ``unpauses`` those that are unpaused, ``dag`` the one that is run then with ``conf``. ``hindrance`` is why this user
-    cannot run it, or not now; empty: allowed.
+    """One action. ``does`` is its general effect, ``now`` its effect at present.
+
+    ``pauses`` are DAGs that are paused first, ``unpauses`` those that are unpaused, ``dag`` is then run with ``conf``.
+    ``hindrance`` is why this user cannot run it now; empty: allowed.
     """
 
     kind: str
@@ -84,7 +82,7 @@ def actions(row: LandingRow, dags: Mapping[str, KnownDag], rights: Rights) -> tu
 
 
 def _operations(row: LandingRow, dags: Mapping[str, KnownDag], rights: Rights) -> list[Operation]:
-    """Return the operations on this landing, one of each kind: of a DAG that the user may run now, if any."""
+    """Return one operation of each kind on this landing, of a DAG that the user may run now if possible."""
     meant = [o for dag, known in dags.items() for o in known.operations if o.landing == row.name and rights.reads(dag)]
     meant.sort(key=lambda o: (not rights.triggers(o.dag), dags[o.dag].paused, o.dag))
     found: dict[str, Operation] = {}

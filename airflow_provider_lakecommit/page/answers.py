@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answers of the status API, version 1: shapes, units and how they are made from the rows.
+"""The answers of the status API, version 1: shapes, units and how they are made from rows.
 
-Contract: fields are added and never change their meaning within a version. Times are ISO 8601 in UTC, counts are
-records unless the name differs, and unknown values are ``null``, never 0. Texts come from control records and
-from Airflow's database, so whatever they hold, they are text: who shows them must treat them so.
+Fields are added and never change their meaning within a version. Times are ISO 8601 in UTC, counts are records unless
+the name differs, and unknown values are ``null``, never 0. Texts come from control records and Airflow's database:
+clients must treat them as text only.
 """
 
 from __future__ import annotations
@@ -21,16 +21,6 @@ from airflow_provider_lakecommit.page.landings import DAY, LandingRow, TopicRead
 from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, SeenCycle
 from airflow_provider_lakecommit.page.sensors import HeldSensor
 from airflow_provider_lakecommit.stall import waiting
-
-__all__ = [
-    "Change",
-    "LandingAnswer",
-    "LandingList",
-    "in_common",
-    "landing_of",
-    "list_json",
-    "topics_of",
-]
 
 STRIP = 50
 MOST_SENSORS = 20
@@ -159,7 +149,6 @@ def topics_of(topics: Iterable[TopicReading]) -> list[TopicAnswer]:
 def landing_of(
     row: LandingRow, sensors: Sequence[HeldSensor], now: float, budget: PendingBudget | None = None
 ) -> LandingAnswer:
-    """:param sensors: those of it that the user may see"""
     return LandingAnswer(**in_common(row, sensors, now, budget))
 
 
@@ -171,7 +160,7 @@ def list_json(
     offset: int,
     landings: Iterable[bytes],
 ) -> bytes:
-    """Return a :class:`LandingList` of rows that are JSON already: rows seldom change, but are requested often."""
+    """Return a :class:`LandingList` of rows that are JSON already."""
     head = LandingList(
         version=version, topics=topics_of(topics), verdicts=dict(verdicts), total=total, offset=offset, landings=[]
     )
@@ -216,25 +205,13 @@ def in_common(
         "tables": list(cycles.tables),
         "dags": list(row.dags),
         "held": HeldAnswer(
-            waiting=waits, ended=len(sensors) - waits, sensors=[_sensor(s) for s in sensors[:MOST_SENSORS]]
+            waiting=waits,
+            ended=len(sensors) - waits,
+            sensors=[SensorAnswer.model_validate(s, from_attributes=True) for s in sensors[:MOST_SENSORS]],
         ),
         "cycles": [mark_of(c, o) for c, o in newest],
     }
 
 
 def _files_of(cycles: Iterable[SeenCycle]) -> Counter[str]:
-    """Return the files by table."""
     return sum((Counter(dict(c.files_of)) for c in cycles), Counter())
-
-
-def _sensor(s: HeldSensor) -> SensorAnswer:
-    return SensorAnswer(
-        dag=s.dag,
-        run=s.run,
-        task=s.task,
-        map_index=s.map_index,
-        state=s.state,
-        waits=s.waits,
-        since=s.since,
-        reason=s.reason,
-    )

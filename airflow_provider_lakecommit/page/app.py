@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The routes of the page, under `/lakecommit` of Airflow's API server.
 
-Contract: every route is guarded, the files of the page too (:mod:`~airflow_provider_lakecommit.page.access`); there is
-no mount, and no documentation that Airflow does not guard. No request uses brokers, catalog or Spark: rows come from
-:class:`~airflow_provider_lakecommit.page.reader.PageReader`, sensors and budgets from Airflow's database. Nothing is
-changed.
+Every route is guarded (:mod:`~airflow_provider_lakecommit.page.access`). No request uses brokers, catalog or Spark:
+rows come from :class:`~airflow_provider_lakecommit.page.reader.PageReader`, sensors and budgets from Airflow's
+database. Nothing is changed.
 
 ==================================  ===================================================================================
-route                               answer
-==================================  ===================================================================================
-``/``, ``/assets/…``                the page
-``/api/v1/landings``                rows, worst first, paged and searched; with an ETag
+route                               answer ==================================
+=================================================================================== ``/``, ``/assets/…``
+the page ``/api/v1/landings``                rows, worst first, paged and searched; with an ETag
 ``/api/v1/landings/{id}``           one of them, with partitions, cycles, remedies, rejects and decisions; with an ETag
 ``/api/v1/landings/{id}/trend``     its activity over hours and days, by minute and by quarter of an hour
-``/api/v1/landings/{id}/actions``   the actions of the user, if `[lakecommit] page_actions` is on
-``/api/v1/changes``                 server-sent events: rows have changed
-``/api/v1/openapi.json``            this interface
+``/api/v1/landings/{id}/actions``   the actions of the user, if `[lakecommit] page_actions` is on ``/api/v1/changes``
+server-sent events: rows have changed ``/api/v1/openapi.json``            this interface
 ==================================  ===================================================================================
 """
 
@@ -34,31 +31,34 @@ from fastapi.responses import StreamingResponse
 
 from airflow_provider_lakecommit.core import PendingBudget
 from airflow_provider_lakecommit.page.access import GRANT_SECONDS, Viewer, ViewerDep, same_site, viewer, viewer_now
-from airflow_provider_lakecommit.page.action_answers import ActionsAnswer, actions_answer
 from airflow_provider_lakecommit.page.actions import Rights, actions
 from airflow_provider_lakecommit.page.answers import Change, LandingList, landing_of, list_json, topics_of
 from airflow_provider_lakecommit.page.declared_landings import DeclaredLook, DeclaredRows
-from airflow_provider_lakecommit.page.detail_answers import LandingDetail, detail_of
+from airflow_provider_lakecommit.page.detail_answers import (
+    ActionsAnswer,
+    LandingDetail,
+    TrendAnswer,
+    actions_answer,
+    detail_of,
+    trend_of,
+)
 from airflow_provider_lakecommit.page.files import ASSETS, HEADERS, INDEX, built
 from airflow_provider_lakecommit.page.landings import LandingRow, search
-from airflow_provider_lakecommit.page.look import DatabaseLook
 from airflow_provider_lakecommit.page.operations import OperationLook
 from airflow_provider_lakecommit.page.reader import PageReader
 from airflow_provider_lakecommit.page.sensors import HeldSensor, held_sensors
-from airflow_provider_lakecommit.page.trend_answers import TrendAnswer, trend_of
-
-__all__ = ["create_app", "stream_changes"]
+from airflow_provider_lakecommit.page.stored_dags import DatabaseLook
 
 VERSION = "1"
 MOST_ROWS = 200
 TICK_SECONDS = 0.5
 ALIVE_SECONDS = 10.0
-"""Longest time between two events of a stream, which also report how fresh the rows are."""
+"""Longest time between two events of a stream."""
 STATE_SECONDS = 5.0
 DECLARED_SECONDS = 15.0
-"""How long an answer of Airflow's database about tasks, pauses and declarations is valid."""
+"""Validity of answers of Airflow's database about declarations."""
 ROW_SECONDS = 300.0
-"""How long the last-24-hours part of a row is valid."""
+"""Validity of the last-24-hours part of a row."""
 MOST_WRITTEN = 2000
 STREAM_SECONDS = 120.0
 """After this time a stream ends, and the browser opens the next one."""
@@ -69,10 +69,7 @@ Guards = [Depends(same_site), Depends(viewer)]
 
 
 def create_app(reader: PageReader, *, with_actions: bool = False) -> FastAPI:
-    """Return the app that Airflow mounts.
-
-    :param with_actions: whether actions are offered
-    """
+    """Return the app that Airflow mounts."""
     app = FastAPI(
         title="Lake commits", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, dependencies=Guards
     )
@@ -162,7 +159,7 @@ def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> No
 
 
 class _Written:
-    """Rows as JSON, each written once while it, its sensors and its budget are the same, in the same minutes."""
+    """Rows as JSON, cached while a row, its sensors and its budget are the same, for some minutes."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[LandingRow, list[HeldSensor], PendingBudget | None, int, bytes]] = {}
@@ -193,7 +190,6 @@ class _Held:
         return [s for s in self._by_place.get((row.place.topic, row.group), []) if self._may_see(s.dag)]
 
     def _may_see(self, dag: str) -> bool:
-        """Return the right, requested once per DAG, and only for displayed rows."""
         if dag not in self._allowed:
             self._allowed[dag] = self._who.sees_tasks(dag)
         return self._allowed[dag]
@@ -230,7 +226,6 @@ async def stream_changes(
 
 
 def _tagged(request: Request, body: bytes) -> Response:
-    """Return the answer, or 304 if the client already has it."""
     tag = f'"{sha256(body).hexdigest()[:32]}"'
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers={"ETag": tag})

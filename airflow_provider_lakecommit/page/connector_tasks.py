@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tasks of a Kafka Connect sink answer its coordinator, by its control topic alone.
+"""The tasks of a Kafka Connect sink that answer its coordinator, by its control topic alone.
 
-Contract: pure. A task answers each START_COMMIT with a DATA_COMPLETE under an id of its own, which is valid from its
-start to its end: a restarted task is another one. At most :data:`MOST_TASKS` are kept, those heard last.
-
-Failure story: only silence shows that a task ended. It is dropped when it has not answered for :data:`GONE_ANSWERS`
-times as many answers as there are tasks.
+A task answers each START_COMMIT with a DATA_COMPLETE under an id that is valid until it ends. Only silence shows an
+end: a task is dropped when it missed :data:`GONE_ANSWERS` times as many answers as there are tasks.
 """
 
 from __future__ import annotations
@@ -13,8 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from airflow_provider_lakecommit.stall import Seen
-
-__all__ = ["ConnectorTask", "tasks_after"]
 
 MOST_TASKS = 200
 MOST_PARTITIONS = 100

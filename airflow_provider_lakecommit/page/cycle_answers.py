@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answers of the status API about cycles and open windows: group by group, slice by slice.
+"""The status API's answers about cycles and open windows: group by group, slice by slice.
 
-Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`. The accounting of a landing's cycle adds up:
-``read`` is ``landed`` + ``rejected`` + ``filtered`` + ``gaps`` + ``skipped``, all of them source offsets; ``rows`` are
-those written, per table, and a sum of their own. Names are those of `lakecommit status --json` and `history --json`
-(:mod:`~airflow_provider_lakecommit.core.status_fields`).
+``read`` is ``landed`` + ``rejected`` + ``filtered`` + ``gaps`` + ``skipped``, all source offsets; ``rows`` are the
+written ones per table. Names are shared with the command line (:mod:`~airflow_provider_lakecommit.core.status_fields`).
 """
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ from pydantic import BaseModel
 
 from airflow_provider_lakecommit.core import account_fields, cycle_fields
 from airflow_provider_lakecommit.page.seen_cycle import FINISHED, CycleOutcome, SeenCycle, SliceOutcome, SliceWork
-
-__all__ = ["CycleAnswer", "CycleMark", "WindowAnswer", "cycle_of", "mark_of", "moment", "time_or_none", "windows_of"]
 
 MOST_WINDOWS = 10
 MOST_SLICES = 500
@@ -127,12 +123,10 @@ class WindowAnswer(AccountAnswer):
 
 
 def mark_of(c: SeenCycle, outcome: CycleOutcome) -> CycleMark:
-    """Return a cycle as the strip draws it."""
     return CycleMark(commit_id=c.commit_id, began=moment(c.began), outcome=outcome, landed=c.records, files=c.files)
 
 
 def cycle_of(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
-    """Return all details of a cycle."""
     return CycleAnswer(
         **cycle_fields(commit_id=c.commit_id, dag=c.dag, run=c.run),
         **{**account_fields(c.counts), "landed": c.records},
@@ -159,7 +153,7 @@ def cycle_of(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
 
 
 def windows_of(pairs: Sequence[tuple[SeenCycle, CycleOutcome]]) -> list[WindowAnswer]:
-    """Return the windows with listed slices, newest first."""
+    """Return open windows with slices, newest first."""
     under_way = (CycleOutcome.RUNNING, CycleOutcome.FAILED)
     found = [c for c, outcome in reversed(pairs) if outcome in under_way and c.work]
     return [_window(c) for c in found[:MOST_WINDOWS]]
@@ -223,10 +217,8 @@ def _slice(w: SliceWork) -> SliceAnswer:
 
 
 def time_or_none(seconds: float | None) -> datetime | None:
-    """Return a time, if known."""
     return None if seconds is None else moment(seconds)
 
 
 def moment(seconds: float) -> datetime:
-    """Return a time in UTC."""
     return datetime.fromtimestamp(seconds, UTC)

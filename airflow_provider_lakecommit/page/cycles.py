@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The newest cycles of one landing or connector, and the progress of its partitions, from its control records.
+"""The newest cycles of one landing or connector, and its partitions' progress, from its control records.
 
-Contract: pure and frozen, so other threads may read what a reader thread has made while it continues. The state is
-bounded: :data:`MOST_CYCLES` cycles, of these :data:`MOST_OPEN` with their slices, and :data:`MOST_PARTITIONS`
-partitions, however long the log is.
-
-Failure story: an event of a cycle whose start was not read, or is no longer kept, changes the partitions and no cycle.
-So the oldest cycle may be incomplete.
+Frozen, so that other threads may read it, and bounded: :data:`MOST_CYCLES` cycles, :data:`MOST_OPEN` of these with
+slices. An event of a cycle that is not kept changes the partitions only; the oldest cycle may be incomplete.
 """
 
 from __future__ import annotations
@@ -30,13 +26,18 @@ from airflow_provider_lakecommit.core import (
     TablePublished,
 )
 from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask, tasks_after
-from airflow_provider_lakecommit.page.notes import LandingNotes, after_committed, after_decisions, after_rejects
+from airflow_provider_lakecommit.page.notes import (
+    LandingNotes,
+    Uncommitted,
+    after_commit,
+    after_committed,
+    after_decisions,
+    after_rejects,
+    after_report,
+)
 from airflow_provider_lakecommit.page.partitions import Ends, PagePartition, shown_partitions
 from airflow_provider_lakecommit.page.seen_cycle import SeenCycle, SliceWork, with_report
-from airflow_provider_lakecommit.page.uncommitted import Uncommitted, after_commit, after_report
 from airflow_provider_lakecommit.stall import EventKind, Seen
-
-__all__ = ["MOST_CYCLES", "MOST_OPEN", "LandingCycles", "Totals", "connector_cycles_after", "cycles_after"]
 
 MOST_CYCLES = 100
 MOST_OPEN = 20
@@ -47,9 +48,7 @@ NO_ENDS: Ends = MappingProxyType({})
 
 
 class Totals(NamedTuple):
-    """Counts since the start of the reading: reported and published offsets, and commits. A connector's are its
-    announced records.
-    """
+    """Counts since the start of the reading: reported and published offsets (of a connector: records), and commits."""
 
     read: int = 0
     committed: int = 0
@@ -57,12 +56,11 @@ class Totals(NamedTuple):
 
 
 class LandingCycles(NamedTuple):
-    """``cycles`` are oldest first; ``dags`` are those that ran them, with their deployment, the last one first.
-    ``published`` has, per table, the end of each partition. A partition is published as far as the first table, that of
-    the data, has it: one of dead letters gets a snapshot only if there are some. ``took`` is the duration of the last
-    commit in seconds, from the last report to its COMPLETE. ``tasks`` are those of a connector. ``uncommitted`` are
-    reports whose rejects are not in their table yet, ``debts`` the newest share of each table's limit of compaction
-    debt.
+    """The state. ``cycles`` are oldest first, ``dags`` those that ran them with their deployment, the last one first.
+
+    ``published`` has the end of each partition per table; progress is that of the first table, the data. ``took`` are
+    the seconds of the last commit, from the last report to its COMPLETE. ``uncommitted`` are reports whose rejects are
+    not in their table yet, ``debts`` the newest share of each table's limit of compaction debt.
     """
 
     cycles: tuple[SeenCycle, ...] = ()
@@ -82,16 +80,14 @@ class LandingCycles(NamedTuple):
 
     @property
     def in_table(self) -> Ends:
-        """Return the ends of the data table."""
         return next((self.published[t] for t in self.tables if t in self.published), NO_ENDS)
 
     @property
     def read_upto(self) -> Ends:
-        """Return how far the topics were read; without reports, for example after a long pause, the table's ends."""
+        """Return how far the topics were read: without reports, the table's ends."""
         return {**self.in_table, **self.reported}
 
     def partitions(self, ends: Ends) -> tuple[PagePartition, ...]:
-        """:param ends: current ends of the topics; those of the newest plan if unknown"""
         return shown_partitions(self.planned, self.reported, self.in_table, {**self.ends, **_known(ends, self.ends)})
 
 
@@ -100,7 +96,6 @@ def _known(ends: Ends, of: Ends) -> Ends:
 
 
 def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
-    """Return the state after one more entry of the landing's log."""
     at = entry.at.timestamp()
     match entry:
         case CycleOpened(directives=directives):
@@ -120,7 +115,6 @@ def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
 
 
 def connector_cycles_after(known: LandingCycles, seen: Seen) -> LandingCycles:
-    """Return the state after one more event of a connector's group."""
     commit = UUID(bytes=seen.commit)
     match seen.kind:
         case EventKind.START:
@@ -174,10 +168,7 @@ def _run(cycle: Cycle) -> dict[str, Any]:
 
 
 def _planned(plan: Plan, tables: tuple[str, ...], done: Mapping[UUID, SliceWork]) -> dict[str, Any]:
-    """Return the fields of a cycle's plan.
-
-    :param done: reports of an earlier plan of the same cycle
-    """
+    """Return the fields of a cycle's plan, keeping reports of an earlier plan of the same cycle."""
     told = {i: w for i, w in done.items() if w.reports}
     return {
         "tables": tables,
@@ -240,7 +231,6 @@ def _counted(known: LandingCycles, **more: int) -> LandingCycles:
 
 
 def _furthest(known: Ends, more: Iterable[Span]) -> Ends:
-    """Return the highest end of each partition."""
     out = dict(known)
     for span in more:
         place, end = (span.partition.topic, span.partition.partition), span.range.end
@@ -258,6 +248,6 @@ def _changed(known: LandingCycles, commit_id: UUID, change: Callable[[SeenCycle]
 
 
 def _place(known: LandingCycles, commit_id: UUID) -> int | None:
-    """Return the index of a cycle; changing cycles are among the newest, at the end."""
+    """Return the index of a cycle; changing cycles are among the newest."""
     wanted = str(commit_id)
     return next((i for i in range(len(known.cycles) - 1, -1, -1) if known.cycles[i].commit_id == wanted), None)

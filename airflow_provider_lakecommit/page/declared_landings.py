@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Landings that parsed DAGs declare and that no control topic has: they never ran, or are not watched.
 
-Contract: reads only, from Airflow's database, where the DAG processor keeps the outlet assets of tasks of serialized
-DAGs; a landing's asset has its name and its table (:mod:`~airflow_provider_lakecommit.assets`). The tasks have the
-budgets of the landing, if Airflow keeps their complete declaration. At most :data:`MOST` landings are read. DAGs that
-are no longer parsed declare nothing. A declared landing is a row of its DAG alone: users who may read that DAG see it.
-
-Failure story: while a control topic has not been read yet, its content is unknown, and the row shows that.
+Read from Airflow's database, which keeps the outlet assets of serialized DAGs; a landing's asset has its name and table
+(:mod:`~airflow_provider_lakecommit.assets`), and its tasks the declaration with the budgets. A declared landing is
+visible to users who may read its DAG.
 """
 
 from __future__ import annotations
@@ -32,12 +29,10 @@ from airflow_provider_lakecommit.stall import Diagnosis, State, Verdict
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["DeclaredLanding", "DeclaredLook", "DeclaredRows", "declared_in"]
-
 MOST, MOST_NEW = 10_000, 50
 OURS = "airflow_provider_lakecommit."
 LAST = '\n  "create": '
-"""The last field of a declaration among the rendered fields of its task."""
+"""The last field of a rendered declaration."""
 SCHEME = "lakecommit://"
 UNREAD = "it was not observed so far, but not all control topics have been read yet"
 NEVER = "it never ran: its DAG has no run yet"
@@ -49,7 +44,7 @@ UNSEEN = (
 
 @dataclass(frozen=True, slots=True)
 class DeclaredLanding:
-    """A landing of one DAG. ``ran``: that DAG has runs. ``budget`` is ``None`` if it is unknown."""
+    """A landing of one DAG, which has runs if ``ran``; ``budget`` is ``None`` if unknown."""
 
     name: str
     table: str
@@ -59,8 +54,6 @@ class DeclaredLanding:
 
 
 class DeclaredLook:
-    """Reads the landings of all parsed DAGs, for one thread at a time."""
-
     def __init__(self) -> None:
         self._stored = StoredDags(declared_in)
 
@@ -83,10 +76,7 @@ class DeclaredLook:
 
 
 def declared_in(_: str, stored: Any) -> dict[str, Landing]:
-    """Return the landings of the tasks of a stored DAG, by name.
-
-    :param stored: Airflow's JSON of the DAG
-    """
+    """Return the landings of the tasks of Airflow's JSON of a DAG, by name."""
     try:
         texts = [t.get("declared") for t in tasks_in(stored) if str(t.get("_task_module", "")).startswith(OURS)]
     except OTHER_FORM:
@@ -106,7 +96,6 @@ def _landing_of(text: str) -> Landing | None:
 
 
 def _declared(extra: Any, dag: str, ran: bool, stored: Mapping[str, Landing]) -> DeclaredLanding | None:
-    """Return the landing of an asset; ``None`` for a foreign asset."""
     told = extra if isinstance(extra, Mapping) else {}
     name, table = told.get("landing"), told.get("table")
     if not (isinstance(name, str) and isinstance(table, str)):
@@ -117,10 +106,7 @@ def _declared(extra: Any, dag: str, ran: bool, stored: Mapping[str, Landing]) ->
 
 
 class DeclaredRows:
-    """The rows of a board, and those of unobserved declared landings, worst first.
-
-    :param look: reads the declared landings
-    """
+    """The rows of a board and of unobserved declared landings, worst first."""
 
     def __init__(self, look: Callable[[], tuple[DeclaredLanding, ...]]) -> None:
         self._look = look
@@ -134,7 +120,6 @@ class DeclaredRows:
         self._budgets: tuple[tuple[DeclaredLanding, ...], Mapping[tuple[str, str], PendingBudget]] = ((), {})
 
     def __call__(self, board: Board) -> Mapping[str, LandingRow]:
-        """Return the rows by key."""
         declared, unread = self._look(), any(t.as_of is None for t in board.topics)
         if not declared:
             return board.rows
@@ -145,9 +130,8 @@ class DeclaredRows:
         return rows
 
     def find(self, board: Board, key: str) -> LandingRow | None:
-        """Return the row of a key; the key of a declared landing stays valid after the landing was observed.
-
-        :param key: of a present or former row
+        """Return the row of a present or former key: that of a declared landing stays valid after the landing was
+        observed.
         """
         rows = self(board)
         if (row := rows.get(key)) is not None:
@@ -156,10 +140,7 @@ class DeclaredRows:
         return next((r for r in rows.values() if any((r.name, dag) in meant for dag in r.dags)), None)
 
     def budget(self, row: LandingRow, dags: Collection[str]) -> PendingBudget | None:
-        """Return the limits on pending work of a landing: as the first of its DAGs by name declares it.
-
-        :param dags: those that the user may read
-        """
+        """Return the limits on a landing's pending work, as the first readable of its DAGs declares it."""
         declared, (known, found) = self._look(), self._budgets
         if known is not declared:
             found = {(d.name, d.dag): d.budget for d in declared if d.budget is not None}

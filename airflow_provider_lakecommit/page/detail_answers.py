@@ -1,28 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status API's answer about one landing: the fields beyond its row.
-
-Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`.
-"""
+"""The status API's answers about one landing beyond its row: detail, trend and actions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from pydantic import BaseModel
 
 from airflow_provider_lakecommit.core import PendingBudget, partition_fields
+from airflow_provider_lakecommit.page.actions import Action
 from airflow_provider_lakecommit.page.answers import LandingAnswer, in_common
 from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask
 from airflow_provider_lakecommit.page.cycle_answers import CycleAnswer, WindowAnswer, cycle_of, moment, windows_of
 from airflow_provider_lakecommit.page.landings import LandingRow
 from airflow_provider_lakecommit.page.notes import RejectSeen
 from airflow_provider_lakecommit.page.partitions import hot
-from airflow_provider_lakecommit.page.remedies import Remedy, remedies
+from airflow_provider_lakecommit.page.remedies import remedies
 from airflow_provider_lakecommit.page.sensors import HeldSensor
+from airflow_provider_lakecommit.page.trend import Steps
 from airflow_provider_lakecommit.stall import State, waiting
-
-__all__ = ["LandingDetail", "detail_of"]
 
 
 class RemedyAnswer(BaseModel):
@@ -109,7 +106,6 @@ class LandingDetail(LandingAnswer):
 def detail_of(
     row: LandingRow, sensors: Sequence[HeldSensor], now: float, budget: PendingBudget | None = None
 ) -> LandingDetail:
-    """:param sensors: those of it that the user may see"""
     notes = row.cycles.notes
     pairs = list(zip(row.cycles.cycles, row.outcomes, strict=True))
     hottest = hot(row.partitions)
@@ -134,7 +130,7 @@ def detail_of(
         windows=windows_of(pairs),
         tasks=[_task(t, row.cycles.tasks) for t in row.cycles.tasks],
         announced=_announced(row.state),
-        remedies=[_remedy(r) for r in remedies(row)],
+        remedies=[RemedyAnswer.model_validate(r, from_attributes=True) for r in remedies(row)],
         decisions=[DecisionAnswer.model_validate(d, from_attributes=True) for d in reversed(notes.decisions)],
         rejects=[_reject(r) for r in reversed(notes.rejects)],
         history=[cycle_of(c, o) for c, o in reversed(pairs)],
@@ -172,5 +168,60 @@ def _reject(r: RejectSeen) -> RejectAnswer:
     )
 
 
-def _remedy(r: Remedy) -> RemedyAnswer:
-    return RemedyAnswer(command=r.command, does=r.does)
+class StepsAnswer(BaseModel):
+    """Buckets of ``step_seconds``, the first of which starts at ``begin``. Read and committed offsets are summed in
+    each; lags, in records and in seconds, and seconds of commits are the maximum of each. The lag of the table is that
+    of all that it lacks, read or not.
+    """
+
+    step_seconds: int
+    begin: datetime
+    read: list[float]
+    committed: list[float]
+    read_lag: list[float | None]
+    commit_lag: list[float | None]
+    read_lag_seconds: list[float | None]
+    table_lag_seconds: list[float | None]
+    commit_seconds: list[float | None]
+
+
+class TrendAnswer(BaseModel):
+    """The activity of a landing, the finest buckets first; empty without a trend."""
+
+    steps: list[StepsAnswer]
+
+
+def trend_of(row: LandingRow, now: float) -> TrendAnswer:
+    rings = row.trend.shown(now) if row.trend is not None else ()
+    return TrendAnswer(steps=[_steps(ring) for ring in rings])
+
+
+def _steps(ring: Steps) -> StepsAnswer:
+    return StepsAnswer.model_validate({"step_seconds": ring.step, "begin": moment(ring.begin), **ring.values})
+
+
+class ActionAnswer(BaseModel):
+    """A request to Airflow: pause and unpause DAGs, then run one."""
+
+    kind: str
+    does: str
+    now: str
+    dag: str
+    conf: dict[str, str]
+    pauses: list[str]
+    unpauses: list[str]
+    asks: bool
+    hindrance: str
+
+
+class ActionsAnswer(BaseModel):
+    """All actions of a landing."""
+
+    enabled: bool
+    actions: list[ActionAnswer]
+
+
+def actions_answer(found: Iterable[Action], *, enabled: bool) -> ActionsAnswer:
+    # Its fields are those of the action.
+    told = [ActionAnswer.model_validate(a, from_attributes=True) for a in found]
+    return ActionsAnswer(enabled=enabled, actions=told)

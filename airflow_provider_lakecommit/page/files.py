@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The built files of the page, and the headers of every answer.
 
-Contract: only files that exist in the folder when the app is created are served, by name; no name leads out of it.
-Nothing of another origin is loaded and a page has no inline script (:data:`HEADERS`); only Airflow may frame the page.
+Only files that exist when the app is created are served, by name. Nothing of another origin is loaded, there is no
+inline script, and only Airflow may frame the page.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-
-__all__ = ["ASSETS", "HEADERS", "INDEX", "built"]
 
 STATIC = Path(__file__).with_name("static")
 INDEX = "index.html"

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lag of a landing in time: since when records wait to be read, or to be in a snapshot.
 
-Contract: a record's own time may be anything, and reading it would mean reading the topic. So the clock uses the times
-at which the topics had certain ends: unread records were written after the newest sample whose ends were all done. That
-is an upper bound, off by at most the pause between two samples, and a tenth of the total for a long lag: older samples
-are thinned out. Samples come from plans and from the page itself.
+Records' own times are not read. The clock uses the times at which topics had certain ends: unread records were written
+after the newest sample whose ends were all done. That is an upper bound, off by at most the pause between samples, and
+a tenth of the total for long lags, as older samples are thinned out. Samples come from plans and from the page.
 
-Failure story: without a sample at which nothing was behind, for example of a landing that starts with a backlog, the
-lag is unknown. A sample with a time in the future counts as one of now.
+Without a sample at which nothing was behind the lag is unknown. A sample from the future counts as now.
 """
 
 from __future__ import annotations
@@ -16,19 +14,16 @@ from collections.abc import Iterable
 
 from airflow_provider_lakecommit.page.partitions import Ends
 
-__all__ = ["LagClock"]
-
 MOST_LOOKS, LEAST_LOOKS = 64, 8
 MOST_ENDS = 20_000
-"""Ends that are kept of all samples together."""
 
 Look = tuple[float, Ends]
 
 
 class LagClock:
-    """The clock of one landing. For the thread that reads its control topic.
+    """The clock of one landing, for one thread.
 
-    :param looks: times, in seconds of the epoch, with the ends at that time, oldest first
+    :param looks: times in seconds of the epoch, with the ends at that time, oldest first
     """
 
     def __init__(self, looks: Iterable[Look] = ()) -> None:
@@ -63,7 +58,7 @@ class LagClock:
         return None if since is None else max(0.0, at - since)
 
     def forget(self, upto: Ends) -> None:
-        """Drop samples before the newest one at which everything now done was done: they are no longer needed."""
+        """Drop samples before the newest one at which everything now done was done."""
         known = next((n for n in range(len(self.looks) - 1, 0, -1) if self._within(self.looks[n], upto)), 0)
         del self.looks[:known]
 

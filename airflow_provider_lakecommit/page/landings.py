@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One row of the page: the state of the commits of a landing, or of a connector's group, and its meaning.
+"""One row of the page: the state of the commits of a landing, or of a connector's group.
 
-Contract: pure and frozen. A board is sorted worst first (:data:`WORST_FIRST`, then the longest duration). Read lag and
-commit lag are two numbers, because they have different causes: unread records, and read records without a snapshot.
+A board is sorted worst first (:data:`WORST_FIRST`, then the longest duration). Read lag and commit lag have different
+causes: unread records, and read records without a snapshot.
 """
 
 from __future__ import annotations
@@ -13,23 +13,12 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from airflow_provider_lakecommit.core import group_id
+from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.page.cycles import LandingCycles
 from airflow_provider_lakecommit.page.partitions import PagePartition
 from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, outcomes
 from airflow_provider_lakecommit.page.trend import Trend
 from airflow_provider_lakecommit.stall import Diagnosis, State, Verdict
-
-__all__ = [
-    "WORST_FIRST",
-    "Board",
-    "LandingRow",
-    "PageTopic",
-    "TopicReading",
-    "key_of",
-    "name_of",
-    "ranked",
-    "search",
-]
 
 WORST_FIRST = (
     Verdict.DEAD,
@@ -57,9 +46,7 @@ class PageTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReading:
-    """The reading state of one control topic. ``as_of`` is when it was last read to its end, in seconds of the epoch;
-    ``trouble`` is the error that prevents it.
-    """
+    """The reading state of a control topic: when it was last read to its end, and the error that prevents it."""
 
     place: PageTopic
     as_of: float | None = None
@@ -69,9 +56,10 @@ class TopicReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingRow:
-    """A landing or a connector's group, as of the last read of ``place``. ``dags`` are those of this deployment that
-    run it; ``never_ran`` is a declared landing whose DAG has no run yet. ``read_since`` and ``table_since`` are since
-    when records wait to be read and the table lacks some, if known.
+    """A landing or a connector's group, as of the last read of ``place``.
+
+    ``dags`` are those of this deployment. ``never_ran`` is a declared landing whose DAG has no run. ``read_since`` and
+    ``table_since`` are since when records wait to be read and the table lacks some, if known.
     """
 
     place: PageTopic
@@ -94,7 +82,6 @@ class LandingRow:
 
     @property
     def name(self) -> str:
-        """Return the name in its DAG or spec."""
         return name_of(self.group, landing=self.state.landing)
 
     @property
@@ -117,7 +104,6 @@ class LandingRow:
 
     @property
     def running(self) -> int:
-        """Return the number of open cycles."""
         return sum(1 for o in self.outcomes if o is CycleOutcome.RUNNING)
 
     def rejected_since(self, moment: float) -> int:
@@ -145,7 +131,6 @@ def key_of(place: PageTopic, group: str) -> str:
 
 
 def name_of(group: str, *, landing: bool) -> str:
-    """Return the name of a landing, or the group of a connector."""
     return group.removeprefix(group_id("")) if landing else group
 
 
@@ -156,7 +141,7 @@ def search(
     verdicts: Collection[str] = (),
     dag: str = "",
 ) -> tuple[Sequence[LandingRow], Counter[str]]:
-    """Return the matching rows, in their order, and the counts of each verdict, whichever was requested.
+    """Return the matching rows in order, and the counts of each verdict, whichever was requested.
 
     :param text: part of a name, table, topic or DAG, case-insensitive
     :param dag: id of a DAG that runs it
@@ -174,3 +159,26 @@ def _bears(row: LandingRow, text: str) -> bool:
 
 def _rank(row: LandingRow) -> tuple[int, float, str, PageTopic]:
     return (WORST_FIRST.index(row.found.verdict), row.since or 0.0, row.name.casefold(), row.place)
+
+
+DEFAULT_CONNECTION = "kafka_default"
+
+
+def page_topics(stated: str, control_topic: str) -> tuple[PageTopic, ...]:
+    """Parse `[lakecommit] page_topics`: `CONNECTION/TOPIC`, or `CONNECTION` for the deployment's control topic, by
+    commas.
+
+    Empty means `kafka_default` and that topic.
+
+    :raises SpecError: a connection or a topic has no name
+    """
+    found: dict[PageTopic, None] = {}
+    for each in (part.strip() for part in stated.split(",")):
+        connection, slash, topic = each.partition("/")
+        if each and not (connection.strip() and (topic.strip() or not slash)):
+            raise SpecError(
+                "LC8701", f"[lakecommit] page_topics: {each!r} is not CONNECTION/TOPIC, e.g. kafka_default/control"
+            )
+        if each:
+            found[PageTopic(connection.strip(), topic.strip() or control_topic)] = None
+    return tuple(found) or (PageTopic(DEFAULT_CONNECTION, control_topic),)

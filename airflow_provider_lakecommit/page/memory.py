@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of the groups of one control topic while it is read: their cycles and their trends.
-
-Contract: written by the thread that reads the topic. It is for display and decides no commit.
-"""
+"""The groups of one control topic while it is read: their cycles and trends, for display only."""
 
 from __future__ import annotations
 
@@ -17,12 +14,9 @@ from airflow_provider_lakecommit.page.partitions import Ends, lags
 from airflow_provider_lakecommit.page.trend import Trend
 from airflow_provider_lakecommit.stall import EventKind, SeenRecord
 
-__all__ = ["TopicMemory"]
-
 MOST_TRENDS = 5000
-"""Groups whose trend is kept; later ones have none."""
 TURNS = frozenset({EventKind.START, EventKind.PUBLISHED})
-"""Events at which the log has the lags of a landing, at their peak."""
+"""Events at which a landing's lags peak."""
 
 _PAYLOADS = {kind: PayloadType[kind.value] for kind in EventKind}
 
@@ -36,7 +30,6 @@ class TopicMemory:
         self.clocks: dict[str, LagClock] = {}
 
     def heard(self, told: SeenRecord, record: ControlRecord, landing: bool) -> None:
-        """Add one more accepted record."""
         group, seen, header = told
         known = self.cycles.get(group) or LandingCycles()
         if not landing:
@@ -55,7 +48,6 @@ class TopicMemory:
             self._tell(group, known, after, told)
 
     def lagging(self, ends: Ends) -> None:
-        """Add the current ends of the topics."""
         now = time.time()
         for group, known in self.cycles.items():
             there = {p: ends[p] for p in known.ends if p in ends}
@@ -81,7 +73,6 @@ class TopicMemory:
         return clock
 
     def _tell(self, group: str, before: LandingCycles, after: LandingCycles, told: SeenRecord) -> None:
-        """Add the changes to the trend."""
         kind, turn = told.seen.kind, told.seen.kind in TURNS and bool(after.ends or after.reported)
         if not turn and after.totals is before.totals:
             return

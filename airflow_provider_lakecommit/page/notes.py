@@ -1,35 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes on a landing beyond its cycles: decisions of users, and rejected records with reasons.
+"""Notes on a landing beyond its cycles: decisions of users, rejects with reasons, and rejects without a snapshot.
 
-Contract: pure and frozen, and bounded: the newest :data:`MOST` decisions, and as many kinds of rejects, those
-that were seen last. A kind is one of the dead-letter table, with its column, as in reports.
-
-Failure story: it starts where the reading of the log started. ``lakecommit history`` reads older decisions, and
-versions of the spec, from the tables.
+Frozen and bounded: the newest :data:`MOST` decisions and kinds of rejects, and :data:`MOST_UNCOMMITTED` reports. They
+begin where the reading of the log began; ``lakecommit history`` reads older decisions from the tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from airflow_provider_lakecommit.core import Decision, SliceReported
-
-__all__ = [
-    "LandingNotes",
-    "RejectSeen",
-    "after_committed",
-    "after_decisions",
-    "after_rejects",
-]
+from airflow_provider_lakecommit.core import Coverage, Decision, SliceReport, SliceReported, Span, TablePublished
 
 MOST = 20
 
 
 class RejectSeen(NamedTuple):
-    """Rejected records of one kind: how many were committed, when the first and last were reported, the ranges of the
-    newest slice that had some, and the reason in the newest slice with mostly this kind.
-    """
+    """Rejected records of one kind, with ranges and reason of the newest slice that had some."""
 
     kind: str
     records: int
@@ -78,3 +66,49 @@ def after_committed(known: LandingNotes, kinds: Mapping[str, int]) -> LandingNot
     if not kinds:
         return known
     return known._replace(rejects=tuple(r._replace(records=r.records + kinds.get(r.kind, 0)) for r in known.rejects))
+
+
+MOST_UNCOMMITTED = 2000
+
+
+class Uncommitted(NamedTuple):
+    """A report with rejects, until a commit of its dead-letter table covers it or another report replaces it.
+
+    ``table`` is its last one with files, as the dead-letter table is the last of a landing.
+    """
+
+    table: str
+    spans: tuple[Span, ...]
+    rejected: int
+    rejects: Mapping[str, int]
+
+    def overlaps(self, spans: Sequence[Span]) -> bool:
+        return any(a.partition == b.partition and a.range.overlaps(b.range) for a in self.spans for b in spans)
+
+    def is_in(self, coverage: Coverage) -> bool:
+        return all(coverage[s.partition].covers(s.range) for s in self.spans)
+
+
+def after_report(known: Sequence[Uncommitted], report: SliceReport) -> tuple[Uncommitted, ...]:
+    """Return what is uncommitted after a finished report."""
+    spans = tuple(s.span for s in report.spans)
+    left = [one for one in known if not one.overlaps(spans)]
+    rejected = sum(s.counts.rejected for s in report.spans)
+    table = next((t.table for t in reversed(report.tables) if t.files), "")
+    if rejected and table:
+        left.append(Uncommitted(table=table, spans=spans, rejected=rejected, rejects=report.rejects))
+    return tuple(left[-MOST_UNCOMMITTED:])
+
+
+def after_commit(
+    known: Sequence[Uncommitted], entry: TablePublished
+) -> tuple[tuple[Uncommitted, ...], int, Mapping[str, int]]:
+    """Return what is uncommitted after a commit, how many rejects it holds, and how many of each kind."""
+    left, rejected, kinds = [], 0, Counter[str]()
+    for one in known:
+        if one.table == entry.table and one.is_in(entry.coverage):
+            rejected += one.rejected
+            kinds.update(one.rejects)
+        else:
+            left.append(one)
+    return tuple(left), rejected, kinds

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """DAGs that act on a landing, from Airflow's own store of parsed DAGs.
 
-Contract: reads only. A DAG offers an action if all its tasks of this provider do that and nothing else (they are
-`VerifyOperator`, or `LandingOperationOperator` of one operation: `publish-now`, or `reset blocked` that may retry;
-sensors do nothing), so a user who requests a check never decides what becomes of records. A run of it acts on all
-landings that these tasks name.
-
-Failure story: a DAG that is stored in an unknown form offers no action.
+A DAG offers an action if all its tasks of this provider do that and nothing else (`VerifyOperator`, or
+`LandingOperationOperator` of `publish-now` or of `reset blocked` that may retry; sensors do not count), so a user who
+requests a check never decides what becomes of records. Unknown forms of DAGs offer none.
 """
 
 from __future__ import annotations
@@ -24,8 +21,6 @@ from airflow_provider_lakecommit.page.stored_dags import OTHER_FORM, StoredDags,
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["KnownDag", "Operation", "OperationLook", "operations_in"]
-
 OURS = "airflow_provider_lakecommit."
 RETRY = "retry"
 VERIFY = "VerifyOperator"
@@ -38,9 +33,7 @@ BYSTANDER = "StalledCommitSensor"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The effect of a run of a DAG on a landing. ``conf`` is required to trigger the run; ``asks``: a user must approve
-    before it changes anything.
-    """
+    """The effect of a run of a DAG on a landing. ``conf`` triggers the run; ``asks``: a user must approve it first."""
 
     kind: str
     landing: str
@@ -58,10 +51,7 @@ class KnownDag:
 
 
 def operations_in(dag: str, stored: Any) -> tuple[Operation, ...]:
-    """Return the operations of a stored DAG.
-
-    :param stored: Airflow's JSON of the DAG
-    """
+    """Return the operations of Airflow's JSON of a DAG."""
     try:
         tasks = list(tasks_in(stored))
         params = dict(stored["dag"].get("params", []))
@@ -111,7 +101,7 @@ def _operation(dag: str, task: Mapping[str, Any], conf: Mapping[str, str], *, as
 
 
 def _choice(how: str, params: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Return the param that selects how, if a run may choose to read blocked ranges again."""
+    """Return the param that selects how, if it may be :data:`RETRY`."""
     for name, param in params.items():
         told = how.replace(" ", "").replace('"', "'")
         if told in (f"{{{{params.{name}}}}}", f"{{{{params['{name}']}}}}"):
@@ -122,13 +112,10 @@ def _choice(how: str, params: Mapping[str, Mapping[str, Any]]) -> str | None:
 
 
 class OperationLook:
-    """Reads all parsed DAGs by id, for one thread at a time."""
-
     def __init__(self) -> None:
         self._stored = StoredDags(operations_in)
 
     def __call__(self, session: Session) -> dict[str, KnownDag]:
-        """Return the current DAGs."""
         found = self._stored(session)
         paused = {dag: off for dag, off in session.execute(select(DagModel.dag_id, DagModel.is_paused))}  # noqa: C416
         return {dag: KnownDag(paused=paused.get(dag, False), operations=told) for dag, told in found.items()}

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The progress of each partition of a landing, and the hot ones: those with most of the lag.
+"""The progress of each partition of a landing, and the hot ones, which have most of the lag.
 
-Contract: pure. Offsets are one past the last. A partition is hot when its lag is :data:`HOT_TIMES` the average of the
-others, and at least :data:`HOT_LEAST` records: with few records any of them may be that by coincidence.
+A hot partition lags :data:`HOT_TIMES` the average of the others, and at least :data:`HOT_LEAST` records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-__all__ = ["Ends", "PagePartition", "Place", "hot", "lags", "shown_partitions"]
 
 MOST_PARTITIONS = 1000
 HOT_TIMES = 3
@@ -43,7 +40,6 @@ class PagePartition:
 
 
 def shown_partitions(planned: Ends, reported: Ends, published: Ends, ends: Ends) -> tuple[PagePartition, ...]:
-    """Return all known partitions, at most :data:`MOST_PARTITIONS`."""
     return tuple(
         PagePartition(
             topic=place[0],

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state behind the page: the control topics of this deployment, read in the background of an API server.
+"""The state behind the page: the control topics of this deployment, read in background threads of an API server.
 
-Contract: :meth:`PageReader.board` returns the known state at once, whatever the brokers do, and never waits. The first
-request starts the threads, one for each control topic; they stop after :data:`UNUSED_SECONDS` without a request, and
-the next request restarts the reading from the beginning. Until they are done, the board keeps the last state, with its
-time.
-
-Failure story: missing connections and topics, and unreachable brokers, become the ``trouble`` of that topic, and are
-tried again; the others continue. An unforeseen error is logged, reported, and tried again as well: a thread that died
-would leave a page that looks healthy.
+:meth:`PageReader.board` returns the known state at once. The first request starts a thread per control topic; they stop
+after :data:`UNUSED_SECONDS` without a request, and the next request starts over. Missing connections and topics, and
+unreachable brokers, become the ``trouble`` of that topic and are retried. So are unforeseen errors: a dead thread would
+leave a page that looks healthy.
 """
 
 from __future__ import annotations
@@ -23,8 +19,6 @@ from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.page.landings import Board, LandingRow, PageTopic, TopicReading, ranked
 from airflow_provider_lakecommit.page.topic_reader import Settings, TopicReader
 
-__all__ = ["PageReader"]
-
 _LOG = logging.getLogger(__name__)
 
 UNUSED_SECONDS = 3600.0
@@ -33,10 +27,7 @@ STOP_SECONDS = 5.0
 
 
 class PageReader:
-    """All watched control topics.
-
-    :param places: returns them, called when the threads start
-    """
+    """All watched control topics; ``places`` is called when the threads start."""
 
     def __init__(self, places: Callable[[], Sequence[PageTopic]], settings: Settings, deployment: str) -> None:
         self._places, self._settings, self._deployment = places, settings, deployment
@@ -47,7 +38,6 @@ class PageReader:
         self._board = Board()
 
     def board(self) -> Board:
-        """Return the current state."""
         self._asked = time.monotonic()
         if not any(t.is_alive() for t in self._threads):
             with self._lock:
@@ -56,7 +46,6 @@ class PageReader:
         return self._board
 
     def close(self) -> None:
-        """Stop the threads, which finish the current poll."""
         self._stop.set()
         for thread in self._threads:
             thread.join(STOP_SECONDS)
@@ -112,5 +101,4 @@ class PageReader:
 
 
 def _troubles(topics: Sequence[TopicReading]) -> list[tuple[PageTopic, str, bool]]:
-    """Return the displayed state of topics, except the time."""
     return [(t.place, t.trouble, t.as_of is None) for t in topics]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What helps now: at most three commands for the state of a landing, ready to be copied.
+"""At most three commands that help a landing now, ready to be copied.
 
-Contract: pure, and a table. A command changes nothing that it does not preview first. Names come from control records,
-so any writer chooses them, and commands are pasted into shells: each name is quoted, and if one cannot be printed on
-one line, all commands with it are left out.
+A command previews what it changes. Names come from control records and commands are pasted into shells, so each name is
+quoted, and commands with an unprintable name are left out.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.page.landings import LandingRow
 from airflow_provider_lakecommit.stall import Verdict
 
-__all__ = ["Remedy", "remedies"]
-
 MOST = 3
 
 
@@ -38,55 +35,49 @@ class Remedy:
     does: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Offer:
-    """A command for rows that ``fits``; ``{whose}`` are the arguments that name the landing."""
-
-    fits: Callable[[LandingRow], bool]
-    command: str
-    does: str
-
-
 def _is(*verdicts: Verdict) -> Callable[[LandingRow], bool]:
     return lambda row: row.found.verdict in verdicts
 
 
+_Offer = tuple[Callable[[LandingRow], bool], str, str]
+"""Which rows the command fits, the command with ``{whose}`` for the arguments that name the landing, and its effect."""
+
 _LANDING: tuple[_Offer, ...] = (
-    _Offer(
+    (
         lambda r: bool(r.state.blocked),
         f"{RESET_BLOCKED} {{whose}} --retry",
         "shows the blocked ranges; with --yes it reads them again, once records, table or spec are fixed",
     ),
-    _Offer(
+    (
         lambda r: bool(r.state.blocked),
         f"{RESET_BLOCKED} {{whose}} --skip",
         "shows which bad records would be given up; with --yes it continues without them",
     ),
-    _Offer(
+    (
         lambda r: r.running > 0 and r.found.verdict is Verdict.HEALTHY,
         f"{PUBLISH_NOW} {{whose}}",
         "ends open windows at the current record, and publishes them",
     ),
-    _Offer(
+    (
         lambda r: r.state.deferred is not None,
         f"{MAINTAIN} {{whose}} --only compact --yes",
         "compacts the tables now; the next run plans again",
     ),
-    _Offer(
+    (
         _is(Verdict.STALLED, Verdict.SLOWING),
         f"{DOCTOR} {{whose}}",
         "checks brokers, catalog, storage and tables, and reports what does not answer",
     ),
-    _Offer(lambda _: True, f"{STATUS} {{whose}}", "shows how far the tables are, and what waits"),
-    _Offer(
+    (lambda _: True, f"{STATUS} {{whose}}", "shows how far the tables are, and what waits"),
+    (
         lambda r: any(kind.records for kind in r.cycles.notes.rejects),
         f"{DEAD_LETTERS} {{whose}} --values",
         "shows open dead letters with their values",
     ),
-    _Offer(_is(Verdict.HEALTHY), f"{VERIFY} {{whose}}", "checks that every offset is in the tables exactly once"),
+    (_is(Verdict.HEALTHY), f"{VERIFY} {{whose}}", "checks that every offset is in the tables exactly once"),
 )
 _CONNECTOR: tuple[_Offer, ...] = (
-    _Offer(
+    (
         _is(Verdict.LOSING, Verdict.DEAD, Verdict.STALLED),
         f"{CONNECT_RESCUE} --connector {{whose}} --dry-run",
         "lists files that were announced and never committed; without --dry-run it commits them",
@@ -104,5 +95,5 @@ def remedies(row: LandingRow) -> tuple[Remedy, ...]:
         offers, names = _CONNECTOR, (row.group,)
     if not all(name.isprintable() for name in names):
         return ()
-    fitting = [o for o in offers if o.fits(row)][:MOST]
-    return tuple(Remedy(command=o.command.format(whose=whose), does=o.does) for o in fitting)
+    fitting = [Remedy(command=command.format(whose=whose), does=does) for fits, command, does in offers if fits(row)]
+    return tuple(fitting[:MOST])

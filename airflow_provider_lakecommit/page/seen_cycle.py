@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One commit cycle by the control log, with its slices one by one while it is open.
+"""One commit cycle by the control log, with its slices while it is open.
 
-Contract: frozen, and cheap to change: a stream of events makes a new one for each. A slice is counted once, however
-often it is reported. Its accounting is that of source records: each read one was landed, rejected, filtered, missing
-(gaps) or given up (skipped), and rows are a sum of their own.
-
-Failure story: the slice of a report is known while the cycle is open. There are a hundred thousand cycles, so ended
-cycles lose their slices, and so do all but the :data:`~airflow_provider_lakecommit.page.cycles.MOST_OPEN` newest;
-reports of those change nothing.
+Frozen, and cheap to change. A slice is counted once, however often it is reported. Ended cycles, and all but the
+:data:`~airflow_provider_lakecommit.page.cycles.MOST_OPEN` newest, lose their slices; reports of those change nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +16,10 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core import Counts, SliceReported, Span
 
-__all__ = ["NO_GROUP", "CycleOutcome", "SeenCycle", "SliceOutcome", "SliceWork", "outcomes", "with_report"]
-
 MOST_WORK = 8000
-"""Distinct slices of one cycle: twice the limit of a plan, for those that are cut again."""
+"""Distinct slices of one cycle: twice the limit of a plan, for slices that are cut again."""
 NO_GROUP = -1
-"""Group of a slice that is not in the plan: a part of one that was cut again."""
+"""Group of a part of a planned slice."""
 ENDED_EARLY = "ended early"
 
 
@@ -63,9 +56,7 @@ TROUBLED = (SliceOutcome.BLOCKED, SliceOutcome.FAILED)
 
 
 class SliceWork(NamedTuple):
-    """A slice of an open cycle. ``reports`` counts those of all attempts, including replicas; all else is of the one
-    that counts: its ``attempt``, the time of its report, and its duration in seconds, if reported.
-    """
+    """A slice of an open cycle. ``reports`` counts all attempts; all else is of the one that counts."""
 
     slice_id: UUID
     group: int
@@ -85,12 +76,10 @@ class SliceWork(NamedTuple):
 class SeenCycle(NamedTuple):
     """One cycle. Times are seconds of the epoch; ``planned`` counts offsets.
 
-    ``done`` counts the slices of this cycle's plan that were read completely or in part, ``undone`` those that were
-    only over their budget, or failed; ``work`` are all of them, while it is open, as are ``files_of``, the files for
-    each table. ``redundant`` counts repeated reports on slices. ``rows`` are those written for each table.
-    ``published`` are its tables with the time of their commit, ``dead_letters`` the rejected records in these
-    snapshots, whichever cycle read them. The plan of a connector's cycle is unknown; its ``files`` are the announced
-    ones, ``recorded`` their records.
+    ``done`` counts slices that were read completely or in part, ``undone`` those only over budget or failed; ``work``
+    and ``files_of`` (files by table) are kept while it is open. ``redundant`` counts repeated reports. ``published``
+    are its tables with commit times, ``dead_letters`` the rejected records in these snapshots, whichever cycle read
+    them. Of a connector's cycle, ``files`` are the announced ones and ``recorded`` their records.
     """
 
     commit_id: str
@@ -200,7 +189,7 @@ def with_report(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
 
 
 def _sum(first: Counts, more: Iterable[Counts]) -> Counts:
-    """Return their sum in one step: there are several for each event of a stream."""
+    """Return their sum in one step, as this runs several times per event."""
     landed, rejected, filtered, gaps, skipped = first.landed, first.rejected, first.filtered, first.gaps, first.skipped
     for c in more:
         landed += c.landed

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The StalledCommitSensors that hold a run, or have skipped or failed it, from Airflow's own database.
+"""The StalledCommitSensors that hold a run, or have skipped or failed it recently, from Airflow's database.
 
-Contract: reads only, and at most :data:`MOST` of them, newest first: those that wait, and those that ended so within
-:data:`PAST`. The guarded group is in the XCom of the sensor's check
-(:class:`~airflow_provider_lakecommit.sensors.stalled_commits.StalledCommitSensor`); one without a check holds nothing.
+The guarded group is in the XCom of the sensor's check; a sensor without a check holds nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from sqlalchemy import and_, or_, select
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["HeldSensor", "held_sensors"]
-
 MOST = 1000
 PAST = timedelta(hours=24)
 SENSOR = "StalledCommitSensor"
@@ -33,7 +29,7 @@ ENDED = (TaskInstanceState.SKIPPED, TaskInstanceState.FAILED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSensor:
-    """One task instance, and its report on the guarded group. ``since`` is when it started."""
+    """One task instance, and its report on the guarded group."""
 
     dag: str
     run: str
@@ -47,12 +43,10 @@ class HeldSensor:
 
     @property
     def waits(self) -> bool:
-        """Return True if it still waits."""
         return self.state in WAITING
 
 
 def held_sensors(session: Session) -> tuple[HeldSensor, ...]:
-    """Return the sensors that hold now."""
     ti, said = TaskInstance, XComModel
     recently = and_(ti.state.in_(ENDED), ti.end_date >= datetime.now(UTC) - PAST)
     same = [getattr(said, name) == getattr(ti, name) for name in ("dag_id", "run_id", "task_id", "map_index")]
@@ -70,7 +64,6 @@ def held_sensors(session: Session) -> tuple[HeldSensor, ...]:
 def _sensor(
     dag: str, run: str, task: str, map_index: int, state: str, since: datetime | None, value: Any
 ) -> HeldSensor | None:
-    """Return the sensor; ``None`` if its value is not that of a holding sensor."""
     if not isinstance(value, Mapping) or value.get("answer") == "go":
         return None
     texts = {name: str(value.get(name) or "") for name in ("group", "control_topic", "reason")}

@@ -1,26 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Airflow's own store of parsed DAGs, each read once per version.
+"""Airflow's database, read for many requests: parsed DAGs, each version once, and cached queries.
 
-Contract: reads only, and derives a value from each version of a DAG once. :func:`tasks_in` gives the tasks of a stored
-DAG as stored.
-
-Failure story: a DAG that is stored in an unknown form raises one of :data:`OTHER_FORM`; the caller decides what that
-means.
+A DAG in an unknown form raises one of :data:`OTHER_FORM`; the caller decides what that means.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow.models.dag import DagModel
 from airflow.models.serialized_dag import SerializedDagModel
+from airflow.utils.session import create_session
 from sqlalchemy import func, select
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
-
-__all__ = ["OTHER_FORM", "StoredDags", "tasks_in"]
 
 MOST = 5_000
 OTHER_FORM = (AttributeError, KeyError, TypeError, ValueError)
@@ -29,7 +26,6 @@ Made = TypeVar("Made")
 
 
 def tasks_in(stored: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the tasks of Airflow's JSON of a DAG."""
     for each in stored["dag"]["tasks"]:
         task = each["__var"]
         if not isinstance(task, Mapping):
@@ -74,3 +70,29 @@ class StoredDags(Generic[Made]):
                 session.expunge(model)
         self._known = {dag: self._known[dag] for dag, _ in rows if dag in self._known}
         return {dag: made for dag, (_, made) in self._known.items()}
+
+
+Found = TypeVar("Found")
+
+
+class DatabaseLook(Generic[Found]):
+    """A query to Airflow's database, cached for a number of seconds, for any thread.
+
+    The same object is returned while the result is unchanged, so that derived values can be cached too.
+    """
+
+    def __init__(self, ask: Callable[[Session], Found], seconds: float) -> None:
+        self._ask, self._seconds = ask, seconds
+        self._lock = threading.Lock()
+        self._next = float("-inf")
+        self._found: list[Found] = []
+
+    def __call__(self) -> Found:
+        with self._lock:
+            if time.monotonic() >= self._next:
+                with create_session() as session:
+                    found = self._ask(session)
+                if self._found != [found]:
+                    self._found = [found]
+                self._next = time.monotonic() + self._seconds
+            return self._found[0]

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One control topic read for the page: its newest records folded to rows.
+"""One control topic read for the page: its newest records folded to rows, by one thread at a time.
 
-Contract: for one thread at a time, by the same :class:`CommitWatch` that serves the triggers. It starts
-:data:`MOST_OFFSETS` before the end of the topic, so the first read takes bounded time, however long the topic is.
-
-Failure story: brokers that do not answer raise, and the caller starts over.
+It starts :data:`MOST_OFFSETS` before the end of the topic, so the first read takes bounded time.
 """
 
 from __future__ import annotations
@@ -22,18 +19,14 @@ from airflow_provider_lakecommit.page.memory import TopicMemory
 from airflow_provider_lakecommit.page.partitions import Ends
 from airflow_provider_lakecommit.stall import Commits, CommitWatch, StallRules, State, WatchedTopic, judge
 
-__all__ = ["Settings", "TopicReader"]
-
 ENDS_SECONDS = 10.0
-"""Time between two reads of the ends of the source topics; longer for more than :data:`ENDS_AT_ONCE` partitions, each
-of which costs some 80 microseconds.
-"""
+"""Time between two reads of source topics' ends, per :data:`ENDS_AT_ONCE` partitions."""
 ENDS_AT_ONCE = 1000
 ANSWER_SECONDS = 2.0
 COMPLETION_SECONDS = 3600.0
-"""Seconds after which an open cycle of a landing has failed: the default of landings, whose own is not in the log."""
+"""The default completion timeout of landings, as their own is not in the log."""
 MOST_OFFSETS = 1_000_000
-"""Offsets of the topic that are read first, including transaction markers: some 100,000 cycles."""
+"""Offsets that are read first, transaction markers included: some 100,000 cycles."""
 
 Settings = Callable[[str], Mapping[str, Any]]
 
@@ -41,7 +34,6 @@ Settings = Callable[[str], Mapping[str, Any]]
 class TopicReader:
     """One control topic, for one thread at a time.
 
-    :param settings: librdkafka settings of a connection
     :param deployment: of this Airflow: DAGs of others are foreign
     """
 
@@ -56,10 +48,7 @@ class TopicReader:
         self._ends = SourceEnds(lambda: settings(place.connection))
 
     def look(self) -> bool:
-        """Read on for about a second; return True if anything has changed.
-
-        :raises LakecommitError: an error that an immediate retry cannot fix
-        """
+        """Read on for about a second; return True if anything has changed."""
         commits = self._watch.look()
         if commits is None:
             return False
@@ -76,12 +65,11 @@ class TopicReader:
         return True
 
     def close(self) -> None:
-        """Close the clients."""
         self._watch.close()
         self._ends.close()
 
     def _row(self, group: str, state: State, now: float, ends: Ends) -> LandingRow:
-        """Return the known row while nothing in it has changed, otherwise a new one."""
+        """Return the known row while nothing in it has changed."""
         known, cycles = self._known.get(group), self.memory.cycles.get(group) or LandingCycles()
         same = known is not None and known.state is state and known.ends is ends and known.row.cycles is cycles
         if known is not None and same and state.landing:
@@ -116,7 +104,7 @@ class _Known:
 
 
 class SourceEnds:
-    """Ends of source topics, read periodically. Unanswered ones stay unchanged."""
+    """Ends of source topics, read periodically; unanswered ones stay unchanged."""
 
     def __init__(self, settings: Callable[[], Mapping[str, Any]]) -> None:
         self._settings = settings
@@ -125,7 +113,6 @@ class SourceEnds:
         self.known: dict[tuple[str, int], int] = {}
 
     def look(self, places: Any) -> Ends:
-        """Return the last known stable offsets of these partitions."""
         if time.monotonic() >= self._next:
             asked = tuple(places)
             self._next = time.monotonic() + ENDS_SECONDS * max(1.0, len(asked) / ENDS_AT_ONCE)
@@ -134,7 +121,6 @@ class SourceEnds:
         return self.known
 
     def close(self) -> None:
-        """Close the client."""
         if self._admin is not None:
             self._admin.close()
 

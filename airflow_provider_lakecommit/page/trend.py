@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The activity of a landing over hours and days: by minute for two hours, by quarter of an hour for two days.
+"""The activity of a landing: by minute for two hours, by quarter of an hour for two days.
 
-Contract: of bounded size, however much happens: :data:`STEPS` rings of buckets for each landing, each measure four
-bytes a bucket, and none for a measure without values. Amounts are summed; lags and seconds of a commit are the maximum
-of a bucket. Written by one thread and read by others, under a lock.
-
-Failure story: values for a time before the oldest bucket are dropped. Times come from records, and any writer may have
-set them: a time in the future counts as now.
+Each measure is a ring of buckets of four bytes. Amounts are summed; lags and seconds are the maximum of a bucket.
+Values older than the oldest bucket are dropped; a time in the future counts as now.
 """
 
 from __future__ import annotations
@@ -17,10 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isnan, nan
 
-__all__ = ["MEASURES", "PEAKS", "STEPS", "Steps", "Trend"]
-
 STEPS = ((60, 120), (900, 192))
-"""Seconds of a bucket, and the number of buckets."""
 AMOUNTS = ("read", "committed")
 PEAKS = ("read_lag", "commit_lag", "read_lag_seconds", "table_lag_seconds", "commit_seconds")
 MEASURES = AMOUNTS + PEAKS
@@ -29,9 +22,7 @@ EMPTY = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """One ring at a time: buckets of ``step`` seconds up to that time, the first of which starts at ``begin``. An
-    amount without values is 0 after the first bucket, a peak ``None``.
-    """
+    """One ring: buckets of ``step`` seconds from ``begin``. Missing amounts are 0, missing peaks ``None``."""
 
     step: int
     begin: float
@@ -39,7 +30,7 @@ class Steps:
 
 
 class _Ring:
-    """Buckets of one size; each knows its number, because the slot of a past one is reused."""
+    """Buckets of one size; each knows its number, because slots are reused."""
 
     def __init__(self, step: int, size: int) -> None:
         self.step, self.size = step, size
@@ -65,7 +56,7 @@ class _Ring:
             values[place] = max(before, value) if name in PEAKS else before + value
 
     def buckets(self, now: float) -> range:
-        """Return the numbers of the displayed buckets: from the oldest with a value to the current one."""
+        """Return the bucket numbers from the oldest with a value to the current one."""
         last = int(now // self.step)
         held = [n for n in self.numbers if last - self.size < n <= last]
         return range(min(held), last + 1) if held else range(0)
@@ -99,6 +90,5 @@ class Trend:
                     ring.add(min(at, now), name, value)
 
     def shown(self, now: float) -> tuple[Steps, ...]:
-        """Return all rings, the finest first."""
         with self._lock:
             return tuple(ring.shown(now) for ring in self._rings)

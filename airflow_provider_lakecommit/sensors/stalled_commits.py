@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guard before work that adds to a stall, or that needs the data that a stall holds back.
 
-Contract: succeeds while commits get through. The first check runs in the worker and decides `skip` and `fail`; only
-`wait` defers, and the triggerer ends it as soon as commits get through. The verdict is that of
-:mod:`airflow_provider_lakecommit.stall.verdict`, from the control topic alone: no catalog, Spark or Java is needed, and
-a connector needs no change.
-
-The task's callbacks get the observation as ``reason`` in their context.
-
-Failure story: unreachable brokers are an error of the task, not a stall; retries apply. If too little was observed for
-a verdict, `on_unknown` decides.
+The first check runs in the worker and decides `skip` and `fail`; only `wait` defers, and the triggerer ends it as soon
+as commits get through. The verdict is that of :mod:`airflow_provider_lakecommit.stall.verdict`, from the control topic
+alone. The task's callbacks get the observation as ``reason`` in their context. Unreachable brokers are an error of the
+task, not a stall. If too little was observed for a verdict, `on_unknown` decides.
 """
 
 from __future__ import annotations
@@ -119,7 +114,6 @@ class StalledCommitSensor(BaseSensorOperator):
             raise ValueError(f"StalledCommitSensor {self.task_id!r}: {'; '.join(wrong)}")
 
     def execute(self, context: Context) -> None:
-        """Check once, then pass, skip, fail or wait."""
         if self.on_stall == "wait" and not self.deferrable:
             super().execute(context)
             return
@@ -138,7 +132,6 @@ class StalledCommitSensor(BaseSensorOperator):
         self._defer(target)
 
     def poke(self, context: Context) -> bool:
-        """Check once, for a wait in the worker."""
         began = self._began(context)
         self._waits_since = began or time.time()
         ruling, target = self._look()
@@ -163,10 +156,7 @@ class StalledCommitSensor(BaseSensorOperator):
         raise AirflowFailException(_log(context, event["reason"]))
 
     def _goes(self, context: Context, ruling: Ruling, target: _Target) -> bool:
-        """Return True if the task passes.
-
-        :raises AirflowFailException: it must fail, whatever ``on_stall`` is
-        """
+        """Return True if the task passes; raises AirflowFailException if it must fail, whatever ``on_stall`` is."""
         text = _log(context, f"{target.group}: {ruling}")
         send([Sample(STALLED, int(ruling.answer is not GuardAnswer.GO), (target.group,))])
         if ruling.answer is GuardAnswer.FAIL:
@@ -196,7 +186,6 @@ class StalledCommitSensor(BaseSensorOperator):
         return commits.ruling(target.group, target.guard), target
 
     def _target(self) -> _Target:
-        """:raises LakecommitError: the connector does not answer"""
         from airflow_provider_lakecommit.stall import WatchedTopic
 
         topic, group, kafka, interval, completion = self.control_topic, self.control_group_id, None, None, COMPLETION
@@ -261,10 +250,7 @@ def _log(context: Context, text: str) -> str:
 
 
 def _landing_or_name(landing: Landing | str | Path | None) -> Landing | str | None:
-    """Return the landing as the operators take it, or just its name, because only the control topic is read.
-
-    :raises SpecError: the spec cannot be read
-    """
+    """Return the landing as the operators take it, or just its name, because only the control topic is read."""
     if isinstance(landing, Path) or (isinstance(landing, str) and landing.endswith(SPECS)):
         return landing_of(landing)
     return landing

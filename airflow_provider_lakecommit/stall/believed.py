@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which control records an observer of commits accepts.
 
-Contract: a record without a required signature is ignored, and so is a repeated one: each event of a landing has its
-own id, so a copy is a forgery. Once a group is known as a landing, records without our header are not its own. Groups
-of Kafka Connect sign nothing and are accepted.
-
-Failure story: of each group the newest :data:`REMEMBERED` records that start or end a cycle are recognised when
-repeated; a copy of an older one counts until the landing's next cycle.
+A record without a required signature is ignored, and so is a repeated one: each event of a landing has its own id, so a
+copy is a forgery. Once a group is known as a landing, records without our header are not its own. Groups of Kafka
+Connect sign nothing and are accepted. Of each group the newest :data:`REMEMBERED` records that start or end a cycle are
+recognised when repeated; a copy of an older one counts until the landing's next cycle.
 """
 
 from __future__ import annotations
@@ -16,16 +14,12 @@ from typing import Protocol
 from airflow_provider_lakecommit.control import HEADER
 from airflow_provider_lakecommit.stall.verdict import EventKind
 
-__all__ = ["TELLING", "Believed", "is_ours"]
-
 TELLING = frozenset({EventKind.START, EventKind.COMPLETED})
 """Events that cause a new state at once. The others are many, and change no cycle."""
 REMEMBERED = 256
 
 
 class Record(Protocol):
-    """The fields of a control record that are read."""
-
     @property
     def value(self) -> bytes | None: ...
     @property
@@ -35,7 +29,6 @@ class Record(Protocol):
 
 
 def is_ours(record: Record) -> bool:
-    """Return True if it has the header of a landing."""
     return any(name == HEADER for name, _ in record.headers)
 
 
@@ -46,10 +39,7 @@ class Believed:
         self._told: dict[str, dict[int, None]] = {}
 
     def __call__(self, record: Record, group: str, kind: EventKind, *, landing: bool) -> bool:
-        """Return True if it is verified.
-
-        :param landing: whether the group is known as a landing
-        """
+        """Return True if the record is accepted. ``landing``: the group is known as a landing."""
         if record.doubt is not None:
             return False
         if not is_ours(record):

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control records as an observer of commits sees them: the same five events for landings and for the connector.
+"""Control records as the five events that an observer of commits sees, the same for landings and for the connector.
 
-Contract: :func:`seen_of` reads the head of an event, and of the body what was requested. Our own headers add what the
-connector cannot express: a failed commit attempt, a range that needs a decision. A record that is no control event, or
-cannot be read, must not stop an observer: it is ``None``, and so are the records of backfills.
+Our header adds what the connector cannot express: a failed commit attempt, a range that needs a decision. An unreadable
+record must not stop an observer: it is ``None``, and so are the records of backfills.
 """
 
 from __future__ import annotations
@@ -33,8 +32,6 @@ from airflow_provider_lakecommit.control import headers as h
 from airflow_provider_lakecommit.core import LIVE, Coverage, RefusalState
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
-
-__all__ = ["SeenRecord", "group_of", "seen_of", "told_of"]
 
 GROUP_LENGTH = 1000
 """A group with a longer name is ignored: the state of each group is bounded."""
@@ -67,7 +64,7 @@ def seen_of(
     headers: Sequence[tuple[str, bytes]],
     **how: Any,
 ) -> tuple[str, Seen] | None:
-    """Return the first two fields of :func:`told_of`, which has the same parameters."""
+    """Return the first two fields of :func:`told_of`."""
     told = told_of(value, key=key, headers=headers, **how)
     return None if told is None else told[:2]
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The answer of a guard to a verdict: downstream work continues, is held, or fails.
 
-Contract: pure. A guard passes while commits get through; for an unknown verdict its configuration decides. It reports
-the reason, and what would end the hold. If a maximum age is configured, an unknown age holds in any case: a landing
-that never ran, or whose name is misspelt, is not fresh. *Stalled* and *dead* hold. The others hold only if they are
-named: commits do get through while a range is *blocked* or files are *lost*, holding would fix neither, and a paused
-connector may look like one that loses.
+A guard passes while commits get through; for an unknown verdict its configuration decides. If a maximum age is
+configured, an unknown age holds in any case: a landing that never ran, or whose name is misspelt, is not fresh.
+*Stalled* and *dead* hold. The others hold only if they are named: commits do get through while a range is *blocked* or
+files are *lost*, holding would fix neither, and a paused connector may look like one that loses.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from typing import Any
 from airflow_provider_lakecommit.core import CLOCKS_APART
 from airflow_provider_lakecommit.stall.state import remembered
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, StallRules, State, Verdict, judge
-
-__all__ = ["CALM", "HELD", "MOST_CYCLES", "STALE", "Guard", "GuardAnswer", "Ruling", "rule"]
 
 HELD = frozenset({Verdict.DEAD, Verdict.STALLED})
 """Verdicts that hold, unless others are named."""
@@ -63,9 +60,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """An answer and its reason. ``verdict`` is that of the commits, or :data:`STALE`; ``since`` is in seconds of the
-    epoch.
-    """
+    """An answer and its reason. ``verdict`` may also be :data:`STALE`; ``since`` is in seconds of the epoch."""
 
     answer: GuardAnswer
     verdict: str
@@ -85,9 +80,8 @@ class Ruling:
 
 
 def rule(state: State, now: float, guard: Guard, whose: str = "") -> Ruling:
-    """Return the answer of a guard at ``now``, in seconds of the epoch.
-
-    :param whose: suffix of the verdict's reason
+    """Return the answer of a guard at ``now``, in seconds of the epoch; ``whose`` is appended to the verdict's
+    reason.
     """
     found = judge(state, now, guard.rules)
     found = replace(found, reason=found.reason + whose)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each event of a control topic changes the state of an observer: the fold of :mod:`.stall`.
+"""The fold of :mod:`.stall`: how each event of a control topic changes the state of an observer.
 
-Contract: :func:`observe` is pure, and cheap: frequent events, announcements and answers, are only noted, and folded in
-when a cycle starts or completes.
+:func:`observe` is pure, and cheap: frequent events, announcements and answers, are only noted, and folded in when a
+cycle starts or completes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from airflow_provider_lakecommit.stall.state import (
     waiting,
 )
 
-__all__ = ["observe"]
-
 LEARNED = 9
 """Number of remembered intervals."""
 SENDERS = 4
@@ -39,7 +37,6 @@ SENDERS = 4
 
 
 def observe(state: State, seen: Seen, rules: StallRules) -> State:
-    """Return the state after one more event."""
     return _OBSERVE[seen.kind](state, seen, rules)
 
 

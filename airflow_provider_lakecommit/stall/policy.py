@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a sensor evaluates commits, and how long it holds: the settings that several sensors share.
-
-Contract: a value, checked when it is created. It uses no network.
-
-Failure story: one :class:`ValueError` has all mistakes.
-"""
+"""The settings that sensors share: how commits are evaluated, and how long a sensor holds."""
 
 from __future__ import annotations
 
@@ -17,8 +12,6 @@ from typing import Any, Literal
 from airflow_provider_lakecommit.landing import EXAMPLES, duration_of
 from airflow_provider_lakecommit.stall.guard import HELD, MOST_CYCLES, Guard
 from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
-
-__all__ = ["POLICY_FIELDS", "StallPolicy"]
 
 ON_UNKNOWN = ("pass", "stall")
 SPANS = ("max_valid_through_age", "fail_after", "look_back")
@@ -76,7 +69,7 @@ class StallPolicy:
     def guard(self, *, landing: bool, interval: float | None, waits_since: float | None) -> Guard:
         """Return the guard of a group.
 
-        :param landing: whether it is a landing, not a connector
+        :param landing: whether it is a landing
         :param interval: commit interval of a connector
         :param waits_since: start of the wait, in seconds of the epoch
         """

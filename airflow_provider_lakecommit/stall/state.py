@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of an observer for one group, and its observations: the vocabulary of :mod:`.stall`.
+"""The immutable state of an observer for one group, and its observations: the vocabulary of :mod:`.stall`.
 
-Contract: everything is immutable. The state grows with open and expected items (tables, partitions, the answers of one
-cycle), never with the length of the log or of an outage.
+The state grows with open and expected items (tables, partitions, the answers of one cycle), never with the length of
+the log or of an outage.
 """
 
 from __future__ import annotations
@@ -15,28 +15,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from airflow_provider_lakecommit.core import Coverage
-
-__all__ = [
-    "HANDOVER",
-    "STARTING",
-    "Chain",
-    "Done",
-    "EventKind",
-    "OpenCycle",
-    "Partition",
-    "PassedOver",
-    "PendingFiles",
-    "Seen",
-    "StallRules",
-    "State",
-    "Table",
-    "WorkerAnswer",
-    "items",
-    "merged",
-    "remembered",
-    "silence_limit",
-    "waiting",
-]
 
 Partition = tuple[str, int]
 Table = tuple[str, bytes | None]
@@ -154,10 +132,8 @@ class PendingFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedOver:
-    """Files of one table that a complete cycle had read and did not publish.
-
-    ``sender`` is the last coordinator that did so; ``quiet`` counts the complete cycles of another one since then
-    without new ones.
+    """Files of one table that a complete cycle had read and did not publish. ``sender`` is the last coordinator that
+    did so; ``quiet`` counts the complete cycles of another one since then without new ones.
     """
 
     files: int
@@ -248,7 +224,6 @@ def silence_limit(state: State, rules: StallRules, *, starting: bool) -> int:
 
 
 def items(chain: Chain) -> Iterator[Any]:
-    """Yield the items, newest first."""
     while chain is not None:
         yield chain[0]
         chain = chain[1]

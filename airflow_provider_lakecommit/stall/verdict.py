@@ -2,10 +2,9 @@
 """Whether commits get through. One evaluation for landings and for the Iceberg sink of Kafka Connect, from the control
 topic alone.
 
-Contract: :func:`observe` and :func:`judge` are pure. The state grows with open and expected items (tables, partitions,
-the answers of one cycle), never with the length of the log or of an outage. Time is a parameter: of the event during
-observation, of the caller during evaluation. Events of one group come in log order; those of several control
-partitions in order of time, as far as their senders' clocks agree.
+:func:`observe` and :func:`judge` are pure; time is a parameter: of the event during observation, of the caller during
+evaluation. Events of one group come in log order; those of several control partitions in order of time, as far as their
+senders' clocks agree.
 
 Verdicts in the order of their weight:
 

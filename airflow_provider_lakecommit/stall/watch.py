@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.stall.events import SeenRecord, group_of, told_
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, GuardAnswer, Ruling, rule
 from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, observe
 
-__all__ = ["CommitWatch", "Commits", "Heard", "WatchedTopic", "commits_of"]
-
 _LOG = logging.getLogger(__name__)
 
 AWAY_SECONDS = 30.0
@@ -279,7 +277,6 @@ class CommitWatch:
         return Commits(groups=groups, trouble=trouble, overlooked=self._fold.overlooked)
 
     def close(self) -> None:
-        """Close the consumer."""
         if self._watch is not None:
             self._watch.close()
             self._watch = None

@@ -15,7 +15,6 @@ __getattr__ = lazy_names(
         "status": "Status TableStatus read_status to_dict",
         "status_rules": "StatusLimits StatusVerdict status_verdict",
         "table_history": "Severity",
-        "verify": "check_landing",
-        "wording": "verified_text verified_to_dict",
+        "verify": "check_landing verified_text verified_to_dict",
     },
 )

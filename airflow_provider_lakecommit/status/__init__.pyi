@@ -16,5 +16,5 @@ from airflow_provider_lakecommit.status.status_rules import StatusVerdict as Sta
 from airflow_provider_lakecommit.status.status_rules import status_verdict as status_verdict
 from airflow_provider_lakecommit.status.table_history import Severity as Severity
 from airflow_provider_lakecommit.status.verify import check_landing as check_landing
-from airflow_provider_lakecommit.status.wording import verified_text as verified_text
-from airflow_provider_lakecommit.status.wording import verified_to_dict as verified_to_dict
+from airflow_provider_lakecommit.status.verify import verified_text as verified_text
+from airflow_provider_lakecommit.status.verify import verified_to_dict as verified_to_dict

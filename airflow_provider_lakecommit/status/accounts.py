@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The accounting of each range in the history of a table, by the snapshot that landed it.
 
-Contract: pure. :func:`pieces_of` follows the ledger of a landing through the snapshots of one table: a piece is the
-addition of one snapshot to a partition, with its counts. Unknown are ranges that a user set (``reset offsets`` and
-``reset assert``), ranges landed before the oldest remaining snapshot, and the rest of a piece that a ledger gave back.
-:func:`blocks_of` aligns the pieces of two tables: the smallest ranges at whose borders pieces of both start or end.
+A piece is the addition of one snapshot to a partition, with its counts. Unknown are ranges that a user set (``reset
+offsets`` and ``reset assert``), ranges landed before the oldest remaining snapshot, and the rest of a piece that a
+ledger gave back.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from airflow_provider_lakecommit.core import Account, Counts, Coverage, OffsetRange, RangeSet, SourcePartition
-
-__all__ = ["LedgerChange", "RangeAccount", "RangeAccounts", "RangeTotals", "blocks_of", "pieces_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +76,9 @@ def _without(pieces: Iterable[RangeAccount], lost: RangeSet) -> list[RangeAccoun
 
 
 def blocks_of(ours: RangeAccounts, theirs: RangeAccounts) -> Iterator[RangeTotals]:
-    """Yield the blocks of every partition of ours, in order."""
+    """Yield the smallest ranges at whose borders pieces of both tables start or end, for every partition of ours in
+    order.
+    """
     for p in sorted(ours):
         here, there = ours[p], theirs.get(p, [])
         both = _borders(here) & _borders(there) if there else set[int]()

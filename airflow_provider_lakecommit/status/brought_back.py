@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of a landing that were rolled back and that another writer added to the table again (`add_files`).
 
-Contract: pure. No ledger counts the rows of such a file: the landing has read their offsets again, or will. A file's
-name shows that it is of a landing; a landing's snapshot outside the branch shows that it was rolled back. The finding
-is a note if a user has stated since what the table holds, or if the file's landing is no longer known.
-
-Failure story: files that were copied under other names look like any other writer's.
+No ledger counts the rows of such a file: the landing has read their offsets again, or will. A file's name shows that it
+is of a landing (copies under other names are not recognised); a landing's snapshot outside the branch shows that it was
+rolled back. The finding is a note if a user has stated since what the table holds, or if the file's landing is unknown.
 """
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from airflow_provider_lakecommit.committer import SnapshotKind
 from airflow_provider_lakecommit.core import RESET_ASSERT, attempt_of, is_attempt_at
 from airflow_provider_lakecommit.status.verify import AddedFile, Finding, LandingSnapshot, Severity
-
-__all__ = ["brought_back"]
 
 Beside = Callable[[], Iterable[LandingSnapshot]]
 

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The history of a table, for `verify`: its landing snapshots with the files that each really added.
 
-Contract: reads metadata and manifests, on request also requests each file from the storage, and its number of rows;
-writes nothing. The additions of a snapshot are taken from the entries of the manifests, not from the claims of its
-summary. Files that others removed since are found in the manifests of the snapshot itself. Files of a landing must be
-in the data location of the table.
-
-Failure story: an unreadable ledger, a tag that does not pin it, a missing manifest or file become findings, so that one
-corrupt place does not hide the rest. Only an unreachable catalog raises.
+The additions of a snapshot are taken from the entries of the manifests, not from its summary. Files that others removed
+since are found in the manifests of the snapshot itself. Files of a landing must be in the data location of the table.
+An unreadable ledger, a tag that does not pin it, a missing manifest or file become findings, so that one corrupt place
+does not hide the rest. Only an unreachable catalog raises.
 """
 
 from __future__ import annotations
@@ -45,8 +42,6 @@ from airflow_provider_lakecommit.status.brought_back import brought_back
 from airflow_provider_lakecommit.status.other_writers import row_change
 from airflow_provider_lakecommit.status.replaced import copied_rows
 from airflow_provider_lakecommit.status.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
-
-__all__ = ["read_history"]
 
 RESCUED_BY = "lakecommit.rescued-by"
 """Key that `lakecommit connect rescue` writes into the summary of its snapshots."""

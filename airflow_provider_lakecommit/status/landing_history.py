@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of a landing in a table, for `lakecommit history`: its windows, spec versions, epochs, columns, and
-decisions of users.
+"""The history of a landing in a table, for `lakecommit history`: windows, spec versions, epochs, columns, decisions.
 
-Contract: reads the metadata of the table alone; a caller with the control topic may add the runs of the cycles. The
-results are plain values, newest first, of each kind at most :data:`MOST`, from the newest :data:`MOST_SNAPSHOTS`
-snapshots on the branch.
-
-Failure story: an unreadable snapshot is named, and the others are reported. Expired snapshots are missing; decisions of
-users outlive their snapshots.
+Reads the table's metadata alone; a caller with the control topic may add the runs of the cycles. The results are plain
+values, newest first, of each kind at most :data:`MOST`, from the newest :data:`MOST_SNAPSHOTS` snapshots on the branch.
+Unreadable snapshots are named. Decisions of users outlive their snapshots.
 """
 
 from __future__ import annotations
@@ -42,8 +38,6 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.status.verify import LandingSnapshot
-
-__all__ = ["MOST", "MOST_SNAPSHOTS", "table_history"]
 
 MOST = 50
 MOST_SNAPSHOTS = 1000

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What other writers did to the rows of a table, for `verify`: a landing's sums add up in any case.
 
-Contract: pure; uses the sums that engines write into the summaries of their snapshots, because files missing from the
+Uses the sums that engines write into the summaries of their snapshots (none if missing), because files missing from the
 metadata have no counts. Removing rows is legitimate, so it is a note, with numbers. A compaction (``replace``) has the
-same rows before and after, unless it applies delete files: one that has fewer or more is wrong.
-
-Failure story: a sum that is missing, or is no number, counts as none.
+same rows before and after, unless it applies delete files.
 """
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyiceberg.table.snapshots import Operation, Snapshot
-
-__all__ = ["RowChange", "row_change"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +48,6 @@ class RowChange:
 
 
 def row_change(snapshot: Snapshot) -> RowChange:
-    """Return the change by a snapshot's own summary."""
     if snapshot.summary is None:
         return RowChange()
     sums = snapshot.summary.additional_properties

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of a landing at one partition of its source.
 
-Contract: reads only. An open transaction is normal; one that is open for longer than :data:`OPEN_FOR` has no owner any
-more, because brokers end those that outlive their timeout (`transaction.max.timeout.ms`, 15 minutes by default), and it
-blocks all later records forever. The timestamps of records reveal it: nothing up to its first one is younger. So a slow
-clock of a producer, or a broker that allows longer ones, makes one look older.
-
-Failure story: if brokers do not answer in time the question stays open, and nothing is reported as stale.
+An open transaction blocks all later records. One that is open for longer than :data:`OPEN_FOR` has no owner any more,
+because brokers end those that outlive their timeout (`transaction.max.timeout.ms`, 15 minutes by default). The age is
+known by the timestamps of records: nothing up to its first one is younger. So a slow clock of a producer, or a broker
+with a longer limit, makes one look older. If brokers do not answer in time, nothing is reported as stale.
 """
 
 from __future__ import annotations
@@ -17,8 +15,6 @@ from datetime import datetime, timedelta
 
 from airflow_provider_lakecommit.core import Headroom, SourcePartition, Watermark
 from airflow_provider_lakecommit.cycle import LandingSession
-
-__all__ = ["OPEN_FOR", "PartitionStatus", "partition_status", "stale_transactions"]
 
 OPEN_FOR = timedelta(minutes=20)
 """Some minutes above the longest default of brokers."""
@@ -86,9 +82,8 @@ def partition_status(
 def stale_transactions(
     session: LandingSession, partitions: Mapping[SourcePartition, Watermark], at: datetime, seconds: float
 ) -> frozenset[SourcePartition]:
-    """Return the partitions whose first unreadable record is older than :data:`OPEN_FOR`.
-
-    :param seconds: limit of the wait for the brokers
+    """Return the partitions whose first unreadable record is older than :data:`OPEN_FOR`, waiting at most
+    ``seconds``.
     """
     since = at - OPEN_FOR
     held = [(p, since) for p, mark in partitions.items() if mark.high > mark.stable]

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that each landed record is one row, by the rows themselves: `verify --rows`.
 
-Contract: every data file of the head is read once, only the columns that identify the record and reading of a row, less
-the rows of position deletes; nothing is written. Each reading of a topic is counted separately, so a recreated topic, a
-truncated log and a range read again are no finding. Wrong are a row of a record that no ledger of the table has, and a
-record with several rows if only one is allowed. So are fewer records with a row than the table's history counts, unless
-it shows that other writers removed some. Tables of one landing that share its records (`route`) are counted together.
-Counts of expired snapshots, and ranges stated by users, are not compared.
+Every data file of the head is read once, only the columns that identify the record and reading of a row, less the rows
+of position deletes. Each reading of a topic is counted separately, so a recreated topic, a truncated log and a range
+read again are no finding. Wrong are a row of a record that no ledger of the table has, and a record with several rows
+if only one is allowed. So are fewer records with a row than the table's history counts, unless it shows that other
+writers removed some. Tables of one landing that share its records (`route`) are counted together. Counts of expired
+snapshots, and ranges stated by users, are not compared. An unreadable file is a finding and hides no other.
 
 It takes two bytes of memory for each offset between the first and the last landed offset of a partition and reading.
-
-Failure story: an unreadable file is a finding and hides no other; a table whose rows do not identify their record gets
-a single note.
 """
 
 from __future__ import annotations
@@ -47,8 +44,6 @@ from airflow_provider_lakecommit.iceberg import (
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.verify import FATES, Finding, Severity, TableHistory, pieces_in, replayed_in
 
-__all__ = ["check_rows"]
-
 MOST_RANGES = 5
 """Ranges in one finding."""
 _NEEDED = 3
@@ -67,7 +62,6 @@ class _Partition:
     seen: Numbers
 
     def add(self, offsets: Numbers) -> Numbers:
-        """Count rows; return the offsets that are out of range."""
         inside = (offsets >= self.base) & (offsets < self.base + len(self.seen))
         if inside.any():
             counted = np.bincount(offsets[inside] - self.base)
@@ -76,7 +70,6 @@ class _Partition:
         return offsets[~inside]
 
     def ranges(self, which: Numbers) -> RangeSet:
-        """Return the selected offsets."""
         edges = np.flatnonzero(np.diff(np.concatenate(([0], which.astype(np.int8), [0]))))
         return RangeSet(tuple(OffsetRange(int(a), int(b)) for a, b in (edges.reshape(-1, 2) + self.base).tolist()))
 
@@ -139,11 +132,7 @@ class _Tally:
 def check_rows(
     landing: Landing, histories: Iterable[TableHistory], tables: Tables, progress: Callable[[str], None]
 ) -> list[Finding]:
-    """Return all findings on the rows of a landing's tables.
-
-    :param histories: of its tables, as they were read just now
-    :raises CatalogError: the catalog is unreachable
-    """
+    """Return all findings on the rows of a landing's tables; ``histories`` were read just now."""
     known = {h.table: h for h in histories if h.snapshots}
     found: list[Finding] = []
     for role in Role:

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether snapshots that replaced ranges add up, for `verify`: rows of the history less replaced rows are the rows.
 
-Contract: pure. A replacement records the removed ranges, their number of rows, and how many rows of others were copied;
-the removed and added files by its manifests must hold just as many. It removes no more rows than were landed of its
-ranges. A compaction has as many rows out and deleted as in. Any other landing snapshot removes no file. A replaced file
-that is in the table again has rows that no ledger counts.
-
-Failure story: a replacement that does not record its removed ranges, or ranges that no ledger had, is a finding.
+A replacement records the removed ranges, their number of rows, and how many rows of others were copied; the removed and
+added files by its manifests must hold just as many. It removes no more rows than were landed of its ranges. A
+compaction has as many rows out and deleted as in. Any other landing snapshot removes no file. A replaced file that is
+in the table again has rows that no ledger counts.
 """
 
 from __future__ import annotations
@@ -16,16 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from airflow_provider_lakecommit.committer import SnapshotKind, SnapshotRecord, compacted_of, replaced_of, replay_of
 from airflow_provider_lakecommit.core import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
-
-__all__ = [
-    "back_again",
-    "copied_rows",
-    "removal_problems",
-    "replaced_rows",
-    "replayed_rows",
-    "rows_problems",
-    "taken_from",
-]
 
 
 def taken_from(record: SnapshotRecord, landing: str) -> Coverage:
@@ -126,6 +114,5 @@ def replayed_rows(record: SnapshotRecord) -> Coverage:
 
 
 def back_again(removed: Iterable[str], head: Collection[str]) -> list[str]:
-    """Return replaced files that are in the table."""
     there = set(head)
     return sorted(path for path in removed if path in there)

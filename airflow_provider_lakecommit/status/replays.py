@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that the replays of dead letters in a table's history add up.
 
-Contract: pure. A replay is a snapshot that records its offsets. These must have been landed before, by any stream of
-the landing, and not been replayed before; they are in the ledger from then on, until their range is landed again; each
-gave a row, or is counted as one that gave none; and no range has more replays than rejects. Expired snapshots, and
-ranges stated by users, are not compared.
+A replay is a snapshot that records its offsets. These must have been landed before, by any stream of the landing, and
+not been replayed before; they are in the ledger from then on, until their range is landed again; each gave a row, or is
+counted as one that gave none; and no range has more replays than rejects. Expired snapshots, and ranges stated by
+users, are not compared.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from airflow_provider_lakecommit.core import Coverage, LedgerSection, RangeSet
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.status.accounts import RangeAccounts
 from airflow_provider_lakecommit.status.replaced import taken_from
-
-__all__ = ["Step", "is_replay", "replay_problems"]
 
 Lanes = Sequence[LedgerSection]
 Step = tuple[SnapshotRecord, Lanes | None, Lanes | None]

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of a landing: ledger ends against the source, staged slices, open cycles, required decisions.
 
-Contract: one scan of tables, control topic and source, folded as in a cycle; writes nothing. A table that does not
-exist yet, or has no ledger yet, is reported as such. Numbers are offsets, an upper bound of records.
-
-Failure story: unreachable parts raise their own errors; a ledger that needs a decision is a state, not an error.
+One scan of tables, control topic and source, folded as in a cycle. A missing table, and a ledger that is missing or
+needs a decision, are states, not errors. Numbers are offsets, an upper bound of records.
 """
 
 from __future__ import annotations
@@ -49,8 +47,6 @@ from airflow_provider_lakecommit.cycle import (
 )
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.status.partition_status import PartitionStatus, partition_status, stale_transactions
-
-__all__ = ["Status", "TableStatus", "read_status", "to_dict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +110,6 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
 
     :param every: how often the landing runs, for the warning that its unread offsets may expire; by default derived
         from the control topic
-    :raises CatalogError: the catalog is unreachable
-    :raises ControlTopicError: the control topic is unreachable
-    :raises SourceUnavailableError: the source is unreachable
     """
     at = session.now()
     session.source.ask_retention()
@@ -271,7 +264,6 @@ def _valid_through(landing_state: LandingState, reached: Sequence[Mapping[Source
 
 
 def to_dict(status: Status) -> dict[str, Any]:
-    """Return the state for JSON."""
     return {
         "landing": status.landing,
         "at": status.at.isoformat(),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide whether a landing is healthy: the final verdict of `lakecommit status`, for scripts and alerts.
 
-Contract: pure, and a table: the first row of :data:`TABLE` that applies decides. Unknown is not healthy: a landing that
-never ran, a missing topic, an unknown age are *behind*.
+The first row of :data:`TABLE` that applies decides. Unknown is not healthy: a landing that never ran, a missing topic,
+an unknown age are *behind*.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from airflow_provider_lakecommit.core import CLOCKS_APART
 from airflow_provider_lakecommit.cycle import first_of
 from airflow_provider_lakecommit.status.partition_status import OPEN_FOR
 from airflow_provider_lakecommit.status.status import Status
-
-__all__ = ["TABLE", "StatusLimits", "StatusRule", "StatusVerdict", "status_verdict"]
 
 IN_ORDER = frozenset({str(Condition.PRESENT), str(Condition.ABSENT), "missing"})
 """Conditions of a table's ledger that need no decision."""
@@ -39,14 +37,6 @@ class StatusLimits:
 
     lag: int | None = None
     age: timedelta | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StatusRule:
-    """One row of the table: it applies if it gives a reason."""
-
-    standing: StatusVerdict
-    why: Callable[[Status, StatusLimits], str | None]
 
 
 def _stalled(found: Status, _: StatusLimits) -> str | None:
@@ -107,20 +97,19 @@ def _old(found: Status, allowed: StatusLimits) -> str | None:
     return f"the tables are valid through {found.valid_through.isoformat()}, --max-age is {allowed.age}"
 
 
-TABLE = (
-    StatusRule(StatusVerdict.STALLED, _stalled),
-    StatusRule(StatusVerdict.BLOCKED, _needs_decision),
-    StatusRule(StatusVerdict.BEHIND, _unknown),
-    StatusRule(StatusVerdict.BEHIND, _held_up),
-    StatusRule(StatusVerdict.BEHIND, _late),
-    StatusRule(StatusVerdict.BEHIND, _old),
+TABLE: tuple[tuple[StatusVerdict, Callable[[Status, StatusLimits], str | None]], ...] = (
+    (StatusVerdict.STALLED, _stalled),
+    (StatusVerdict.BLOCKED, _needs_decision),
+    (StatusVerdict.BEHIND, _unknown),
+    (StatusVerdict.BEHIND, _held_up),
+    (StatusVerdict.BEHIND, _late),
+    (StatusVerdict.BEHIND, _old),
 )
-"""Read from the top; if no row applies, all is well."""
+"""Read from the top: a row applies if it gives a reason; if none does, all is well."""
 
 
 def status_verdict(found: Status, allowed: StatusLimits) -> tuple[StatusVerdict, str]:
-    """Return the verdict and its reason."""
-    for row in TABLE:
-        if (why := row.why(found, allowed)) is not None:
-            return row.standing, why
+    for verdict, reason in TABLE:
+        if (why := reason(found, allowed)) is not None:
+            return verdict, why
     return StatusVerdict.WELL, ""

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of a table, snapshot by snapshot, and the findings about it: the values of `verify`.
-
-Contract: plain values, made by :mod:`~airflow_provider_lakecommit.status.history` and evaluated by
-:mod:`~airflow_provider_lakecommit.status.verify`; nothing is read here.
-"""
+"""The history of a table, snapshot by snapshot, and the findings about it: the values of `verify`."""
 
 from __future__ import annotations
 
@@ -13,8 +9,6 @@ from enum import StrEnum
 
 from airflow_provider_lakecommit.committer import SnapshotRecord
 from airflow_provider_lakecommit.core import Counts, LedgerSection
-
-__all__ = ["AddedFile", "Finding", "LandingSnapshot", "Sections", "Severity", "TableHistory"]
 
 Sections = Mapping[tuple[str, str], LedgerSection]
 

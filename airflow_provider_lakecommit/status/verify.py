@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks of `verify`: the history of a landing's tables adds up.
 
-Contract: pure. A :class:`TableHistory` has the history of a table, oldest snapshot first, on the branch's ancestry
-only: snapshots that were rolled back are excluded. A finding that is ``wrong`` means a broken promise, a note is for
-information (commits of others, expired history). Nothing is compared with the source, which expires.
+A :class:`TableHistory` has the history of a table, oldest snapshot first, on the branch's ancestry only: snapshots that
+were rolled back are excluded. A finding that is ``wrong`` means a broken promise, a note is for information (commits of
+others, expired history). Nothing is compared with the source, which expires.
 
 Checked per landing snapshot, by :mod:`~airflow_provider_lakecommit.status.verify_table`: every ledger can be read; no
 ledger entry is dropped, loses ranges or changes without a record of it; the recorded additions of a snapshot are
 exactly the growth of its ledger; ledgers have no hole and no overlap; the records add up to the ranges; rows equal the
 record counts of the files; no token and no file path occurs twice. Only a snapshot that replaces ranges removes files
-(:mod:`~airflow_provider_lakecommit.status.replaced`).
-
-Replays of dead letters: :mod:`~airflow_provider_lakecommit.status.replays`.
+(:mod:`~airflow_provider_lakecommit.status.replaced`). Replays of dead letters:
+:mod:`~airflow_provider_lakecommit.status.replays`.
 
 Checked between the tables of a landing, on their common ranges: each range has as many dead letters as the data table
 counts rejects, and both applied the same rules, unless there are no rejects. Ranges stated by users, or in expired
@@ -21,8 +20,9 @@ snapshots, have no accounting; that is a note if it hides a reject.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
+from typing import Any
 
 from airflow_provider_lakecommit.committer import SnapshotKind, had_before, moved_lanes
 from airflow_provider_lakecommit.core import (
@@ -39,8 +39,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
-from airflow_provider_lakecommit.status.lanes import gone_over
-from airflow_provider_lakecommit.status.moved import moved_text
+from airflow_provider_lakecommit.status.lanes import gone_over, moved_text
 from airflow_provider_lakecommit.status.replaced import replaced_rows, replayed_rows, taken_from
 from airflow_provider_lakecommit.status.replays import Step, is_replay, replay_problems
 from airflow_provider_lakecommit.status.table_history import (
@@ -224,7 +223,6 @@ def _rows_of_all(landing: Landing, histories: Sequence[TableHistory]) -> Iterato
 
 
 def _replays(landing: str, history: TableHistory, *, one_each: bool) -> Iterator[Finding]:
-    """Yield problems of replayed dead letters."""
     ledgers = [[s for (name, _), s in of.sections.items() if name == landing] for of in history.snapshots]
     known = zip((None, *ledgers), ledgers, strict=False)
     steps: list[Step] = [(s.record, before, after) for s, (before, after) in zip(history.snapshots, known, strict=True)]
@@ -248,7 +246,6 @@ def _fates(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Fin
 
 
 def _fate(block: RangeTotals, data: str) -> tuple[Severity, str] | None:
-    """Return the finding on a range, if any."""
     ours, theirs = block.ours, block.theirs
     if ours is None or ours.rejected == (0 if theirs is None else theirs.rejected):
         return None
@@ -295,3 +292,35 @@ def _judged(history: TableHistory, landing: str) -> Judged:
     last = history.snapshots[-1].sections if history.snapshots else {}
     found = (item for (name, _), s in last.items() if name == landing for item in s.judged.items())
     return merged({}, found, most=None)
+
+
+def verified_to_dict(
+    landing: Landing, histories: Iterable[TableHistory], findings: Sequence[Finding]
+) -> dict[str, Any]:
+    return {
+        "landing": landing.name,
+        "ok": not any(f.level is Severity.WRONG for f in findings),
+        "tables": [
+            {"table": h.table, "whole": h.whole, "taken_by_others": h.fewer, **asdict(totals(h, landing.name))}
+            for h in histories
+        ],
+        "findings": [
+            {"level": f.level.value, "table": f.table, "snapshot_id": f.snapshot_id, "text": f.text} for f in findings
+        ],
+    }
+
+
+def verified_text(landing: Landing, histories: Iterable[TableHistory], findings: Sequence[Finding]) -> Iterable[str]:
+    fewer = 0
+    for history in histories:
+        t = totals(history, landing.name)
+        c = t.counts
+        fewer += history.fewer
+        yield (
+            f"{history.table}: {t.snapshots} snapshots, {t.offsets} offsets = {c.landed} landed + {c.rejected} "
+            f"rejected + {c.filtered} filtered + {c.gaps} gaps + {c.skipped} skipped; {t.rows} rows in {t.files} files"
+            + (f", of which {t.replaced} were replaced" if t.replaced else "")
+        )
+    yield from (f"  {finding}" for finding in findings)
+    standing = "NOT all right" if any(f.level is Severity.WRONG for f in findings) else "all right"
+    yield f"{landing.name}: {standing}" + (f", except {fewer} rows that other writers removed" if fewer else "")

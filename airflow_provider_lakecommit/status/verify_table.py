@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks of `verify` on the history of one table: each step is what its snapshot states.
 
-Contract: pure, as :mod:`~airflow_provider_lakecommit.status.verify`, which lists the checks. Steps are the landings'
-snapshots on the branch's ancestry, oldest first; if older ones were expired, the first remaining one is accepted as it
-is.
+:mod:`~airflow_provider_lakecommit.status.verify` lists them. If older snapshots were expired, the first remaining one
+is accepted as it is.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from airflow_provider_lakecommit.committer import (
     pruned_sections,
 )
 from airflow_provider_lakecommit.core import Counts, Coverage, RangeSet, is_filled
-from airflow_provider_lakecommit.status.lanes import closed_wrongly, filled_of
-from airflow_provider_lakecommit.status.moved import moved_wrongly
+from airflow_provider_lakecommit.status.lanes import closed_wrongly, filled_of, moved_wrongly
 from airflow_provider_lakecommit.status.replaced import (
     back_again,
     copied_rows,
@@ -31,11 +29,8 @@ from airflow_provider_lakecommit.status.replaced import (
 )
 from airflow_provider_lakecommit.status.table_history import Finding, LandingSnapshot, Sections, Severity, TableHistory
 
-__all__ = ["check_table", "covered_of", "wrong_snapshot", "wrong_table"]
-
 
 def check_table(history: TableHistory) -> Iterator[Finding]:
-    """Yield all findings on a single table."""
     before: Sections | None = None if not history.whole else {}
     taken: dict[str, Coverage] = {}
     for s in history.snapshots:
@@ -57,7 +52,6 @@ def check_table(history: TableHistory) -> Iterator[Finding]:
 
 
 def _replaced(history: TableHistory) -> Iterator[Finding]:
-    """Yield the findings on all replacements of a table."""
     for landing in sorted({s.record.landing for s in history.snapshots}):
         records = [s.record for s in history.snapshots if s.record.landing == landing]
         for snapshot_id, wrong, text in rows_problems(records, whole=history.whole):

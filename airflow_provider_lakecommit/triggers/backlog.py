@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts a landing when its backlog is large enough: rows, bytes, or the age of the oldest record.
 
-Contract: for an `AssetWatcher`. One event when a limit is reached; the next one after the backlog was below all limits,
-after a plan has taken some of it, or after ``again`` seconds, in case the run did nothing. Planned records do not
-count, even if they are not landed yet.
-
-Failure story: waits for unreachable brokers and missing topics.
+For an `AssetWatcher`: one event when a limit is reached; the next one after the backlog was below all limits, after a
+plan has taken some of it, or after ``again`` seconds, in case the run did nothing. Planned records do not count, even
+if they are not landed yet. Unreachable brokers and missing topics are waited for.
 """
 
 from __future__ import annotations
@@ -75,7 +73,6 @@ class BacklogTrigger(BaseEventTrigger):
             raise SpecError("LC8709", f"a backlog of landing {self.landing!r}: give one of `rows`, `bytes` and `age`")
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return class and arguments."""
         return f"{__name__}.BacklogTrigger", {
             "landing": self.landing,
             "topics": self.topics,
@@ -89,7 +86,6 @@ class BacklogTrigger(BaseEventTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check and report, indefinitely."""
         loop = asyncio.get_running_loop()
         pool = ThreadPoolExecutor(1, thread_name_prefix=f"lakecommit-backlog-{self.landing}")
         looker, last = _Looker(self), _LastEvent(again=self.again)
@@ -107,15 +103,12 @@ class BacklogTrigger(BaseEventTrigger):
 
 
 class _LastEvent:
-    """Time and content of the last event: the same backlog is reported again only after a while."""
-
     def __init__(self, *, again: float) -> None:
         self._again = again
         self._at: float | None = None
         self._planned = 0
 
     def is_news(self, backlog: Backlog, reached: list[str], now: float) -> bool:
-        """Return True if it must be reported."""
         if not reached:
             self._at = None
             return False
@@ -126,14 +119,11 @@ class _LastEvent:
 
 
 class _Looker:
-    """The checks, in the trigger's thread."""
-
     def __init__(self, trigger: BacklogTrigger) -> None:
         self._trigger = trigger
         self._watch: BacklogWatch | None = None
 
     def look(self) -> Backlog | None:
-        """Return the backlog, ``None`` if it is unknown now."""
         try:
             if self._watch is None:
                 self._watch = self._made()

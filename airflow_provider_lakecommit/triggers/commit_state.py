@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports when commits of a group stall and when they recover: one event per transition.
 
-Contract: for an `AssetWatcher`, whose asset then starts the DAG that pages, pauses or restarts. Airflow's asset store
-keeps the last reported state, so a restarted triggerer reports nothing twice. It is written after the report: a
-triggerer that dies in between reports again. *Slowing* and *unknown* change nothing.
-
-Failure story: while brokers are unreachable nothing is reported, and the backlog is read before a new verdict.
+For an `AssetWatcher`, whose asset then starts the DAG that pages, pauses or restarts. Airflow's asset store keeps the
+last reported state, so a restarted triggerer reports nothing twice, unless it died between a report and the store.
+*Slowing* and *unknown* change nothing. While brokers are unreachable nothing is reported, and the backlog is read
+before a new verdict.
 """
 
 from __future__ import annotations

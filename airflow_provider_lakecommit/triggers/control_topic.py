@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Common base of the triggers on a control topic: one consumer for all of them in a triggerer.
 
-Contract: triggers with an equal key share one stream (Airflow's shared streams). The stream carries the state of all
-groups, about once a second while cycles start and end and every five seconds otherwise, so late subscribers know as
-much as the first. The stream's own thread reads and folds: nothing blocks the triggerer's loop.
-
-Failure story: an error in the stream would fail all subscribers, so unreachable brokers and a missing topic are
-reported as trouble, and tried again. Only errors that a user must fix, like a missing connection, are raised.
+Triggers with an equal key share one stream (Airflow's shared streams). It carries the state of all groups, about once a
+second while cycles start and end and every five seconds otherwise, so late subscribers know as much as the first. The
+stream's own thread reads and folds: nothing blocks the triggerer's loop. An error in the stream would fail all
+subscribers, so unreachable brokers and a missing topic are reported as trouble, and tried again. Only errors that a
+user must fix, like a missing connection, are raised.
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ class ControlTopicTrigger(BaseEventTrigger):
         self.since = since
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return class and arguments."""
         kind = type(self)
         return f"{kind.__module__}.{kind.__qualname__}", {
             "control_topic": self.control_topic,
@@ -63,7 +61,6 @@ class ControlTopicTrigger(BaseEventTrigger):
         }
 
     def more(self) -> dict[str, Any]:
-        """Return the arguments of the subclass."""
         return {}
 
     def shared_stream_key(self) -> Hashable:

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wait of a sensor that has work to do at its end: handed to a worker instead of ended in the triggerer.
 
-Contract: ends when :class:`~airflow_provider_lakecommit.triggers.stalled_commits.StalledCommitTrigger` ends. The
-sensor's `execute_complete` then finishes the task, because Airflow calls no `on_success_callback` or
-`on_skipped_callback` of a task that ends in the triggerer, and sends no event of its outlets. It takes a worker for a
-moment.
+Airflow calls no `on_success_callback` or `on_skipped_callback` of a task that ends in the triggerer, and sends no event
+of its outlets, so the sensor's `execute_complete` finishes the task.
 """
 
 from __future__ import annotations

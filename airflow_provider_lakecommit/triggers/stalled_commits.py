@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ends a sensor that waits until commits get through, in the triggerer, without a worker.
 
-Contract: success as soon as the guard passes, spread over ``jitter`` seconds, so that waiting tasks do not start at
-once. The deadline is checked every five seconds, whatever the brokers do. A worker handles failures, because it knows
-the task's retries and callbacks; a sensor that may skip instead is skipped here.
+Success as soon as the guard passes, spread over ``jitter`` seconds, so that waiting tasks do not start at once. The
+deadline is checked every five seconds, whatever the brokers do. A worker handles failures, because it knows the task's
+retries and callbacks; a sensor that may skip instead is skipped here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ FAILED, TIMED_OUT = "failed", "timed_out"
 
 
 def guard_to_json(guard: Guard) -> dict[str, Any]:
-    """Return a guard as it is stored with a trigger."""
     rules = guard.rules
     return {
         "landing": rules.landing,
@@ -44,7 +43,6 @@ def guard_to_json(guard: Guard) -> dict[str, Any]:
 
 
 def guard_from_json(values: Mapping[str, Any]) -> Guard:
-    """Return the guard of :func:`guard_to_json`."""
     return Guard(
         rules=StallRules(
             landing=values["landing"],

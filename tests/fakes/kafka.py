@@ -12,9 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from airflow_provider_lakecommit.control.control_log import ControlLog, ControlRecord, ControlTopicInfo
+from airflow_provider_lakecommit.control.control_log import (
+    ControlLog,
+    ControlRecord,
+    ControlTopicInfo,
+    Recent,
+    recent_records,
+)
 from airflow_provider_lakecommit.control.control_topic_settings import partition_of
-from airflow_provider_lakecommit.control.recent import Recent, recent_records
 from airflow_provider_lakecommit.control.transaction import Record
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition

@@ -100,7 +100,7 @@ def plugged_in(broker: MemoryBroker) -> Iterator[MemoryBroker]:
         for module in (take_over, hand_back):
             patch.setattr(module, "set_group_offsets", set_group)
         patch.setattr(connections, "ClusterAdmin", lambda *_, **__: MemoryAdmin(broker))
-        patch.setattr(connections, "ControlPartitions", control)
+        patch.setattr(connections, "ControlTopic", control)
         patch.setattr(connections, "SourceTopics", source)
         patch.setattr(rescue, "ControlTopic", control)
         patch.setattr(look, "SourceTopics", source)

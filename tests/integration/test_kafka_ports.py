@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.control.control_partitions import ControlPartitions
+from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND
@@ -33,7 +33,7 @@ def control(request: pytest.FixtureRequest) -> Iterator[ControlPort]:
         yield FakeControl(partitions=3)
         return
     name, bootstrap = request.getfixturevalue("control_topic"), request.getfixturevalue("bootstrap")
-    with ControlPartitions(name, {"bootstrap.servers": bootstrap}, timeout=60) as opened:
+    with ControlTopic(name, {"bootstrap.servers": bootstrap}, timeout=60) as opened:
         if request.param == "real":
             yield opened
             return

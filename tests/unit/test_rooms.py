@@ -136,7 +136,6 @@ RULES = (
             "avro_bounds",
             "avro_schemas",
             "avro_shapes",
-            "avro_types",
             "coverage",
             "data_file",
             "envelope",
@@ -280,7 +279,6 @@ RULES = (
     rule("page/remedies", "core stall", only=NOTHING),
     rule("page/seen_cycle", "core", only=NOTHING),
     rule("page/trend", only=NOTHING),
-    rule("page/watched", only=NOTHING),
     rule("notifications", only=AIRFLOW),
     rule(
         "hooks",

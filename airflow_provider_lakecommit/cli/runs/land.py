@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit land`: the cycles of one run in one process, until the landing is caught up.
 
-Contract: with `--json` one JSON line per closed cycle on standard output, in the order of the cycles; its rows are then
-committed. Progress is text on standard error. The section `spark` of the spec chooses the engine: a local session, a
-cluster, a Spark Connect server. Caught up means that everything up to the last stable offset of the newest plan is in
-the tables; the next run lands later records.
+With `--json` each closed cycle is one JSON line on standard output; its rows are then committed. Caught up means that
+everything up to the last stable offset of the newest plan is in the tables. With ``follow`` the run then waits for the
+next window, and logs one line per interval.
 
-With ``follow`` (continuous mode) the run does not end there, but waits for the next window
-(:mod:`~airflow_provider_lakecommit.cycle.run`); then it logs one line per interval instead of several per window.
-
-Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.run.loop`. A run that is stopped stops its tasks at the
-current record, publishes what they have read, and reports what is read again; a second signal ends it at once. A killed
-run needs no clean-up: the next one on this host finds that its process has ended and ends its claims.
+A stopped run stops its tasks at the current record and publishes what they have read; a second signal ends it at once.
+A killed run needs no clean-up: the next one on this host ends its claims.
 """
 
 from __future__ import annotations
@@ -24,10 +19,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.cli.runs.process import identity, is_dead
-from airflow_provider_lakecommit.cli.terminal.bar import BAR_SECONDS, bar
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.cli.terminal.stop import Signals, Stopped
-from airflow_provider_lakecommit.core import Coverage
+from airflow_provider_lakecommit.core import Coverage, short_number
+from airflow_provider_lakecommit.core.shown import duration_text
 from airflow_provider_lakecommit.cycle import (
     CycleOutcome,
     Follow,
@@ -48,13 +43,10 @@ from airflow_provider_lakecommit.operations import RunCompaction
 from airflow_provider_lakecommit.spark import QUIET, Engine, SparkSection, engine_of
 from airflow_provider_lakecommit.telemetry import closed_samples, opened_samples, start_for_commands
 
-__all__ = ["GRACE_SECONDS", "land", "land_cycles", "line_of"]
-
 Within = Callable[[LandingSession], AbstractContextManager[LandingSession | None]]
 GRACE_SECONDS = 20.0
-"""Time for tasks of a stopped run to report what they have read."""
+"""Time for a stopped run's tasks to report."""
 PUBLISH_SECONDS = 30.0
-"""Time for a stopped run to publish that."""
 
 
 def land(
@@ -68,9 +60,7 @@ def land(
 ) -> int:
     """Land until caught up, for *cycles* cycles, or continuously.
 
-    :param follow: options of continuous mode
     :param within: maps the landing's session to the one to use; ``None``: there is nothing to do
-    :raises LakecommitError: a cycle cannot be opened or closed, or none of them makes progress
     """
     section, unique = spark_section(spec, follow, output), run or uuid4()
     log = WindowLog(output.log)
@@ -134,9 +124,7 @@ def _end_early(
 
 
 def spark_section(spec: LandingSpec | LandingSetSpec, follow: FollowOptions | None, output: Output) -> SparkSection:
-    """Return the section `spark` of a spec. In continuous mode and on a terminal, its tasks do not log each slice: on a
-    terminal, they would write into the progress line.
-    """
+    """Return the section `spark`. Tasks do not log each slice in continuous mode or into a terminal's progress line."""
     section = SparkSection(spec.spark)
     if follow is not None or output.at_terminal:
         section.conf.setdefault(f"spark.executorEnv.{QUIET}", "1")
@@ -157,8 +145,9 @@ def land_cycles(
     *,
     live: bool = False,
 ) -> int:
-    """Land the cycles of one landing, show each closed one, and return the exit code. It is that of a refusal, too, if
-    the last cycle planned no window although there was something to read.
+    """Land the cycles of one landing, show each closed one, and return the exit code.
+
+    It is a refusal, too, if the last cycle planned no window although there was something to read.
     """
     total = Total(landing=spec.landing.name)
     send = start_for_commands()
@@ -213,3 +202,24 @@ def line_of(outcome: CycleOutcome, data_tables: Sequence[str]) -> dict[str, Any]
         "trouble": list(outcome.written.trouble),
         "seconds": {step: round(seconds, 3) for step, seconds in outcome.seconds.items()},
     }
+
+
+BAR_SECONDS = 1.0
+"""Time between two reads of the control topic."""
+WIDTH = 24
+
+
+def bar(name: str, progress: Progress) -> str:
+    share = progress.records / progress.all_records if progress.all_records else 0.0
+    full = int(share * WIDTH)
+    parts = [
+        f"{progress.slices}/{progress.all_slices} slices",
+        f"{short_number(progress.records)} of {short_number(progress.all_records)} records",
+    ]
+    if progress.trouble:
+        parts.append(f"{progress.seconds:.0f} s, no answer from the control topic")
+    elif progress.left is None:
+        parts.append(f"{progress.seconds:.0f} s")
+    else:
+        parts += [f"{short_number(progress.rate)}/s", f"{duration_text(progress.left)} left"]
+    return f"{name} {'█' * full}{'░' * (WIDTH - full)} {share:4.0%}  {' · '.join(parts)}"

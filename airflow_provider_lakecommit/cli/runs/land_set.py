@@ -1,18 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit land SET.yaml`: all landings of a set in one process.
+"""`lakecommit land SET.yaml`: all landings of a set in one process, on shared connections.
 
-Contract: the topics are listed, each table gets its landing, and each of these is landed as if it were alone, by the
-loop of any landing, on shared connections (:mod:`~airflow_provider_lakecommit.cycle.sets`): new records of a few
-hundred topics are a handful of requests, transactions and Spark jobs. Every line starts with its landing, and the last
-one has the totals.
+Each landing is landed as if it were alone (:mod:`~airflow_provider_lakecommit.cycle.sets`). With ``follow`` that is
+repeated with the topics of that time (:mod:`~airflow_provider_lakecommit.cli.runs.set_rounds`).
 
-With ``follow`` this happens round after round (:mod:`~airflow_provider_lakecommit.cli.runs.set_rounds`), with the
-topics of that time: new ones are landed as they appear.
-
-Failure story: the exit code is that of the worst landing: 2 for an invalid spec, otherwise 1 for a landing that failed,
-has a blocked range or was stopped without a window. Topics without a landing are failures with their names; so is a
-landing that cannot create its table. None of them stops another. A topic that was deleted after it was listed is an
-error of its landing. A call that is stopped ends with the code of the signal.
+None stops another. The exit code is that of the worst landing: 2 for an invalid spec, otherwise 1 for a landing that
+failed, has a blocked range or was stopped without a window, and for topics without a landing.
 """
 
 from __future__ import annotations
@@ -43,18 +36,12 @@ from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import Landing, LandingSetSpec, LandingSpec, meant
 from airflow_provider_lakecommit.spark import LocalSpark, SparkSection
 
-__all__ = ["land_set", "landing_of"]
-
 ROUND_SECONDS = 5.0
 """How long a round in continuous mode waits for slow landings."""
 
 
 def landing_of(spec: LandingSetSpec, name: str | None) -> LandingSpec:
-    """Return the named landing of a set; also one that the set no longer has.
-
-    :raises SpecError: the set has no landing of that name, or none is named
-    :raises SourceError: no landing has a topic
-    """
+    """Return the named landing of a set; also one that the set no longer has."""
     found = found_landings(spec.landing_set, spec.kafka)
     names = {each.name: each for each in found.landings}
     if name in names:
@@ -100,11 +87,7 @@ def with_stated_schema(spec: LandingSetSpec, landing: Landing) -> Landing:
 
 
 def land_set(spec: LandingSetSpec, output: Output, *, cycles: int | None, follow: FollowOptions | None = None) -> int:
-    """Land everything, for at most *cycles* cycles of each landing, or round after round.
-
-    :raises SourceError: no landing has a topic
-    :raises SourceUnavailableError: the brokers do not answer
-    """
+    """Land everything, for at most *cycles* cycles of each landing, or round after round."""
     signals = Signals()
     expansion = found_landings(spec.landing_set, spec.kafka)
     local = local_session(spec, output, signals, follow)

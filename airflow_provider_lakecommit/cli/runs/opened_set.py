@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A landing set with the shared connections of its landings, for commands that read all of them.
-
-Contract: everything opened is closed, however the block ends.
-"""
+"""Open a landing set with the shared connections of its landings, for commands that read all of them."""
 
 from __future__ import annotations
 
@@ -14,16 +11,9 @@ from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import LandingSetSpec
 from airflow_provider_lakecommit.spark import CLI
 
-__all__ = ["opened_set"]
-
 
 @contextmanager
 def opened_set(spec: LandingSetSpec) -> Iterator[tuple[Expansion, Tables, SetConnections]]:
-    """Yield its landings, their tables and their connections.
-
-    :raises SourceError: no landing has a topic
-    :raises SourceUnavailableError: the brokers do not answer
-    """
     expansion = found_landings(spec.landing_set, spec.kafka)
     tables = Tables(spec.catalog, few=CLIENTS)
     try:

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit plan`: the next cycle's window and the reasons. Writes nothing to a table or the control topic, which is
-created if it is missing.
-"""
+"""`lakecommit plan`: show the next cycle's window and the reasons. Creates the control topic, writes nothing else."""
 
 from __future__ import annotations
 
@@ -14,14 +12,8 @@ from airflow_provider_lakecommit.cycle import LandingSession, Opened, preview
 from airflow_provider_lakecommit.formats import registry_lines
 from airflow_provider_lakecommit.landing import LandingSpec
 
-__all__ = ["plan", "text_of", "to_dict"]
-
 
 def plan(spec: LandingSpec, output: Output, *, explain: bool) -> int:
-    """Show the plan.
-
-    :raises LakecommitError: an error that would prevent opening a cycle
-    """
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         opened = preview(session)
         opened = replace(opened, explain=(*opened.explain, *registry_lines(spec.landing, spec.kafka)))
@@ -30,7 +22,6 @@ def plan(spec: LandingSpec, output: Output, *, explain: bool) -> int:
 
 
 def to_dict(opened: Opened) -> dict[str, Any]:
-    """Return the plan for JSON."""
     found = opened.plan
     return {
         "landing": found.landing,

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit plan SET.yaml`: the next cycle of each landing of a set, one line each.
+"""`lakecommit plan SET.yaml`: the next cycle of each landing of a set, a line each.
 
-Contract: that of :mod:`~airflow_provider_lakecommit.cli.runs.plan`, for all of them at once. Topics without a landing,
-and landings that cannot be planned, are listed with the reason and affect the exit code.
+Topics without a landing, and landings that cannot be planned, are listed and affect the exit code.
 """
 
 from __future__ import annotations
@@ -15,15 +14,8 @@ from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.cycle import Expansion, SetPlans, format_former, plans_of, preview
 from airflow_provider_lakecommit.landing import LandingSetSpec
 
-__all__ = ["plan_set"]
-
 
 def plan_set(spec: LandingSetSpec, output: Output, *, explain: bool) -> int:
-    """Show all plans; return the exit code.
-
-    :raises SourceError: no landing has a topic
-    :raises SourceUnavailableError: the brokers do not answer
-    """
     with opened_set(spec) as (expansion, tables, connections):
         plans = plans_of(spec.landing_set, expansion, connections, spec.kafka, tables, preview, output.log)
     output.answer(_as_dict(spec, expansion, plans), _lines(expansion, plans, explain=explain))

@@ -9,11 +9,8 @@ from airflow_provider_lakecommit.core import Cycle
 from airflow_provider_lakecommit.cycle import RunIdentity
 from airflow_provider_lakecommit.spark import CLI, ProcessName
 
-__all__ = ["identity", "is_dead"]
-
 
 def identity(unique: UUID, number: int = 0) -> RunIdentity:
-    """Return the identity of the n-th cycle of this process's run."""
     return RunIdentity(deployment=CLI, dag_id=CLI, run_id=f"{CLI}|{ProcessName.own()}|{unique}", number=number)
 
 

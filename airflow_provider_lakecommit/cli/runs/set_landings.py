@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The landings of a set that one process lands now.
+"""The landings of a set that one process lands now, each in a thread of its own, so that none delays the others.
 
-Contract: each landing is landed as if it were alone, in a thread of its own. A slow, hanging or failing landing does
-not delay the others (see :mod:`~airflow_provider_lakecommit.cycle.session.concurrent`). Every line starts with the
-landing's name.
-
-Failure story: if the process is stopped, every landing is stopped, also one that has just started. Each logs what is
-saved, and no further Spark job starts.
+If the process is stopped, every landing is stopped, also one that has just started, and no further Spark job starts.
 """
 
 from __future__ import annotations
@@ -27,10 +22,8 @@ from airflow_provider_lakecommit.landing import Landing, LandingSpec
 from airflow_provider_lakecommit.operations import RunCompaction
 from airflow_provider_lakecommit.spark import Engine, SparkSection, engine_of
 
-__all__ = ["Landings"]
-
 Connect = Callable[[Landing, Callable[[str], None]], LandingSession]
-"""Opens a landing's session on the connections of its set; the second argument gets its log lines."""
+"""Opens a landing's session on its set's connections; the second argument gets its log lines."""
 GOODBYE_SECONDS = GRACE_SECONDS + 10.0
 """How long stopped landings may publish and log what is left."""
 
@@ -51,7 +44,6 @@ class Landings:
     stopped: bool = False
 
     def land(self, spec: LandingSpec, connect: Connect) -> int:
-        """Land one landing, in its own thread; return its exit code."""
         name = spec.landing.name
 
         def log(line: str) -> None:
@@ -82,7 +74,6 @@ class Landings:
                 engine.close()
 
     def stop(self) -> None:
-        """Stop all running landings, and give them time to log what is saved."""
         self.stopped = True
         for runner in list(self.under_way.values()):
             runner.stop(grace=GRACE_SECONDS)

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The landings of a set, landed repeatedly in one process.
+"""Land the landings of a set round after round, in one process.
 
-Contract: a round lands each landing as if it were alone, with the topics of that time. It waits a limited time for slow
-landings: they continue alongside later rounds, which skip them, so that one with a long backlog, or a hanging catalog,
-blocks no other. A landing that is caught up and has no new records opens a cycle only every few minutes, to advance its
-tables' valid-through time.
-
-Failure story: each landing's result is kept by name; for a running landing it is that of its last round. A round is
-skipped if its topics cannot be listed. Connections are recreated when the topics change; old ones are closed once they
-are unused.
+A round lands each landing as if it were alone, with the topics of that time, and waits a limited time for slow ones:
+they continue alongside later rounds, which skip them, so none blocks another. A landing that is caught up opens a cycle
+only every few minutes, to advance its tables' valid-through time. A round is skipped if its topics cannot be listed.
+Connections are recreated when the topics change; old ones are closed once unused.
 """
 
 from __future__ import annotations
@@ -40,8 +36,6 @@ from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import Landing, LandingSetSpec
 from airflow_provider_lakecommit.spark import CLI
 
-__all__ = ["Ended", "SetRounds"]
-
 PLACE = "catalog"
 Ended = dict[str, int | BaseException]
 
@@ -66,7 +60,7 @@ class SetRounds:
         self._publishing = False
 
     def land(self, expansion: Expansion, seconds: float | None = None) -> Ended:
-        """Run one round; return how each landing ended, or ended before, if it has.
+        """Run one round; return how each landing ended, now or before.
 
         :param seconds: limit of the wait for slow landings; by default until they end
         """
@@ -77,12 +71,12 @@ class SetRounds:
         # A round is a run of its own: it does not open cycles again that an earlier one has closed.
         self._landings.unique = uuid4()
         names = [each.name for each in expansion.landings]
+        own = [each for each in expansion.landings if each.name not in self._under_way]
         works = {
-            each.name: partial(self._one, connections, each)
-            for each in expansion.landings
-            if each.name not in self._under_way
+            each.name: partial(self._recorded, each.name, partial(do, connections, each))
+            for do, some in ((self._landed, own), (self._publish, former.publishing))
+            for each in some
         }
-        works |= {each.name: partial(self._publish, connections, each) for each in former.publishing}
         names += [each.name for each in former.publishing]
         self._under_way |= dict.fromkeys(works, connections)
         thread = threading.Thread(target=self._work, args=(works,), name="lakecommit-round", daemon=True)
@@ -110,7 +104,6 @@ class SetRounds:
         return ended
 
     def finish(self, ended: Ended) -> Ended:
-        """Wait for running landings; return how all ended."""
         for thread in self._rounds:
             thread.join()
         self._check()
@@ -126,12 +119,10 @@ class SetRounds:
                 self._landings.output.log(f"{name}: it no longer fails")
 
     def close(self) -> None:
-        """Close all connections."""
         for each in self._used:
             each.close()
 
     def _work(self, works: Mapping[str, Callable[[], int]]) -> None:
-        """Run in a thread of the round."""
         try:
             # Landings that did not start because of a stop are reported only there.
             self._ended |= self._landings.concurrent.run(works)
@@ -141,14 +132,15 @@ class SetRounds:
             for name in works:
                 self._under_way.pop(name, None)
 
-    def _one(self, connections: SetConnections, landing: Landing) -> int:
+    def _recorded(self, name: str, work: Callable[[], int]) -> int:
+        """Run the work of a landing in a thread of its own, and keep how it ended."""
         try:
-            self._ended[landing.name] = code = self._landed(connections, landing)
+            self._ended[name] = code = work()
         except BaseException as e:
-            self._ended[landing.name] = e
+            self._ended[name] = e
             raise
         finally:
-            self._under_way.pop(landing.name, None)
+            self._under_way.pop(name, None)
         return code
 
     def _landed(self, connections: SetConnections, landing: Landing) -> int:
@@ -168,24 +160,17 @@ class SetRounds:
         return code
 
     def _publish(self, connections: SetConnections, landing: Landing) -> int:
-        """Publish the reports of a former landing, in a thread of its own."""
+        """Publish the reports of a former landing."""
         name, run = landing.name, identity(self._landings.unique)
 
         def log(line: str) -> None:
             self._landings.output.log(f"{name}: {for_landing(line, name)}")
 
-        try:
-            with connections.session(landing, log) as session:
-                opened = start_former(session, run, is_dead)
-                closed = close_cycle(session, run, opened.ticket, executor=self._landings.concurrent.executor)
-            self._landings.output.log(f"{name}: {closed}")
-            self._ended[name] = code = Exit.REFUSED if closed.waiting or closed.blocked else Exit.DONE
-        except BaseException as e:
-            self._ended[name] = e
-            raise
-        finally:
-            self._under_way.pop(name, None)
-        return code
+        with connections.session(landing, log) as session:
+            opened = start_former(session, run, is_dead)
+            closed = close_cycle(session, run, opened.ticket, executor=self._landings.concurrent.executor)
+        self._landings.output.log(f"{name}: {closed}")
+        return Exit.REFUSED if closed.waiting or closed.blocked else Exit.DONE
 
     def _former(self, connections: SetConnections) -> Formers:
         try:

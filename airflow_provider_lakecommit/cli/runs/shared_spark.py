@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one local Spark session of the landings of a set.
 
-Contract: the first landing that needs the session starts it, and its owner closes it. Small jobs that wait at the same
-time run *together*, as tasks of one Spark job, so that five hundred small windows do not cost five hundred jobs. A
-large job runs by itself, and only its landing waits for it. Nothing starts after the session was stopped.
-
-Failure story: a Spark job that dies, dies for all landings in it; reported slices are safe, and each landing retries
-the rest of its own, as after any job that died.
+The first landing that needs it starts it. Small jobs that wait at the same time run as tasks of one Spark job, so that
+five hundred small windows do not cost five hundred jobs; a large job runs by itself. A job that dies, dies for all
+landings in it, and each retries the rest of its own.
 """
 
 from __future__ import annotations
@@ -18,8 +15,6 @@ from airflow_provider_lakecommit.cycle import Combined
 from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.spark import LocalSpark, Secrets, SliceResult, WindowJob
 
-__all__ = ["SharedSpark"]
-
 SMALL = 100_000
 """Most records of a job that runs together with others."""
 AT_ONCE = 4
@@ -29,10 +24,7 @@ TOGETHER = 256
 
 
 class SharedSpark:
-    """One engine for all landings.
-
-    :param session: its owner closes it
-    """
+    """One engine for all landings; the session's owner closes it."""
 
     ahead = 0
 

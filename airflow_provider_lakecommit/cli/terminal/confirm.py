@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The preview of a command before it acts, and the decision to act.
 
-Contract: :func:`ends_with_preview` is the only place that reads ``--dry-run`` and ``--yes``. A command that deletes,
-skips or goes backwards ends with :data:`Exit.UNCONFIRMED` without ``--yes``, on a terminal as in a script.
+:func:`ends_with_preview` is the only reader of ``--dry-run`` and ``--yes``. A command that deletes, skips or goes
+backwards ends with :data:`Exit.UNCONFIRMED` without ``--yes``, on a terminal as in a script.
 """
 
 from __future__ import annotations
@@ -18,11 +18,8 @@ from typing import Any
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core import Decision
 
-__all__ = ["decision_of", "ends_with_preview", "preview_end"]
-
 
 def decision_of(command: str, landing: str, reason: str) -> Decision:
-    """Return the decision of the user who runs this command."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
     return Decision(
         command=command, actor=_actor(), host=socket.gethostname(), at=at, landing=landing, reason=reason.strip()
@@ -37,8 +34,7 @@ def ends_with_preview(
     *,
     gives_up: bool = True,
 ) -> int | None:
-    """Show the preview, and return the exit code if the command ends there. ``None``: it continues; what it gives up is
-    logged.
+    """Show the preview; return the exit code if the command ends there, or ``None`` if it continues.
 
     :param gives_up: whether the request deletes, skips or goes backwards
     """

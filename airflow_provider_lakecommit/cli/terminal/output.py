@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The output of a command: results on standard output, everything else on standard error.
 
-Contract: standard output has only the requested results, one JSON value per line if promised, so it can be piped;
-progress and errors are lines of text on standard error. No line contains the value of a secret of the spec. Several
-threads may write; their lines do not mix. On a terminal the last line may be live: it is redrawn in place, below all
-others; and errors and warnings have a colour, unless `NO_COLOR` is set. A pipe gets neither.
-
-Failure story: while :func:`results_only` is active, output of libraries and child processes goes to standard error.
+Standard output has only the requested results, one JSON value per line if promised, so it can be piped. No line
+contains a secret of the spec. Lines of several threads do not mix. On a terminal the last line may be live, redrawn
+below all others, and errors and warnings have a colour unless `NO_COLOR` is set. While :func:`results_only` is active,
+output of libraries and child processes goes to standard error.
 """
 
 from __future__ import annotations
@@ -23,12 +21,9 @@ from datetime import datetime
 from enum import IntEnum
 from pathlib import PurePath
 from typing import Any, TextIO
-from uuid import UUID
 
 from airflow_provider_lakecommit.core import for_landing
 from airflow_provider_lakecommit.redaction import secrets_in, without
-
-__all__ = ["Exit", "Output", "plain", "results_only", "start_logging"]
 
 
 class Exit(IntEnum):
@@ -49,15 +44,9 @@ class Exit(IntEnum):
 
 def plain(value: Any) -> Any:
     """Return *value* for JSON: times as ISO text, ids as text, bytes as hex."""
-    match value:
-        case datetime():
-            return value.isoformat()
-        case bytes():
-            return value.hex()
-        case UUID():
-            return str(value)
-        case _:
-            return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 _COLOURS = (("lakecommit: ", 31), ("FAIL", 31), ("WARNING", 33), ("warn", 33), ("nothing is written", 33))
@@ -89,7 +78,6 @@ class Output:
         self._out = out
 
     def result(self, values: Mapping[str, Any]) -> None:
-        """Print one JSON value on a line of its own."""
         with self._lock:
             text = json.dumps(self._cleaned(values), default=plain)
             if self._live:
@@ -99,19 +87,16 @@ class Output:
             self._draw(self._live)
 
     def answer(self, values: Mapping[str, Any], lines: Iterable[str] = ()) -> None:
-        """Print a result: as JSON if requested, otherwise as text."""
         if self.as_json:
             self.result(values)
         else:
             self.lines(lines)
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Print a result as text."""
         for line in lines:
             print(self.clean(line), file=self._out, flush=True)
 
     def log(self, text: str) -> None:
-        """Print progress."""
         with self._lock:
             print(f"{self._wiped()}{self._painted(self.clean(text))}", file=self._err, flush=True)
             self._draw(self._live)

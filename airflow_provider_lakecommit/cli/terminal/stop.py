@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stop requests: SIGTERM and SIGINT become an exception in the main thread, once.
+"""Turn SIGTERM and SIGINT into one exception in the main thread.
 
-Contract: :class:`Stopped` is no :class:`Exception`, so no handler takes it for a failure of its own. A second signal
-ends the process at once: everything that matters is durable at any moment.
-
-Failure story: if a signal arrives while Python runs code that cannot fail (a hook of a fork, when Java is started), the
-exception is lost. :meth:`Signals.check` raises it again.
+:class:`Stopped` is no :class:`Exception`, so no handler mistakes it for a failure. A second signal ends the process at
+once: everything that matters is durable at any moment. An exception raised in code that cannot fail (a fork hook while
+Java starts) is lost; :meth:`Signals.check` raises it again.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ from __future__ import annotations
 import signal
 from types import FrameType
 from typing import Any, Self
-
-__all__ = ["Signals", "Stopped"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -28,7 +24,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class Signals:
-    """Installs the handlers, and restores the previous ones. Code that replaces them calls :meth:`install` again."""
+    """Installs the handlers and restores the previous ones. Code that replaces them calls :meth:`install` again."""
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
@@ -40,10 +36,7 @@ class Signals:
                 signal.signal(number, self._stop)
 
     def check(self) -> None:
-        """Raise the exception of a signal that was lost. May be called in any thread.
-
-        :raises Stopped: a signal was lost
-        """
+        """Raise the exception of a signal that was lost; callable from any thread."""
         if self._told is not None:
             raise Stopped(self._told)
 

@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission: whether a cycle may plan a window now, and how large a one. Writers must not bury the committer.
+"""Decide whether a cycle may plan a window now, and how large, so that writers do not bury the committer.
 
-Contract: pure, and a table: the first row of :data:`TABLE` that applies refuses, with what clears it; where none does,
-the window is admitted up to what is left of the budgets. A refused cycle still opens, with an empty plan, and its
-commit still runs: that is what drains the landing and readmits it. So while commits fail the control topic grows by one
-START_COMMIT and the evidence of each commit attempt per cycle, however much there is to read.
+The first row of :data:`TABLE` that applies refuses and names what clears it; otherwise the window gets what is left of
+the budgets. A refused cycle still opens, with an empty plan, and still commits: that drains the landing. While commits
+fail the control topic therefore grows by little per cycle. A table that fails alone stops no other until its budget is
+full. Admission depends on evidence in the log only (:mod:`~airflow_provider_lakecommit.core.planning.pressure`).
 
-What counts is :mod:`~airflow_provider_lakecommit.core.planning.pressure`, that is evidence in the log. A table that
-fails alone stops nobody else until its budget is full, and is named meanwhile.
-
-No state may hold itself: a full budget keeps no range that pending slices wait for, else they would wait for ever; and
-where nothing is pending a slice is always admitted, however large slices are.
-
-Back-pressure from the committer to the writers is the aim of apache/iceberg issue 16389.
+No state may hold itself: a full budget still admits ranges that pending slices wait for, and without pending slices one
+slice is always admitted.
 """
 
 from __future__ import annotations
@@ -27,31 +22,18 @@ from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT, MAINTAIN, R
 from airflow_provider_lakecommit.core.planning.pressure import Pressure
 from airflow_provider_lakecommit.core.refusal import RefusalState
 
-__all__ = [
-    "HANDED_BACK",
-    "TABLE",
-    "AdmissionRule",
-    "Admit",
-    "Refuse",
-    "Terms",
-    "admit",
-    "catalog_away",
-    "resumed_by",
-    "spec_waits",
-]
-
 REASON_LENGTH = 500
-"""Of another's error message in a reason, so that a cycle that was refused stays small on the control topic."""
+"""Characters kept of an error message, so that a refused cycle stays small on the control topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """A landing's terms of admission.
 
-    :param stalled_cycles: cycles in a row whose commits failed for all tables, after which no window is planned
+    :param stalled_cycles: failed cycles in a row, for all tables, after which no window is planned
     :param slow_down: plan smaller and rarer windows before that
-    :param suspended: who had the landing plan nothing, and why; empty: nobody
-    :param told: tables whose failures are known to whoever is told of the plan
+    :param suspended: who paused the landing, and why; else empty
+    :param told: tables whose failures the reader of the plan already knows
     """
 
     budget: PendingBudget = field(default_factory=PendingBudget)
@@ -63,11 +45,10 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admit:
-    """Plan a window of at most so many slices and records; ``None`` is no limit of admission.
+    """Plan a window of at most so many slices and records, if limited.
 
-    :param share: of what is missing, the part that the window may take
+    :param share: of the missing records, the part that the window may take
     :param holes_only: only what pending slices wait for
-    :param notes: what is worth telling, for the plan's explanation
     """
 
     slices: int | None = None
@@ -91,9 +72,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRule:
-    """One row of the table: the state, when it applies, what it says, what clears it. ``but_holes``: what pending
-    slices wait for is planned all the same.
-    """
+    """One row of the table. ``but_holes``: ranges that pending slices wait for are planned all the same."""
 
     state: RefusalState
     applies: Callable[[Pressure, Terms], bool]
@@ -106,7 +85,7 @@ _SNAPSHOT = "a snapshot that publishes them: the commit of every run publishes w
 
 
 def _full(state: RefusalState, kind: str, per_slice: Callable[[Pressure], int] = lambda _: 1) -> AdmissionRule:
-    """The row of one budget of pending work: no slice more has room in some table."""
+    """Return the row of one budget of pending work, which applies if no further slice fits in some table."""
 
     def limit(t: Terms) -> int | None:
         return getattr(t.budget, kind)  # type: ignore[no-any-return]
@@ -131,11 +110,11 @@ def _full(state: RefusalState, kind: str, per_slice: Callable[[Pressure], int] =
 
 
 HANDED_BACK = f"which lands in its place until `{CONNECT_ADOPT}` takes it over"
-"""How the reason ends of a landing whose table was handed back to a connector."""
+"""End of the reason of a landing whose table was handed back to a connector."""
 
 
 def resumed_by(suspended: str) -> str:
-    """What has a landing go on that was suspended so."""
+    """Return what resumes a landing that was suspended for this reason."""
     if suspended.endswith(HANDED_BACK):
         return f"`{CONNECT_ADOPT}`, or LandingOperationOperator(operation={spoken(CONNECT_ADOPT)!r})"
     return f"`{RESUME}`, or PauseLandingOperator(action={spoken(RESUME)!r})"
@@ -191,7 +170,6 @@ TABLE = (
 
 
 def admit(pressure: Pressure, terms: Terms) -> Admit | Refuse:
-    """The decision."""
     row = next((row for row in TABLE if row.applies(pressure, terms)), None)
     if row is None:
         return _admitted(pressure, terms)
@@ -202,7 +180,7 @@ def admit(pressure: Pressure, terms: Terms) -> Admit | Refuse:
 
 
 def _admitted(p: Pressure, t: Terms) -> Admit:
-    """Up to what is left of each budget, in the table that has least."""
+    """Admit what is left of each budget, in the table that has least."""
     held, budget = p.pending.values(), t.budget
     slices = [budget.slices - h.slices for h in held if budget.slices is not None]
     slices += [(budget.files - h.files) // p.slice_files for h in held if budget.files is not None]
@@ -222,7 +200,7 @@ def _admitted(p: Pressure, t: Terms) -> Admit:
 
 
 def _slower(most: Admit, p: Pressure) -> Admit:
-    """Each window that failed halves the next one."""
+    """Halve the next window once per failed window."""
     share = 0.5**p.windows_failed
     note = f"commits failed in {_cycles(p.failures)}: the window takes {share:.3g} of the backlog"
     return replace(
@@ -235,7 +213,7 @@ def _slower(most: Admit, p: Pressure) -> Admit:
 
 
 def catalog_away(error: Exception) -> Refuse:
-    """Nothing is planned that no ledger was read for."""
+    """Refuse, because without ledgers nothing can be planned."""
     return Refuse(
         state=RefusalState.CATALOG_AWAY,
         reason=_short(str(error)),
@@ -244,7 +222,7 @@ def catalog_away(error: Exception) -> Refuse:
 
 
 def spec_waits(table: str, reason: str) -> Refuse:
-    """What is landed is not judged by another spec."""
+    """Refuse until landed slices are published: another spec must not judge them."""
     return Refuse(
         state=RefusalState.SPEC_CHANGE,
         reason=_short(reason),

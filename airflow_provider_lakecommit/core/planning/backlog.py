@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of its topics a landing has not planned yet.
 
-Contract: pure. What a plan has taken up counts as planned, though it may fail: the next plan takes it up again. Rows
-are offsets up to the last stable one, so an upper bound. Where nothing was ever planned, counting begins with what the
-topic still has.
+Planned ranges count as planned even if they fail, since the next plan takes them again. Rows are offsets up to the last
+stable one, an upper bound. Before the first plan, counting begins at the start of the topic.
 """
 
 from __future__ import annotations
@@ -14,13 +13,11 @@ from dataclasses import dataclass
 from airflow_provider_lakecommit.core.log import CycleOpened, Entry
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 
-__all__ = ["Backlog", "BacklogLimits", "planned_after", "unplanned"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """Not planned yet: ``rows``, about so many ``bytes``, the oldest ``age`` seconds old, if there is one. ``planned``
-    grows with each plan that takes something up.
+    """Unplanned records. ``bytes`` is estimated, ``age`` in seconds, ``planned`` grows with each plan that takes
+    something.
     """
 
     rows: int
@@ -31,14 +28,14 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogLimits:
-    """From when on a backlog is to be landed: any that is given. ``age`` is in seconds."""
+    """Limits from which a backlog is landed; any one suffices. ``age`` is in seconds."""
 
     rows: int | None = None
     bytes: int | None = None
     age: float | None = None
 
     def reached(self, backlog: Backlog) -> list[str]:
-        """Which ones, in words."""
+        """Return a text for each reached limit."""
         out = []
         if self.rows is not None and backlog.rows >= self.rows:
             out.append(f"{backlog.rows} rows, at least {self.rows}")
@@ -50,7 +47,7 @@ class BacklogLimits:
 
 
 def planned_after(planned: Mapping[SourcePartition, int], entry: Entry) -> Mapping[SourcePartition, int]:
-    """Up to where each partition is planned, after one more entry of the log."""
+    """Return up to where each partition is planned, after one more log entry."""
     if not isinstance(entry, CycleOpened):
         return planned
     plan, out = entry.plan, dict(planned)
@@ -65,7 +62,7 @@ def planned_after(planned: Mapping[SourcePartition, int], entry: Entry) -> Mappi
 def unplanned(
     planned: Mapping[SourcePartition, int], marks: Mapping[SourcePartition, tuple[int, int]]
 ) -> dict[SourcePartition, tuple[int, int]]:
-    """Offsets that nobody has planned, per partition: from, up to.
+    """Return the unplanned offsets per partition, as start and end.
 
     :param marks: first and last stable offset of each partition
     """

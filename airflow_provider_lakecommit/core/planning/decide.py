@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cycle plans: the one decision between looking at a landing and its START_COMMIT.
+"""Decide what a cycle plans, from facts read before its START_COMMIT.
 
-Contract: pure. :func:`decide_plan` gives the window, or an empty plan that says why there is none: admission refuses,
-or nothing is to be read. :func:`~airflow_provider_lakecommit.core.planning.missing.find_missing` comes first, apart,
-because a caller asks for the sizes of records only where it matters how big those are that are missing.
-
-Invariants: a plan takes only what is missing; a refused one takes nothing and still says how much there is. Whether a
-window is planned, and how large a one, is for :mod:`~airflow_provider_lakecommit.core.planning.admission` to say.
+The result is a window, or an empty plan that says why. A plan takes only what is missing; a refused one takes nothing
+and still tells how much is missing. :func:`~airflow_provider_lakecommit.core.planning.missing.find_missing` is called
+before, separately, because callers ask for record sizes only where they matter.
 """
 
 from __future__ import annotations
@@ -36,19 +33,17 @@ from airflow_provider_lakecommit.core.planning.truncation import known_positions
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.core.state import LandingState
 
-__all__ = ["PlanInputs", "abandoned", "decide_plan", "empty_plan", "free_slot"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInputs:
-    """What a plan depends on beside the landing's state.
+    """What a plan depends on besides the landing's state.
 
-    :param source: the borders of all partitions, as they were asked for at ``asked_at``
+    :param source: watermarks of all partitions at ``asked_at``
     :param targets: the tables, with the epochs of their ledgers
-    :param limits: with the sizes that were asked for; ``record_bytes`` counts where none was
+    :param limits: with requested sizes; ``record_bytes`` is used where there are none
     :param released: cycles whose claims end with this plan
     :param debts: how much each table needs compaction
-    :param diverged: why some partitions are left out, whose logs have other records than were landed
+    :param diverged: why partitions whose logs differ from the landed records are left out
     """
 
     landing: str
@@ -67,10 +62,9 @@ class PlanInputs:
 
 
 def decide_plan(landing_state: LandingState, missing: Missing, given: PlanInputs) -> tuple[Plan, tuple[str, ...]]:
-    """The plan, and lines that explain it. One that leaves out partitions says so, unless it has no window for another
-    reason that is reported.
+    """Return the plan, and lines that explain it. It reports diverged partitions unless another reason comes first.
 
-    :param missing: of the same state and source, without what live claims hold
+    :param missing: of the same state and source, without live claims
     """
     plan, lines = _decided(landing_state, missing, given)
     if given.diverged and not plan.deferred and plan.refused is not RefusalState.SUSPENDED:
@@ -109,7 +103,6 @@ def _window(
     limits: WindowLimits,
     admitted: int | None,
 ) -> tuple[Plan, tuple[str, ...]]:
-    """The plan of what was chosen, and what is cut off of it."""
     landing, lane, version = given.landing, given.lane, given.spec_version
     slices = cut(chosen, landing_state, limits, landing=landing, lane=lane, spec_version=version)
     most = min((n for n in (limits.max_slices, admitted) if n is not None), default=len(slices))
@@ -136,7 +129,6 @@ def _window(
 
 
 def empty_plan(landing: str, lane: str, spec_version: str, asked_at: datetime, why: str | Refuse) -> Plan:
-    """The plan of a cycle that has nothing to do, and why."""
     return Plan(
         landing=landing,
         lane=lane,
@@ -152,7 +144,7 @@ def empty_plan(landing: str, lane: str, spec_version: str, asked_at: datetime, w
 
 
 def abandoned(landing_state: LandingState, dead: Collection[UUID]) -> tuple[UUID, ...]:
-    """Open cycles whose claims end with the next plan: of ``dead`` processes, and those whose epochs are all over."""
+    """Return open cycles whose claims end with the next plan: of dead processes, or of epochs that are all over."""
     epochs = {t: ledger.section.epoch for t, ledger in landing_state.ledgers.items()}
     return tuple(
         c.cycle.commit_id
@@ -163,25 +155,24 @@ def abandoned(landing_state: LandingState, dead: Collection[UUID]) -> tuple[UUID
 
 
 def free_slot(landing_state: LandingState, released: Collection[UUID] = ()) -> int:
-    """The smallest slot that no open cycle uses; a released one's slot is free, so that its zombies are fenced."""
+    """Return the smallest unused slot; that of a released cycle is free, so that its zombies are fenced."""
     used = {c.cycle.slot for c in landing_state.open_cycles() if not c.released and c.cycle.commit_id not in released}
     return next(n for n in range(len(used) + 1) if n not in used)
 
 
 def _most_records(limits: WindowLimits, admitted: Admit, missing: int) -> int | None:
-    """Records of a window, by the landing and by its admission."""
     share = None if admitted.share == 1 else max(1, math.ceil(missing * admitted.share))
     return min((n for n in (limits.max_records, admitted.records, share) if n is not None), default=None)
 
 
 def _positions(landing_state: LandingState, slices: Iterable[Slice]) -> dict[SourcePartition, ReadPosition]:
-    """Where a slice goes on right behind what was read before."""
+    """Return the positions at which these slices continue directly."""
     begins = {(s.partition, s.range.start) for one in slices for s in one.spans}
     return {p: at for p, at in known_positions(landing_state) if (p, at.offset) in begins}
 
 
 def _leader_epochs(given: PlanInputs, slices: Iterable[Slice]) -> dict[SourcePartition, int]:
-    """Of the leaders by whose word the logs reach to the ends of the slices."""
+    """Return the epochs of the leaders that reported the ends."""
     told = {p: mark.leader_epoch for p, mark in given.source.items() if mark.leader_epoch is not None}
     return {p: told[p] for p in sorted({s.partition for one in slices for s in one.spans} & told.keys())}
 

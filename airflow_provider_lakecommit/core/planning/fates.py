@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One fate for each record: which missing ranges must not be read for the tables that lack them.
+"""Find missing ranges that must not be read for the tables that lack them: a record goes to exactly one table.
 
-Contract: pure. A range that only some tables of a landing lack is read for these alone. That gives the tables the same
-records only if it is judged by the rules by which the others have it (:mod:`~airflow_provider_lakecommit.core.rules`):
-by other ones, a record that is a row of one table could be a reject in the other, or be in neither. What is only
-reported for these is given up instead (:func:`outruled`), where the source has it still: all tables read it again then.
-
-Failure story: where nobody knows by which rules a table has a range, it is taken for other ones, unless there never
-were others.
+A range that only some tables lack is read for these alone. That is safe only under the rules by which the other tables
+have it (:mod:`~airflow_provider_lakecommit.core.rules`), else a record could end up in two tables or in none. Slices
+that are only reported are voided instead (:func:`outruled`), if the source still has them: all tables read them again.
+Unknown rules count as different, unless there never were others.
 """
 
 from __future__ import annotations
@@ -23,14 +20,10 @@ from airflow_provider_lakecommit.core.planning.voiding import gone
 from airflow_provider_lakecommit.core.rules import UNKNOWN, merged, otherwise, unjudged
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
 
-__all__ = ["RefusedRange", "other_rules", "outruled"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRange:
-    """Ranges that some ``tables`` lack, and that the table ``holder`` has by other rules than those of now, or by
-    rules that nobody knows.
-    """
+    """Ranges that ``tables`` lack, and that ``holder`` has by other or unknown rules."""
 
     tables: tuple[str, ...]
     holder: str
@@ -40,11 +33,10 @@ class RefusedRange:
 def other_rules(
     landing_state: LandingState, missing: Missing, rules: str, alike: Mapping[str, Coverage] = MappingProxyType({})
 ) -> tuple[RefusedRange, ...]:
-    """What cannot be read for the tables that lack it: a record of it could end in two tables of the landing, or in
-    none.
+    """Return the ranges that cannot be read for the tables that lack them.
 
-    :param rules: by which records are judged now
-    :param alike: by table, ranges of no known rules that can only have been judged by these
+    :param rules: the current rules
+    :param alike: by table, ranges of unknown rules that can only have been judged by the current ones
     """
     out: list[RefusedRange] = []
     for tables, lacking in missing.ranges.items():
@@ -62,10 +54,10 @@ def other_rules(
 
 
 def outruled(landing_state: LandingState, rules: str, marks: Mapping[SourcePartition, Watermark]) -> dict[UUID, str]:
-    """Attempts that a plan gives up because they were judged by other rules than those of now, and a table lacks their
-    ranges: each with the reason. What a table has landed of, or the source has no more, is kept.
+    """Return the attempts that a plan voids, with the reasons: judged by other rules, and some table lacks their
+    ranges.
 
-    :param rules: by which records are judged now
+    Attempts that a table has landed, or that the source no longer has, are kept.
     """
     others = {a.report.attempt: a for some in landing_state.accepted.values() for a in some if _otherwise(a, rules)}
     if not others:

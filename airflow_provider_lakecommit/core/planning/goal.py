@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A window by its goal: how many records, in slices of which size, in how many groups.
+"""Size a window by its target: records, slices and groups.
 
-Contract: pure. :func:`sized` is a function of the newest measurements, the limits and the goals, with lines that say
-why. Without a goal the limits come back as they are.
+Declared limits are never exceeded. One unusual window changes the next ones little: the median of the newest windows
+counts, and a window has at most :data:`STEP` times the records of the newest full one, and at least that part of them.
+Small windows of a landing that keeps up are no evidence, because their time is mostly the fixed cost of a task.
 
-Invariants: a limit that was declared (records, bytes, slices, groups) is never passed. One window that took unusually
-long or short changes the next ones little: the median of the newest counts, and a window has at most :data:`STEP` times
-the records of the newest full one, and no less than its :data:`STEP`-th part. Small windows of a landing that keeps up
-are no evidence: their time is what any task costs, whatever it reads.
-
-Failure story: where nothing was measured a trial is planned, small enough for a slow machine; slices are then as large
-as without a goal. A goal that cannot be met is named with what stands in its way.
+Without measurements a trial is planned that is small enough for a slow machine. Explanations name what keeps a target
+from being reached.
 """
 
 from __future__ import annotations
@@ -25,26 +21,22 @@ from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning.measure import WindowCost
 from airflow_provider_lakecommit.core.planning.missing import SLICE_BYTES, WindowLimits
 
-__all__ = ["ASSUMED_RATE", "LEAST_RECORDS", "MANY_RECORDS", "STEP", "TASK_SECONDS", "lopsided", "sized"]
-
 ASSUMED_RATE = 50_000
-"""Records a second of a landing of which nothing was measured."""
+"""Records a second of an unmeasured landing."""
 LEAST_RECORDS = 1_000
-"""Of a window, however short the goal is."""
+"""Least records of a window, however short the target is."""
 STEP = 2
-"""How much larger or smaller than the newest full window the next one may be; slices are told apart the same way."""
+"""How much larger or smaller than the newest full window the next one may be."""
 TASK_SECONDS = 1.5
-"""Least time of a slice that is worth a task of its own: each costs about 0.3 s, whatever it reads."""
+"""Least duration of a slice worth its own task, which costs about 0.3 s in any case."""
 TRIED_SECONDS = 0.6
-"""The same, where it shows whether more tasks are at work at once than were seen."""
+"""The same for slices that test whether more tasks can run in parallel."""
 MANY_RECORDS = 10_000
-"""Of a slice: the bytes of so many tell what more of them will come to in a file. It is made for twice as many at
-least, so that the next one is told too.
-"""
+"""Records of a slice whose file size predicts that of larger slices. Slices get at least twice as many."""
 LONG_TASK_SECONDS = 1.0
-"""Mean time of slices from which on also a window that took all there was tells of what larger ones take."""
+"""Mean duration of slices from which a window counts as evidence although it took all that was missing."""
 UNEVEN = 0.25
-"""Of a task that is not at work all the time."""
+"""Tolerance in the number of parallel tasks: tasks do not end at the same time."""
 
 
 def sized(
@@ -57,14 +49,14 @@ def sized(
     file_bytes: int | None = None,
     slice_limit: int | None = None,
 ) -> tuple[WindowLimits, tuple[str, ...]]:
-    """The limits that reach the goals, and why they are so.
+    """Return the limits that reach the targets, and lines that explain them.
 
-    :param limits: as declared, ``slice_records`` without a goal
-    :param costs: of the newest windows, the newest first
+    :param limits: as declared, with the default ``slice_records``
+    :param costs: of the newest windows, newest first
     :param missing: partitions that have something to read, ``records`` in all
-    :param window_seconds: how long a window should take from its plan to its last slice
-    :param file_bytes: how large a file of the data table should be
-    :param slice_limit: most records of a slice, where that was declared
+    :param window_seconds: target duration of a window from its plan to its last slice
+    :param file_bytes: target size of the data table's files
+    :param slice_limit: declared limit of a slice's records
     """
     if window_seconds is None and file_bytes is None:
         return limits, ()
@@ -84,7 +76,7 @@ def sized(
 
 
 def _window(limits: WindowLimits, evidence: Sequence[WindowCost], seconds: float, lines: list[str]) -> WindowLimits:
-    """Records of the window: what is written in the time that is left of the goal."""
+    """Limit the window's records to those that can be written within the target."""
     if not evidence:
         wanted, why = int(seconds * ASSUMED_RATE), "no window measured yet (trial)"
     else:
@@ -102,7 +94,7 @@ def _window(limits: WindowLimits, evidence: Sequence[WindowCost], seconds: float
 
 
 def _held(wanted: int, evidence: Sequence[WindowCost]) -> int:
-    """Not far from the newest window that was full, or from the largest one."""
+    """Limit the change from the newest full window, or from the largest one."""
     before = next((c.records for c in evidence if c.full), max(c.records for c in evidence))
     return min(max(wanted, before // STEP), before * STEP)
 
@@ -116,32 +108,28 @@ def _measured(evidence: Sequence[WindowCost], rate: float, idle: float) -> str:
 
 
 def _idle(evidence: Sequence[WindowCost], seconds: float) -> float:
-    """Seconds of a window in which nothing is written; half of the goal at most, whatever clocks say."""
+    """Return the seconds of a window without any writing: at most half of the target, whatever clocks say."""
     return min(median(c.idle_ms for c in evidence) / 1000, seconds / 2)
 
 
 def _at_once(evidence: Sequence[WindowCost]) -> float:
-    """Tasks that may be at work at once: a window with few slices does not show it. The highest number could be of
-    clocks that disagree, so where there are others it is not taken.
-    """
+    """Return how many tasks may run in parallel; small windows do not show it. Outliers may come from skewed clocks."""
     seen = sorted(c.task_ms / c.busy_ms for c in evidence)
     return seen[-2] if len(seen) > 2 else seen[-1]
 
 
 def _lanes(evidence: Sequence[WindowCost]) -> int:
-    """The same as a whole number."""
     return max(1, math.ceil(_at_once(evidence) - UNEVEN))
 
 
 def _tried(evidence: Sequence[WindowCost], records: int) -> int:
-    """Slices of a window that shows whether more tasks are at work at once: where none ever waited for another."""
+    """Return how many slices test whether more tasks can run in parallel: only if no slice ever waited for another."""
     if any(c.slices > math.ceil(c.task_ms / c.busy_ms - UNEVEN) for c in evidence):
         return 1
     return max(1, min(2 * _lanes(evidence), int(records * _per_record(evidence) / TRIED_SECONDS)))
 
 
 def _per_record(evidence: Sequence[WindowCost]) -> float:
-    """Seconds of a task."""
     return median(c.task_ms / c.records for c in evidence) / 1000
 
 
@@ -152,7 +140,7 @@ def _slices(
     missing: Iterable[SourcePartition],
     lines: list[str],
 ) -> WindowLimits:
-    """As few tasks as have all lanes at work to the end, none larger than it is without a goal."""
+    """Use as few tasks as keep all lanes busy to the end, none larger than without a target."""
     lanes, seconds, least = _lanes(evidence), records * _per_record(evidence), -(-records // limits.slice_records)
     worth = max(1, int(seconds / TASK_SECONDS))
     even = lanes * -(-least // lanes)
@@ -173,7 +161,6 @@ def _bounds(
     window_seconds: float | None,
     slice_limit: int | None,
 ) -> dict[str, int]:
-    """Most records of a slice, by what says so."""
     bounds = {}
     if slice_limit is not None:
         bounds[f"window.slice_records allows {slice_limit}"] = slice_limit
@@ -190,9 +177,7 @@ def _bounds(
 def _files(
     limits: WindowLimits, costs: Sequence[WindowCost], file_bytes: int, bounds: dict[str, int], lines: list[str]
 ) -> WindowLimits:
-    """Records of a slice: as many as make files of that size, by the bytes of a record and the files of a slice. What
-    few records come to in a file says nothing of many.
-    """
+    """Limit a slice to the records that make files of the target size. Few records do not predict the size of many."""
     known = [c for c in costs if c.files and c.bytes and c.records >= MANY_RECORDS * c.slices]
     if not known:
         now = min([limits.slice_records, *bounds.values()])
@@ -215,7 +200,7 @@ def _files(
 def _groups(
     limits: WindowLimits, evidence: Sequence[WindowCost], records: int, window_seconds: float, lines: list[str]
 ) -> WindowLimits:
-    """No more groups than have half of the goal's time to work each: a small window needs no more tasks than that."""
+    """Use no more groups than have half of the target's time to work each."""
     seconds = records * _per_record(evidence)
     groups = min(limits.groups, max(1, math.ceil(2 * seconds / window_seconds)))
     lines.append(f"{groups} of {limits.groups} groups: the slices take about {seconds:.1f} s in total")
@@ -223,7 +208,7 @@ def _groups(
 
 
 def lopsided(slices: Sequence[Slice], limits: WindowLimits) -> tuple[str, ...]:
-    """A line, where one group has more than twice its even share, as groups by partition may."""
+    """Return a warning if one group has more than twice its even share."""
     work: dict[int, int] = {}
     for s in slices:
         work[s.group] = work.get(s.group, 0) + len(s)

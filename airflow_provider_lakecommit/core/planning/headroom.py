@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Retention headroom: how long the oldest unread offset of each source partition is still kept.
 
-Contract: Kafka removes whole segments, oldest first, each when its *newest* timestamp is older than `retention.ms`. So
-offset ``x`` stays at least until the newest timestamp at or below ``x``, plus the retention: that bound holds whatever
-order the timestamps are in. It is found by asking where timestamps begin ("the first offset at or after this time"),
-never by reading records: an answer at or below ``x`` raises the lower bound, one beyond it lowers the upper bound.
+Kafka removes whole segments, oldest first, when their *newest* timestamp is older than `retention.ms`. So offset ``x``
+stays at least until the newest timestamp at or below ``x`` plus the retention, in whatever order timestamps are. The
+bound is found by asking for the first offset at or after a time, without reading records: an answer at or below ``x``
+raises the lower bound, a later one lowers the upper bound.
 
-Failure story: nothing here fails. What was not answered is *unknown*, and says why. What size-based retention will do
-cannot be known from offsets and is said to be unknown too.
+Unanswered questions leave the headroom *unknown*, with a reason. Size-based retention cannot be predicted from offsets.
 """
 
 from __future__ import annotations
@@ -23,27 +22,16 @@ from airflow_provider_lakecommit.core.offsets import RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.core.state import LandingState
 
-__all__ = [
-    "Headroom",
-    "Retention",
-    "duration_text",
-    "first_times",
-    "interval_of",
-    "next_time",
-    "oldest_unread",
-    "threshold_of",
-]
-
 FOREVER_MS = 10_000 * 365 * 86_400_000
-"""A retention of ten thousand years removes nothing. `retention.ms` may be any 64-bit number."""
+"""A longer retention counts as none; `retention.ms` may be any 64-bit number."""
 EXACT_SHARE = 100
-"""A headroom is known well enough when what is uncertain of it is this part of the retention."""
+"""A headroom is exact enough if its uncertainty is at most this fraction of the retention."""
 _COARSE = (2, 16, 256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """What a topic's settings say about removal. ``time`` and ``bytes`` are ``None`` where nothing goes for it."""
+    """A topic's removal settings. ``time`` and ``bytes`` are ``None`` if unlimited."""
 
     time: timedelta | None
     bytes: int | None
@@ -51,10 +39,10 @@ class Retention:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Retention:
-        """From the settings of a topic.
+        """Read a topic's settings.
 
         :raises KeyError: a setting is missing
-        :raises ValueError: one is no number
+        :raises ValueError: a value is not a number
         """
         policy = {part.strip() for part in settings["cleanup.policy"].split(",")}
         ms, size = int(settings["retention.ms"]), int(settings["retention.bytes"])
@@ -68,10 +56,10 @@ class Retention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
-    """What is known of one partition's oldest unread offset, asked for at ``at``.
+    """What is known of one partition's oldest unread offset at ``at``.
 
-    ``low`` and ``high`` bound the newest timestamp at or below ``offset``; ``None`` is no bound. Without ``retention``
-    nothing is known, and ``why`` says so.
+    ``low`` and ``high`` bound the newest timestamp at or below ``offset``. Without ``retention``, ``why`` says why
+    nothing is known.
     """
 
     partition: SourcePartition
@@ -83,8 +71,8 @@ class Headroom:
     why: str = ""
 
     def learn(self, asked: datetime, found: tuple[int, datetime] | None) -> Headroom:
-        """With the answer to "which is the first offset at or after ``asked``, and what is its timestamp"; ``None`` is
-        no such offset.
+        """Return the headroom after one answer: the first offset at or after ``asked``, and its timestamp, if there is
+        one.
         """
         if found is None or found[0] > self.offset:
             return replace(self, high=asked if self.high is None else min(asked, self.high))
@@ -93,21 +81,20 @@ class Headroom:
 
     @property
     def expires_at(self) -> datetime | None:
-        """Not removed by time before this; ``None`` when never, or when it is not known."""
+        """Return the earliest time of removal by age; ``None`` if never or unknown."""
         return None if self.low is None else self._end(self.low)
 
     @property
     def left(self) -> timedelta | None:
-        """Time until :attr:`expires_at`."""
         return None if self.expires_at is None else self.expires_at - self.at
 
     @property
     def due(self) -> datetime | None:
-        """What it comes to: :attr:`expires_at` or, while only an upper bound is known, that."""
+        """Return :attr:`expires_at` or, if only an upper bound is known, that."""
         return self.expires_at or (None if self.high is None else self._end(self.high))
 
     def short_of(self, threshold: timedelta) -> bool:
-        """Return True if it can expire within that time. Only if that is known."""
+        """Return True if it is known to expire within that time."""
         latest = None if self.high is None else self._end(self.high)
         return latest is not None and latest - self.at <= threshold
 
@@ -155,8 +142,8 @@ _OVERDUE = "may be removed at any time: it is older than retention.ms"
 def oldest_unread(
     landing_state: LandingState, marks: Mapping[SourcePartition, Watermark]
 ) -> dict[SourcePartition, int]:
-    """The first offset per partition that is neither in every table nor in a reported slice. A claimed range counts as
-    unread: whoever claims it may die.
+    """Return per partition the first offset that is neither in every table nor reported. Claimed ranges count as
+    unread.
     """
     out: dict[SourcePartition, int] = {}
     for table, ledger in landing_state.ledgers.items():
@@ -172,20 +159,20 @@ def oldest_unread(
 
 
 def interval_of(entries: Sequence[Entry]) -> timedelta | None:
-    """How far apart the cycles of a log were opened, most of the time; ``None`` with fewer than two."""
+    """Return the median interval between opened cycles; ``None`` with fewer than two."""
     opened = [e.at for e in entries if isinstance(e, CycleOpened)][-11:]
     apart = [(b - a).total_seconds() for a, b in pairwise(opened)]
     return timedelta(seconds=median(apart)) if apart else None
 
 
 def threshold_of(completion_timeout: timedelta, interval: timedelta | None) -> timedelta:
-    """Headroom below this is a warning: a window that dies now must still be read by the one after it."""
+    """Return the headroom below which to warn: a window that dies now must still be read by the next one."""
     return max(completion_timeout, 2 * (interval or timedelta(0)))
 
 
 def first_times(retention: Retention, at: datetime, threshold: timedelta, *, few: bool) -> tuple[datetime, ...]:
-    """The times to ask for at first, in one go: the one that tells whether the headroom is short and, if it is cheap
-    (``few``), some that tell how long it is.
+    """Return the first times to ask for: one that shows whether the headroom is short and, if ``few``, some for its
+    length.
     """
     if retention.time is None:
         return ()
@@ -196,7 +183,7 @@ def first_times(retention: Retention, at: datetime, threshold: timedelta, *, few
 
 
 def next_time(found: Headroom) -> datetime | None:
-    """The time to ask for next to halve what is uncertain; ``None`` when it is known well enough."""
+    """Return the next time to ask for, which halves the uncertainty; ``None`` if it is exact enough."""
     if found.sharp or found.retention is None or found.retention.time is None:
         return None
     if found.low is None:
@@ -208,12 +195,12 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def _before(at: datetime, time: timedelta) -> datetime:
-    """A retention may be longer than time is old."""
+    """A retention may be longer than the time since the epoch."""
     return _EPOCH if time >= at - _EPOCH else at - time
 
 
 def duration_text(time: timedelta) -> str:
-    """The two largest units, as in ``6 d 4 h``; below a minute, seconds."""
+    """Return the two largest units, as in ``6 d 4 h``; below a minute, seconds."""
     seconds = max(0, int(time.total_seconds()))
     units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
     for (name, size), (small, less) in pairwise(units):

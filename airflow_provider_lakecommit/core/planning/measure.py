@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a window took, as the reports of its slices tell it, and its text in the summary of the snapshot that has it.
+"""Measure windows by the reports of their slices, and store the measurements in snapshot summaries.
 
-Contract: pure. :func:`measure` reads a folded log; :func:`newest` reads texts of snapshots, the newest first. Numbers
-are whole, so that what is read is what was measured. A slice is taken to have been at work for the seconds of its cost
-up to its report.
-
-Invariants: a measurement decides how much is read at once, never what; clocks that disagree make windows larger or
-smaller, within the bounds of :mod:`~airflow_provider_lakecommit.core.planning.goal`.
-
-Failure story: reports of releases that told no cost, a plan that the log has no more, a text that cannot be read: that
-window is not measured, and others are gone by.
+A slice counts as working for the seconds of its cost before its report. Measurements decide how much is read at once,
+never what; skewed clocks only change window sizes within the bounds of
+:mod:`~airflow_provider_lakecommit.core.planning.goal`. Reports without a cost, missing plans and unreadable texts leave
+a window unmeasured.
 """
 
 from __future__ import annotations
@@ -21,28 +16,26 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState
 
-__all__ = ["KEPT", "MEASURED", "WindowCost", "measure", "newest", "to_text"]
-
 MEASURED = "measured"
-"""Summary key, without prefix, of an append: what the windows in it took, as JSON by the commit id of their cycle."""
+"""Summary key, without prefix: the measurements of an append's windows, as JSON by commit id."""
 KEPT = 5
-"""Newest windows that are looked at."""
+"""Newest windows that are evaluated."""
 DEAR = 150
-"""Percent of the landing's mean from which on the cost of a partition's records is told."""
+"""Percent of the mean from which the cost of a partition's records is stored."""
 MOST_DEAR = 32
 _Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowCost:
-    """What became of the slices of one window that are reported.
+    """What the reported slices of one window took.
 
     :param records: source offsets of all slices
-    :param task_ms: time of all slices together, ``busy_ms`` the time in which at least one was at work
-    :param idle_ms: the rest from the plan to the last report, without the time in which only other windows were at work
+    :param task_ms: time of all slices together; ``busy_ms`` is the time with at least one at work
+    :param idle_ms: the rest from the plan to the last report, without time in which only other windows worked
     :param files: of the data table, with ``bytes``
-    :param full: the plan left something, so that the window was as large as it might be
-    :param dear: per partition, as it is written, what its records cost in percent of the mean, where that is much
+    :param full: the plan left something, so the window was as large as allowed
+    :param dear: per partition, its cost per record in percent of the mean, where that is high
     """
 
     records: int
@@ -57,7 +50,7 @@ class WindowCost:
 
 
 def measure(landing_state: LandingState, table: str, commit_ids: Iterable[UUID]) -> dict[UUID, WindowCost]:
-    """Of each of these cycles what its window took, as far as it is known.
+    """Return the measured windows of these cycles.
 
     :param table: the data table, whose files count
     """
@@ -108,7 +101,6 @@ def _within(intervals: Iterable[_Interval], begin: float, end: float) -> Iterabl
 
 
 def _length(intervals: Iterable[_Interval]) -> float:
-    """Of the union."""
     total, reach = 0.0, float("-inf")
     for a, b in sorted(intervals):
         total += max(0.0, b - max(a, reach))
@@ -117,7 +109,7 @@ def _length(intervals: Iterable[_Interval]) -> float:
 
 
 def _dear(own: Sequence[AcceptedSlice]) -> dict[str, int]:
-    """By slices that hold one partition alone; the dearest ones."""
+    """Return the dearest partitions, judged by slices of a single partition."""
     spent: dict[str, list[float]] = {}
     for a in own:
         partitions = {s.span.partition for s in a.report.spans}
@@ -135,14 +127,13 @@ def _ms(seconds: float) -> int:
 
 
 def to_text(costs: Mapping[UUID, WindowCost]) -> str:
-    """For the summary of a snapshot."""
     return json.dumps({str(k): astuple(c) for k, c in costs.items()}, separators=(",", ":"))
 
 
 def newest(texts: Iterable[str | None]) -> tuple[WindowCost, ...]:
-    """The newest measurements, of each cycle the newest one.
+    """Return the newest measurement of each cycle.
 
-    :param texts: of landing snapshots, the newest first; ``None`` of one that tells none
+    :param texts: of landing snapshots, newest first; ``None`` without measurements
     """
     found: dict[str, WindowCost] = {}
     for text in texts:
@@ -163,7 +154,7 @@ def _parsed(text: str | None) -> dict[str, object]:
 
 
 def _cost(values: object) -> WindowCost | None:
-    """What is no measurement is none; a later release may tell more behind these."""
+    """Return the measurement, if it is one; later releases may append values."""
     if not isinstance(values, list) or len(values) < 9:
         return None
     *numbers, full, dear = values[:9]

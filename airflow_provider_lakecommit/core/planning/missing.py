@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planning: which ranges are missing, where a window ends and why.
+"""Find the missing ranges, and choose where a window ends.
 
-Contract: planned are *all missing ranges, oldest first*: per table ``[ledger end, last stable offset)`` minus what is
-accepted, claimed or blocked. A range that only one table lacks is planned for that table alone. Nothing is planned
-beyond a blocked range of its partition. The result is a function of its arguments.
+Missing are, per table, ``[ledger end, last stable offset)`` minus what is accepted, claimed or blocked, oldest first. A
+range that only one table lacks is planned for that table alone. Nothing beyond a blocked range of a partition is
+planned.
 
-Failure story: offsets that retention removed, a topic made anew, another cluster or a log shorter than the ledger are
-:class:`SourceError` that name the partitions and the command; nothing is skipped and nothing resets by itself.
+Offsets that retention removed, a recreated topic, another cluster or a log shorter than the ledger raise a
+:class:`SourceError` that names the partitions and the command. Nothing is skipped or reset automatically.
 """
 
 from __future__ import annotations
@@ -20,31 +20,17 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Rang
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.exceptions import SourceError
 
-__all__ = [
-    "SLICE_BYTES",
-    "Chosen",
-    "Missing",
-    "Watermark",
-    "WindowLimits",
-    "choose",
-    "find_missing",
-    "mean_size",
-    "worth_a_look",
-]
-
 SLICE_BYTES = 256 << 20
 """Estimated bytes of record values that one slice reads at most."""
 BIG_RECORD = 1 << 20
-"""Bytes of a record as big as topics take them by default."""
+"""The default size limit of a record."""
 MANY_RECORDS = 50_000
-"""Of a slice: so many take longer to read than a look at their sizes does."""
+"""Records that take longer to read than a check of their sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """Borders of a source partition: log start, last stable offset, high watermark; and its leader's epoch, if told,
-    which is no border.
-    """
+    """A partition's log start, last stable offset and high watermark, and its leader's epoch if known."""
 
     start: int
     stable: int
@@ -54,10 +40,11 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowLimits:
-    """Opt-in limits of a window, and how it is cut. ``record_bytes`` is what a record is taken for (0: not known);
-    ``sizes`` counts for partitions where it is more: a few records of one partition may all be small by chance, so they
-    never make its slices larger. ``max_slices`` is how many a plan can hold. ``dear`` is how many times the mean a
-    record of a partition costs. ``by_load`` deals slices out to groups by what they cost, not by partition.
+    """Opt-in limits of a window, and how it is cut.
+
+    ``record_bytes`` is the assumed size of a record (0: unknown); ``sizes`` apply to partitions where they are larger.
+    A small sample may be small by chance, so it never makes slices larger. ``max_slices`` is how many a plan can hold,
+    ``dear`` how many times the mean a partition's record costs. ``by_load`` groups slices by cost instead of partition.
     """
 
     groups: int = 1
@@ -72,12 +59,11 @@ class WindowLimits:
 
     @property
     def window_records(self) -> int | None:
-        """The tighter one of both limits, in records."""
         by_bytes = max(1, self.max_bytes // (self.record_bytes or 1024)) if self.max_bytes else None
         return min((n for n in (self.max_records, by_bytes) if n is not None), default=None)
 
     def per_slice(self, p: SourcePartition) -> int:
-        """Records of a partition in a slice that has no others."""
+        """Return the records of a slice of this partition alone."""
         size = max(self.sizes.get(p, 0), self.record_bytes)
         most = int(self.slice_records / self.dear.get(p, 1))
         return max(1, min(most, SLICE_BYTES // size if size else most))
@@ -85,8 +71,9 @@ class WindowLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """Missing ranges by the tables that lack them, and per partition why the window cannot go further. ``gone`` is what
-    a table beside the data table lacks and the source has removed.
+    """Missing ranges by the tables that lack them, and per partition why the window ends.
+
+    ``gone`` is what other tables than the data table lack and the source has removed.
     """
 
     ranges: Mapping[tuple[str, ...], Coverage]
@@ -98,13 +85,13 @@ class Missing:
 
     @property
     def coverage(self) -> Coverage:
-        """Whatever table lacks it."""
+        """Return all missing ranges."""
         return Coverage.union(self.ranges.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """What a window takes of what is missing, and how many offsets it leaves."""
+    """What a window takes of the missing ranges, and how many offsets it leaves."""
 
     ranges: Mapping[tuple[str, ...], Coverage]
     left: int
@@ -121,11 +108,12 @@ def find_missing(
     claims: Coverage,
     diverged: Collection[SourcePartition] = (),
 ) -> Missing:
-    """All missing ranges. What the first table, which has the data, holds already stops nothing: a table beside it that
-    lacks it, where the source has removed it too, waits for a person by itself.
+    """Return all missing ranges.
 
-    :param diverged: partitions whose logs have other records than were landed: nothing of them is missing
-    :raises SourceError: offsets below the log start are needed, the topic was made anew, or the log ends before the
+    Ranges that the data table has, another table lacks and the source has removed stop nothing; they wait for a user.
+
+    :param diverged: partitions whose logs no longer have the landed records: nothing of them is planned
+    :raises SourceError: needed offsets are below the log start, the topic was recreated, or the log ends before the
         ledger
     """
     _check_topics(landing_state, watermarks)
@@ -181,21 +169,22 @@ def _without_them(landing_state: LandingState) -> str:
 
 
 def _landed_data(landing_state: LandingState) -> Coverage:
-    """What the data table has; it is the first one."""
+    """Return what the data table, the first one, has."""
     data = next(iter(landing_state.ledgers.values()), None)
     return Coverage() if data is None else data.all_covered
 
 
 def worth_a_look(missing: Coverage, limits: WindowLimits) -> bool:
-    """Whether it matters how big the records are: a slice could hold much more than it should, were they big. Where the
-    size of those that landed is known (``record_bytes``), only a large slice is worth the time.
+    """Return True if record sizes matter: large records could make a slice far too large.
+
+    If the size of landed records is known, only a large slice is worth a check.
     """
     least = max(SLICE_BYTES // BIG_RECORD + 1, MANY_RECORDS if limits.record_bytes else 0)
     return any(min(len(s), limits.per_slice(p)) >= least for p, s in missing.parts.items())
 
 
 def mean_size(missing: Coverage, sizes: Mapping[SourcePartition, int]) -> int:
-    """Bytes of a record, over all partitions whose sizes are known; 0 when none is."""
+    """Return the mean size of a record over partitions with known sizes; 0 if there are none."""
     records = {p: len(missing[p]) for p in sizes}
     return sum(n * sizes[p] for p, n in records.items()) // max(1, sum(records.values()))
 
@@ -233,7 +222,7 @@ def _shorter(table: str, p: SourcePartition, end: int, mark: Watermark) -> str:
 
 
 def _by_tables(per_table: Mapping[str, Coverage]) -> dict[tuple[str, ...], Coverage]:
-    """Split by the exact set of tables that lack a range."""
+    """Group ranges by the exact set of tables that lack them."""
     out: dict[tuple[str, ...], Coverage] = {}
     for table, lacking in per_table.items():
         rest, refined = lacking, {}
@@ -248,7 +237,7 @@ def _by_tables(per_table: Mapping[str, Coverage]) -> dict[tuple[str, ...], Cover
 
 
 def choose(missing: Missing, watermarks: Mapping[SourcePartition, Watermark], limits: WindowLimits) -> Chosen:
-    """Take everything, or the oldest ranges of every partition up to the limit, shared evenly over the partitions."""
+    """Take everything, or the oldest ranges up to the limit, shared evenly by the partitions."""
     whole = missing.coverage
     needs = {p: len(s) for p, s in whole.parts.items()}
     shares = _share(needs, limits.window_records)
@@ -261,7 +250,7 @@ def choose(missing: Missing, watermarks: Mapping[SourcePartition, Watermark], li
 
 
 def _share(needs: Mapping[SourcePartition, int], allowed: int | None) -> dict[SourcePartition, int]:
-    """Offsets per partition: an even share for each, what one does not need goes to the others."""
+    """Share offsets evenly; what one partition does not need goes to the others."""
     if allowed is None or sum(needs.values()) <= allowed:
         return dict(needs)
     shares, rest = {}, allowed

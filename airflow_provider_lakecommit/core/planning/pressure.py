@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a landing's commits are behind, as its log and ledgers tell it: what admission decides by.
+"""Measure how far a landing's commits are behind, for admission.
 
-Contract: pure, derived from a :class:`~airflow_provider_lakecommit.core.state.LandingState`. Failures are counted by
-their evidence, per table, from the last COMMIT_COMPLETE on. *Pending* in a table are slices with files for it that are
-reported and not published, and those that an open window is still at. What the latter will write is estimated by what
-was reported so far.
+Failures are counted by their evidence in the log, per table, since the last COMMIT_COMPLETE. *Pending* in a table are
+reported but unpublished slices with files for it, and those of open windows, estimated by earlier reports.
 """
 
 from __future__ import annotations
@@ -21,17 +19,13 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Sour
 from airflow_provider_lakecommit.core.planning.missing import Missing
 from airflow_provider_lakecommit.core.state import FailedCycle, LandingState
 
-__all__ = ["Pending", "Pressure", "only_holes", "pressure_of"]
-
 UNKNOWN_RECORD_BYTES = 1024
-"""What a record is taken for until some have landed."""
+"""Assumed size until records have landed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """What waits to be published in one table. ``files`` and ``bytes`` (of source records) of slices that are not
-    reported yet are estimates.
-    """
+    """Unpublished work of one table. ``files`` and ``bytes`` of unreported slices are estimates."""
 
     slices: int = 0
     files: int = 0
@@ -42,15 +36,14 @@ class Pending:
 class Pressure:
     """All that admission depends on.
 
-    :param failed: per table the cycles in a row whose commits failed for it
-    :param open_cycles: windows that somebody is, or may be, at work on
-    :param deadline: the next at which the claim of one of them ends
-    :param pending: per table
-    :param slice_files: files that a slice brings to a table, by those reported so far
-    :param record_bytes: bytes of a source record, by those landed so far
-    :param holes: offsets to be read that pending slices wait for
-    :param windows_failed: how many of the failed cycles had a window
-    :param since_window: cycles that were opened after the newest with a window
+    :param failed: per table, the last cycles in a row whose commits failed for it
+    :param open_cycles: windows that are, or may be, worked on
+    :param deadline: when the first of their claims ends
+    :param slice_files: files per slice and table, by earlier reports
+    :param record_bytes: bytes of a source record, by earlier landings
+    :param holes: unread offsets that pending slices wait for
+    :param windows_failed: failed cycles that had a window
+    :param since_window: cycles opened since the newest with a window
     :param debts: how much each table needs compaction
     """
 
@@ -67,7 +60,7 @@ class Pressure:
 
     @property
     def failures(self) -> int:
-        """Cycles in a row in which every table failed."""
+        """Return the failed cycles in a row of the table with fewest."""
         return min((len(row) for row in self.failed.values()), default=0)
 
     @property
@@ -84,11 +77,10 @@ def pressure_of(
     holes: int = 0,
     debts: Mapping[str, TableDebt] = MappingProxyType({}),
 ) -> Pressure:
-    """What a view comes to.
+    """Return the pressure of a state.
 
     :param released: cycles whose claims are about to end
-    :param record_bytes: what a record took so far; 0 when that is not known
-    :param holes: see :class:`Pressure`
+    :param record_bytes: size of landed records; 0 if unknown
     """
     live = [c for c in landing_state.cycles.values() if c.live(now) and c.cycle.commit_id not in released]
     at_work = [(c, slices) for c in live if (slices := c.unfinished)]
@@ -120,7 +112,7 @@ def pressure_of(
 
 
 def _slice_files(landing_state: LandingState) -> int:
-    """Files per slice and table, the most of any table, by all reports that are in the log still."""
+    """Return the files per slice, of the table with most."""
     reports = {a.report.attempt: a.report for some in landing_state.accepted.values() for a in some}
     reports.update({r.slice.report.attempt: r.slice.report for r in landing_state.redundant})
     files: dict[str, list[int]] = {}
@@ -131,7 +123,7 @@ def _slice_files(landing_state: LandingState) -> int:
 
 
 def only_holes(missing: Missing, landing_state: LandingState) -> Missing:
-    """Of what is missing, the ranges that pending slices of the same tables wait for."""
+    """Return the missing ranges that pending slices of the same tables wait for."""
     reach: dict[str, dict[SourcePartition, int]] = {}
     for table in landing_state.ledgers:
         ends = reach.setdefault(table, {})

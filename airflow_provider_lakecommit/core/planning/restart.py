@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a table goes on after a person's word on its source partitions: `lakecommit reset offsets`.
+"""Decide where a table continues after `lakecommit reset offsets`.
 
-Contract: :func:`restart` is a function of its arguments. A partition that is named goes forward to what was stated,
-never back over offsets that the table has; only where its log has become shorter than the ledger, or is another one
-from some offset on (:mod:`~airflow_provider_lakecommit.core.planning.truncation`), does a stated offset lead back,
-because the offsets that the ledger has beyond it are other records now. It leads back no further than to where the log
-differs, if that is known. A partition that is not named stays where it is, whatever the source has lost of it: that is
-reported by the next plan, under its own name. So does what the table has of topics that the landing does not read now.
-The result of a word, given again, is the same.
+A named partition goes forward to the stated offset. It goes back only where its log is shorter than the ledger, or
+diverged from some offset on (:mod:`~airflow_provider_lakecommit.core.planning.truncation`), because the ledger's
+offsets beyond are other records now; it goes back no further than the divergence, if that is known. Other partitions,
+and topics that the landing no longer reads, stay as they are. Repeating a decision changes nothing.
 
-Failure story: what the word leaves open (a partition of which no ledger tells, and that is not named) or cannot be (an
-offset that the source has removed) is handed back by name; whether that is an error is for the caller to say.
+Partitions without a known beginning, and stated offsets that the source has removed, are returned for the caller to
+judge.
 """
 
 from __future__ import annotations
@@ -23,16 +20,14 @@ from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Watermark
 
-__all__ = ["Restart", "StatedOffsets", "restart"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedOffsets:
-    """What a person says: where each named partition goes on.
+    """A user's decision where named partitions continue.
 
-    :param back: may lead back where a log has become shorter than the ledger
-    :param again: leads back over what is landed, too: it is read again, and its rows are in the table then
-    :param fill: what a word leads forward over is left to a lane
+    :param back: go back where a log is shorter than the ledger
+    :param again: also go back over landed offsets, whose rows then are in the table twice
+    :param fill: leave skipped ranges to a lane
     """
 
     offsets: Mapping[SourcePartition, int]
@@ -43,10 +38,11 @@ class StatedOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """A table's ledger by a word. ``given_up`` it will never read, from ``back`` on it reads again; ``removed`` has to
-    be read by that word, and the source lacks it; of ``untold`` partitions nobody has said where they begin. ``behind``
-    are the offsets from the word on that the table has: the word does not lead back over them. ``again`` are those that
-    it does lead back over, and ``filled`` those that it leaves to a lane.
+    """A table's ledger after a decision.
+
+    ``given_up`` is never read, ``back`` is read again, ``removed`` is needed but missing at the source, ``untold``
+    partitions have no beginning. ``behind`` is landed and not gone back over, ``again`` is, ``filled`` is left to a
+    lane.
     """
 
     starts: Mapping[SourcePartition, int]
@@ -73,14 +69,14 @@ def restart(
     diverged: Mapping[SourcePartition, int] = MappingProxyType({}),
     begun: Mapping[SourcePartition, int] = MappingProxyType({}),
 ) -> Restart:
-    """The ledger of one table by a person's word.
+    """Return the ledger of one table after a decision.
 
     :param marks: of all partitions that the landing reads
-    :param section: the table's ledger as it is
-    :param passed: what the table has no rows of, by the log, and its ledger does not say yet
-    :param firsts: where a partition begins that neither the ledger nor the word knows
-    :param diverged: from where a log has other records than those that were read of it
-    :param begun: where other tables of the landing have begun partitions: this one does not begin them earlier
+    :param section: the present ledger
+    :param passed: ranges without rows for the table that its ledger lacks so far
+    :param firsts: where partitions begin that neither ledger nor decision name
+    :param diverged: from where a log has other records than those read
+    :param begun: where other tables of the landing began partitions: this one begins no earlier
     """
     now = {p.topic: p.topic_id for p in marks}
     starts: dict[SourcePartition, int] = {}
@@ -112,7 +108,7 @@ def restart(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A partition of which the ledger tells; ``differs`` is from where its log is another one."""
+    """A partition in the ledger; ``differs`` is where its log diverged."""
 
     p: SourcePartition
     mark: Watermark
@@ -122,7 +118,7 @@ class _Known:
     word: StatedOffsets
 
     def back_to(self, said: int, end: int) -> int | None:
-        """Where a word leads back to, if it does. Where the log differs is known to be behind no row of it."""
+        """Return where a decision goes back to, if it does. A known divergence has none of the log's rows behind it."""
         if self.differs:
             return max(said, self.differs) if max(said, self.differs) < end else None
         shorter = end > self.mark.high or self.differs is not None
@@ -130,7 +126,7 @@ class _Known:
 
 
 def _goes_on(starts: dict[SourcePartition, int], out: Mapping[str, Ranges], known: _Known, said: int | None) -> int:
-    """A partition of which the ledger tells; returns where it goes on. One newer than its topic's origin is at 0."""
+    """Move a partition in the ledger; return where it continues."""
     p, section = known.p, known.section
     first = section.starts.get(p, 0)
     end = (section.covered[p] | known.passed).reach(first)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slicing: how a window's ranges are cut into groups and slices.
+"""Cut a window's ranges into groups and slices, deterministically.
 
-Contract: a function of its arguments, so the same inputs cut the same slices. Full slices hold one range; small rests
-are packed together by weight, each partition at most once in a slice. A range that failed or was over budget is tried
-alone.
+Full slices hold one range. Small rests are packed by weight, each partition at most once in a slice. Ranges that failed
+or were over budget are tried alone.
 """
 
 from __future__ import annotations
@@ -19,14 +18,11 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Sour
 from airflow_provider_lakecommit.core.planning.missing import Chosen, WindowLimits
 from airflow_provider_lakecommit.core.state import LandingState
 
-__all__ = ["cut", "window_of"]
-
 _WHOLE = 1 << 40
-"""What a full slice weighs, so that records of several sizes can be weighed together."""
+"""Weight of a full slice, so that records of several sizes can be combined."""
 
 
 def window_of(chosen: Chosen, landing_state: LandingState, *, landing: str, lane: str, spec_version: str) -> UUID:
-    """Identity of the window that takes these ranges under the ledgers' epochs."""
     epochs = {t: ledger.section.epoch for t, ledger in landing_state.ledgers.items()}
     return window_id(landing, lane, spec_version, epochs, chosen.spans)
 
@@ -40,10 +36,10 @@ def cut(
     lane: str,
     spec_version: str,
 ) -> tuple[Slice, ...]:
-    """Cut the chosen ranges into slices by group: full ones, and small rests packed together. They come oldest first:
-    by what their partitions have before them in this window, so that any head of them leaves the newest. A partition
-    that has a range to be tried alone, or a slice that is entangled, shares no slice: others would wait with it.
-    Groups are partitions by their number, or slices by load: the heaviest first, each to the group with least so far.
+    """Cut the chosen ranges into slices, oldest first, so that dropping the tail drops the newest.
+
+    A partition with a suspected range or an entangled slice shares no slice, else others would wait with it. Groups are
+    partitions by number or, by load, the heaviest slices first to the group with least.
     """
     whole = Coverage.of((s.partition, s.range) for s in chosen.spans)
     window = window_of(chosen, landing_state, landing=landing, lane=lane, spec_version=spec_version)
@@ -75,7 +71,7 @@ def cut(
 
 
 def _dealt_out(slices: Iterable[tuple[int, Slice]], limits: WindowLimits) -> list[tuple[int, Slice]]:
-    """To the groups, so that none has much more than another."""
+    """Assign slices to groups evenly by weight."""
     weighed = [(-sum(len(x.range) / limits.per_slice(x.partition) for x in s.spans), n, s) for n, s in slices]
     load, out = [0.0] * limits.groups, []
     for weight, n, s in sorted(weighed, key=lambda item: (item[0], item[2].spans, item[2].tables)):
@@ -86,16 +82,13 @@ def _dealt_out(slices: Iterable[tuple[int, Slice]], limits: WindowLimits) -> lis
 
 
 def _before(span: Span, whole: Coverage) -> int:
-    """How many offsets of its partition the window takes before a span."""
     start = span.range.start
     return sum(min(r.end, start) - r.start for r in whole[span.partition] if r.start < start)
 
 
 @dataclass(slots=True)
 class _Bin:
-    """Small rests that make a slice together. Two ranges of one partition never share a slice: the older one would wait
-    for what lies between them.
-    """
+    """Small rests of one slice. Two ranges of one partition never share it: the older would wait for those between."""
 
     spans: list[Span] = field(default_factory=list)
     partitions: set[SourcePartition] = field(default_factory=set)
@@ -111,9 +104,7 @@ class _Bin:
 
 
 def _apart(coverage: Coverage, landing_state: LandingState) -> Iterable[tuple[SourcePartition, OffsetRange]]:
-    """The ranges, those of each raised budget by themselves, as no other range is judged by it; and of each those that
-    are suspected.
-    """
+    """Yield the ranges to be tried alone: those of each raised budget apart, and suspects apart from the rest."""
     for own in (*(r.coverage for r in reversed(landing_state.raised)), coverage):
         both, coverage = coverage & own, coverage - own
         for some in (both & landing_state.suspects, both - landing_state.suspects):
@@ -123,7 +114,6 @@ def _apart(coverage: Coverage, landing_state: LandingState) -> Iterable[tuple[So
 def _pack(
     coverage: Coverage, limits: WindowLimits, alone: Iterable[tuple[SourcePartition, OffsetRange]]
 ) -> Iterable[tuple[int, tuple[Span, ...]]]:
-    """Group and spans of every slice."""
     rests: dict[int, list[_Bin]] = {}
     for p, r in coverage.items():
         group, size = p.partition % limits.groups, limits.per_slice(p)
@@ -147,6 +137,5 @@ def _pack(
 
 
 def _budget(spans: Sequence[Span], landing_state: LandingState) -> Budget | None:
-    """The newest raised budget that touches one of the spans."""
     of = Coverage.of((s.partition, s.range) for s in spans)
     return next((r.budget for r in reversed(landing_state.raised) if r.coverage.overlaps(of)), None)

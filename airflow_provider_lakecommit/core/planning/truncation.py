@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A log that lost its end and grew again: which of what was read of it may not be of it any more.
+"""Detect logs that lost their end and grew again (KIP-320).
 
-Contract: pure. Whoever reads a partition remembers a :class:`~airflow_provider_lakecommit.core.model.ReadPosition`:
-the leader epoch under which the last record before an offset was written. Kafka raises the epoch with every new
-leader, and a log can lose records only with one (unclean election, a broker that restarts without its newest segments,
-a copy that is put back). So a position whose epoch is still the leader's holds, and of the others the broker is asked
-where its records of that epoch end (KIP-320): before the position means that from there on the log has other records.
+Every reader of a partition records a :class:`~airflow_provider_lakecommit.core.model.ReadPosition`: the leader epoch of
+the last record before an offset. A log can lose records only with a new leader, and Kafka raises the epoch with each.
+A position with the current epoch holds. For others the broker is asked where its records of that epoch end: before the
+position means that the log has other records from there on.
 
-Failure story: a broker that tells no epochs, or a ledger of an earlier release, leaves nothing to be asked; a log that
-is shorter than the ledger is found by the plan all the same.
+Brokers that report no epochs, and older ledgers, leave nothing to check; the plan still detects a log shorter than the
+ledger.
 """
 
 from __future__ import annotations
@@ -21,26 +20,13 @@ from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourceP
 from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.core.state import LandingState
 
-__all__ = [
-    "Truncation",
-    "first_offsets_of",
-    "goes_on_at",
-    "in_doubt",
-    "known_positions",
-    "lost_rows",
-    "newest_positions",
-    "outdated",
-    "positions_up_to",
-    "reported_rows",
-]
-
 Place = tuple[SourcePartition, ReadPosition]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """A position that does not hold: the log has other records from ``end`` on. ``None``: it knows no leader epoch that
-    is as old, so that nobody can tell from where.
+    """A position that does not hold: the log has other records from ``end`` on; ``None`` if nobody can tell from
+    where.
     """
 
     partition: SourcePartition
@@ -54,7 +40,7 @@ class Truncation:
 
 
 def known_positions(landing_state: LandingState) -> list[Place]:
-    """Of what the tables have, by whatever lane, and of what waits to be published."""
+    """Return the positions of landed and of accepted ranges."""
     ledgers = landing_state.ledgers.values()
     places = [place for ledger in ledgers for place in (*ledger.section.positions.items(), *ledger.elsewhere)]
     reports = (a.report for accepted in landing_state.accepted.values() for a in accepted)
@@ -62,14 +48,15 @@ def known_positions(landing_state: LandingState) -> list[Place]:
 
 
 def in_doubt(places: Iterable[Place], watermarks: Mapping[SourcePartition, Watermark]) -> list[Place]:
-    """The positions that another leader has to confirm; of each epoch the furthest, which confirms those before it."""
+    """Return positions that need confirmation; per epoch the furthest, which confirms those before it."""
     epochs = {p: mark.leader_epoch for p, mark in watermarks.items()}
     return _furthest((p, at) for p, at in places if epochs.get(p) not in (None, at.leader_epoch))
 
 
 def outdated(places: Collection[Place]) -> list[Place]:
-    """Positions of partitions that were read under later epochs too: of each epoch but the last one the furthest. The
-    log may have been another one between the two readings.
+    """Return positions of partitions that were also read under later epochs; per older epoch the furthest.
+
+    The log may have changed between the two readings.
     """
     latest: dict[SourcePartition, int] = {}
     for p, at in places:
@@ -87,15 +74,15 @@ def _furthest(places: Iterable[Place]) -> list[Place]:
 def positions_up_to(
     known: Mapping[SourcePartition, ReadPosition], ends: Mapping[SourcePartition, int]
 ) -> dict[SourcePartition, ReadPosition]:
-    """Positions no further than these offsets, which a person says are landed: before a smaller offset there is no
-    record of a later epoch, so that the log confirms it or not all the same.
+    """Return positions cut to offsets that a user asserts as landed.
+
+    A smaller offset has no record of a later epoch before it, so the log still confirms or refutes it.
     """
     found = {p: replace(at, offset=min(at.offset, ends.get(p, 0))) for p, at in known.items()}
     return {p: at for p, at in found.items() if at.offset}
 
 
 def newest_positions(places: Iterable[Place]) -> dict[SourcePartition, ReadPosition]:
-    """How far each partition was read."""
     out: dict[SourcePartition, ReadPosition] = {}
     for p, at in places:
         if p not in out or out[p].offset < at.offset:
@@ -104,7 +91,7 @@ def newest_positions(places: Iterable[Place]) -> dict[SourcePartition, ReadPosit
 
 
 def first_offsets_of(found: Iterable[Truncation]) -> dict[SourcePartition, int]:
-    """From where each of these logs has other records; from its start, where nobody can tell."""
+    """Return from where each log has other records; its start if unknown."""
     out: dict[SourcePartition, int] = {}
     for d in found:
         end = 0 if d.end is None else d.end
@@ -113,9 +100,7 @@ def first_offsets_of(found: Iterable[Truncation]) -> dict[SourcePartition, int]:
 
 
 def goes_on_at(landing_state: LandingState, diverged: Mapping[SourcePartition, int]) -> dict[SourcePartition, int]:
-    """From where these logs are to be read, so that no record is passed over: what a table lacks of the part that is as
-    it was, comes first.
-    """
+    """Return from where these logs must be read so that no record is skipped: ranges that a table lacks come first."""
     ends = {p: [end] for p, end in diverged.items()}
     for table, ledger in landing_state.ledgers.items():
         passed = Coverage.union(a.coverage for a in landing_state.accepted[table] if not a.matters(table))
@@ -125,7 +110,7 @@ def goes_on_at(landing_state: LandingState, diverged: Mapping[SourcePartition, i
 
 
 def reported_rows(landing_state: LandingState, diverged: Mapping[SourcePartition, int]) -> dict[str, Coverage]:
-    """What is reported for each table, and not in it, that the logs no longer have."""
+    """Return the unpublished reports of each table that the logs no longer have."""
     out: dict[str, Coverage] = {}
     for table, accepted in landing_state.accepted.items():
         reported = Coverage.union(a.coverage for a in accepted if a.matters(table))
@@ -135,7 +120,7 @@ def reported_rows(landing_state: LandingState, diverged: Mapping[SourcePartition
 
 
 def lost_rows(landing_state: LandingState, diverged: Mapping[SourcePartition, int]) -> dict[str, Coverage]:
-    """What each table has that the logs no longer have."""
+    """Return the landed ranges of each table that the logs no longer have."""
     out: dict[str, Coverage] = {}
     for table, ledger in landing_state.ledgers.items():
         gone = {p: RangeSet.of((end, max(end, ledger.end(p)))) for p, end in diverged.items()}

@@ -1,16 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a void would lose: reported slices whose ranges the source cannot give again.
+"""Protect reported slices that the source cannot provide again from being voided.
 
-Contract: pure. A slice that was reported and is not in its table yet may be voided only if its ranges can be read
-again. :func:`gone` tells what the source no longer has of some ranges, :func:`irreplaceable` which slices hold such
-ranges, :func:`losses` what voiding them would lose, in offsets and records. Whoever begins an epoch or voids a slice
-asks here first: what is irreplaceable is published before, or the void is refused with its losses. :func:`disentangled`
-tells which slices a plan voids, because a block in one of their partitions holds up the others.
-
-Failure story: a partition of which the source tells nothing (the topic was made anew, is not read any more, or is in
-another cluster) has nothing to read again, so all of it is irreplaceable. To keep a slice too long costs a wait, to
-void one too many loses its rows. Beyond the end of a log nothing is irreplaceable: where a log became shorter other
-records come at these offsets, and a slice that holds them would keep these from being read.
+An unpublished slice may be voided only if its ranges can be read again; otherwise it is published first, or the void is
+refused with its losses. A source partition without watermarks (recreated, no longer read, another cluster) can provide
+nothing. Keeping a slice too long costs a wait, voiding it wrongly loses rows. Offsets beyond the end of a log are
+replaceable: where a log became shorter, other records come there, and a kept slice would block them.
 """
 
 from __future__ import annotations
@@ -26,16 +20,12 @@ from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
 
-__all__ = ["Loss", "Rescued", "disentangled", "gone", "irreplaceable", "losses", "losses_text", "rescued"]
-
 Marks = Mapping[SourcePartition, Watermark]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """What a void would lose of one partition: ranges that were reported and cannot be read again, and at most how many
-    records they have.
-    """
+    """Reported ranges of one partition that cannot be read again, and at most how many records they have."""
 
     partition: SourcePartition
     ranges: RangeSet
@@ -46,30 +36,28 @@ class Loss:
 
 
 def gone(coverage: Coverage, marks: Marks) -> Coverage:
-    """What of these ranges the source does not have (any more)."""
+    """Return the part of these ranges that the source does not have."""
     return Coverage({p: _gone(s, marks.get(p)) for p, s in coverage.parts.items()})
 
 
 def irreplaceable(
     accepted: Iterable[AcceptedSlice], marks: Marks, table: str | None = None
 ) -> tuple[AcceptedSlice, ...]:
-    """The slices of which the source lacks something.
+    """Return the slices that the source cannot provide completely.
 
-    :param table: only those that have something for this table: of the others no row can be lost
+    :param table: only slices with something for this table, as no row of others can be lost
     """
     return tuple(a for a in accepted if (table is None or a.matters(table)) and gone(a.coverage, marks))
 
 
 def disentangled(landing_state: LandingState, marks: Marks) -> dict[UUID, str]:
-    """Attempts that a plan gives up so that other partitions go on, each with the reason: only what can be read again
-    is given up.
-    """
+    """Return the attempts that a plan voids so that other partitions go on, with the reasons."""
     found = entangled(landing_state, lambda a: bool(gone(a.coverage, marks)))
     return {e.slice.report.attempt: str(e) for e in found if not e.kept}
 
 
 def losses(accepted: Iterable[AcceptedSlice], marks: Marks) -> tuple[Loss, ...]:
-    """What voiding these slices would lose, by partition."""
+    """Return what voiding these slices would lose, by partition."""
     ranges: dict[SourcePartition, RangeSet] = {}
     records: dict[SourcePartition, int] = {}
     for slice_ in accepted:
@@ -88,8 +76,9 @@ def losses_text(found: Iterable[Loss]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescued:
-    """What a word that voids leaves of the pending slices of a table: ``published`` before it, over the holes
-    ``bridged`` that the word gives up anyway; ``lost`` of the rest cannot be read again.
+    """What a voiding decision leaves of a table's pending slices.
+
+    ``published`` before it, over the ``bridged`` holes that it gives up anyway; ``lost`` cannot be read again.
     """
 
     published: Coverage = field(default_factory=Coverage)
@@ -108,9 +97,9 @@ def rescued(
     marks: Marks,
     given_up: Callable[[LedgerSection], Coverage],
 ) -> Rescued:
-    """What is to be published before a word voids these slices: nothing, while all of them can be read again.
+    """Return what to publish before a decision voids these slices: nothing if all can be read again.
 
-    :param given_up: by the word, of a ledger
+    :param given_up: ranges of a ledger that the decision gives up
     """
     if not irreplaceable(accepted, marks, table):
         return Rescued()
@@ -134,7 +123,6 @@ def _all_of(accepted: Iterable[AcceptedSlice]) -> Coverage:
 
 
 def _below(coverage: Coverage) -> Coverage:
-    """Everything up to the end of each partition's ranges."""
     return Coverage({p: RangeSet.of((0, s.ranges[-1].end)) for p, s in coverage.parts.items()})
 
 

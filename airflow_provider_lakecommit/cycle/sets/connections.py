@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from airflow_provider_lakecommit.control import ControlPartitions, Recent
+from airflow_provider_lakecommit.control import ControlTopic, Recent
 from airflow_provider_lakecommit.core import SourcePartition
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.sets.expansion import Expansion, expand, matches_nothing
@@ -50,7 +50,7 @@ class SetConnections:
         self.expansion = expansion
         self._kafka, self._tables, self._place = kafka, tables, place
         self._topics = SourceTopics(kafka, expansion.topics)
-        self._control_topic = ControlPartitions(declared.control_topic_name, kafka)
+        self._control_topic = ControlTopic(declared.control_topic_name, kafka)
         self._source = SharedSource(self._topics)
         self._control = SharedControl(self._control_topic, declared.name, deployment, len(expansion.landings))
 

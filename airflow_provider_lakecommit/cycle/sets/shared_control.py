@@ -29,8 +29,8 @@ from functools import partial
 from airflow_provider_lakecommit.control import (
     RECENT,
     ControlLog,
-    ControlPartitions,
     ControlRecord,
+    ControlTopic,
     ControlTopicInfo,
     ControlWriter,
     Recent,
@@ -85,7 +85,7 @@ class SharedControl:
     :param landings: how many landings the set has
     """
 
-    def __init__(self, topic: ControlPartitions, name: str, deployment: str, landings: int = 0) -> None:
+    def __init__(self, topic: ControlTopic, name: str, deployment: str, landings: int = 0) -> None:
         self.topic = topic
         self._name, self._deployment = name, deployment
         self._most = min(RECENT + RECENT_OF_EACH * landings, MOST_RECORDS)

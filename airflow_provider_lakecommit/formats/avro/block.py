@@ -18,8 +18,6 @@ import pyarrow as pa
 
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["MOST_EMPTY", "Bools", "Cursor", "Ints", "OctetBlock", "bitmap", "pieces"]
-
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 MOST_EMPTY = 1 << 10
@@ -78,11 +76,9 @@ class OctetBlock:
         return self.ended
 
     def cursor(self) -> Cursor:
-        """Return a cursor at the beginning of each record."""
         return Cursor(self, self.starts.copy(), self.ends, np.arange(len(self.starts)))
 
     def fail(self, records: Ints, kind: str, column: str | None, reason: str) -> None:
-        """Mark these records as unreadable."""
         for record in records.tolist():
             self.failed.setdefault(record, Refusal(kind, column, reason))
         self.dead[records] = True
@@ -117,7 +113,6 @@ class Cursor:
         return alive if active is None else alive & active
 
     def fail(self, bad: Bools, kind: str, column: str | None, reason: str) -> None:
-        """Mark the records of these cursors as unreadable."""
         self.block.fail(self.records[bad], kind, column, reason)
 
     def some(self, places: Ints | slice) -> Cursor:
@@ -129,7 +124,6 @@ class Cursor:
         self.at[places] = moved.at
 
     def number(self, active: Bools | None, path: str) -> Ints:
-        """Read a whole number of up to ten bytes."""
         active = self.live(active)
         octets = self.block.octets
         first = octets[self.at] if active is None else np.where(active, octets[self.at], np.uint8(0))

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert read values to the table's type, each evaluated by itself.
-
-Contract: a :data:`~airflow_provider_lakecommit.formats.reading.Convert` returns an array of the table's type, or
-raises. :func:`each_converted` finds the failing values by halves and sets them to null, so that only their records
+"""Convert read values to the table's type; failing ones are found by halves and set to null, so that only their records
 fail.
 """
 
@@ -12,8 +9,6 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
-__all__ = ["MOST_DIGITS", "decimal_of", "each_converted", "exact_number", "text", "whole_numbers"]
 
 Convert = Callable[[pa.Array, pa.DataType], pa.Array]
 MOST_DIGITS = 76
@@ -34,7 +29,6 @@ def each_converted(convert: Convert, values: pa.Array, target: pa.DataType) -> t
 
 
 def text(values: pa.Array, _target: pa.DataType) -> pa.Array:
-    """Convert UTF-8 bytes."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
@@ -50,7 +44,6 @@ def whole_numbers(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def exact_number(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert integers to floating-point numbers exactly."""
     numbers = values.cast(target, safe=False)
     back = numbers.cast(pa.float64()).cast(pa.int64(), safe=False)
     if not pc.all(pc.equal(back, values), min_count=0).as_py():

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Avro values to rows of the table: every value is either one exact row or one reject with its reason.
 
-Contract: a block may hold records of several schemas, each named by a record's first bytes and fetched from the
-registry once; or all records have the landing's schema and no prefix. All records of a schema are read together
-(:mod:`~airflow_provider_lakecommit.formats.avro.block`), each evaluated by itself: a corrupt, short or long record
-costs only itself.
-
-Rows are in the order of their values. Unknown fields are counted by path, or reject the record, as with JSON. A reject
-of a framed record names its schema.
+A block may hold records of several schemas, named by their first bytes and fetched once, or all have the landing's
+schema. Records of a schema are read together (:mod:`~airflow_provider_lakecommit.formats.avro.block`), but judged each
+by itself. Rows are in the order of their values. Unknown fields are counted by path, or reject the record.
 """
 
 from __future__ import annotations
@@ -30,8 +26,6 @@ from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder, FramedPart
 from airflow_provider_lakecommit.formats.registry.schemas import AVRO, RegisteredSchema, told
 
-__all__ = ["AvroDecoder"]
-
 MOST_OCTETS = 1 << 29
 """Most bytes to read together: positions in them are 32-bit numbers."""
 
@@ -53,7 +47,6 @@ class AvroDecoder(FramedDecoder[Struct]):
         return self._resolver.target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Every value becomes one row or one reject."""
         if self._stated is not None:
             everything = FramedPart(key=0, made=self._stated, places=range(len(values)), start=0)
             return _together([self._part(values, everything)], [], len(values), self._empty)
@@ -68,7 +61,6 @@ class AvroDecoder(FramedDecoder[Struct]):
             raise Refusal(refusal.kind, refusal.column, f"{told(schema.key)}: {refusal.reason}") from None
 
     def _part(self, values: Sequence[bytes], part: FramedPart[Struct]) -> Decoded:
-        """Return the rows of one schema, with the positions of their values among all."""
         own = values if len(part.places) == len(values) else [values[place] for place in part.places]
         suffix = "" if self._stated is not None else f" ({told(part.key)})"
         found = []
@@ -111,7 +103,6 @@ class AvroDecoder(FramedDecoder[Struct]):
 
 
 def _joined(found: Sequence[Decoded], empty: pa.Table) -> Decoded:
-    """Concatenate the results."""
     if len(found) == 1:
         return found[0]
     ignored: Counter[str] = Counter()

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From an Avro schema to the columns of a `create` section.
 
-Contract: pure. Each field becomes the narrowest Iceberg type that holds all of its values exactly; a union with null is
-optional, all else is required. A union of several types becomes a struct with one optional field per type, named after
-it. Fields that no table can hold (always null, a decimal of more than 38 digits) are left out with a note, and so are
-structs without other fields or with more fields than any table.
+Each field becomes the narrowest Iceberg type that holds all of its values exactly; a union with null is optional, all
+else required. A union of several types becomes a struct with one optional field per type. Fields that no table can hold
+are left out with a note.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from airflow_provider_lakecommit.formats.column_notes import ColumnNotes, noted
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.infer import InferredColumn
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
-
-__all__ = ["avro_columns", "registered_columns"]
 
 MAX_DIGITS = 38
 _NULL = WriterType(kind="null", name="null")
@@ -59,7 +56,6 @@ def registered_columns(schema: RegisteredSchema) -> list[InferredColumn]:
 
 
 def avro_columns(written: WriterType) -> list[InferredColumn]:
-    """Return the columns for the fields of a record."""
     columns = []
     for field in written.fields:
         kind, notes = noted(field.name, partial(_type, field.type, field.name))

@@ -25,8 +25,6 @@ import numpy as np
 from airflow_provider_lakecommit.formats.avro.block import Bools, Cursor, Ints
 from airflow_provider_lakecommit.formats.avro.walk import Walk, item_starts
 
-__all__ = ["each_item"]
-
 LONG = 4096
 STEP = 100
 """Items that can be walked over in the time of a step."""
@@ -71,10 +69,7 @@ def each_item(
 
 
 def _walks(counts: Ints, in_step: bool) -> int:
-    """Return how many of the first cursors to walk over, because the saved steps cost more.
-
-    :param counts: numbers of items, the largest first
-    """
+    """Return how many of the first cursors to walk over, because the saved steps cost more; ``counts`` fall."""
     if in_step:
         return int(np.searchsorted(-counts, -LONG, side="right"))
     saved = (counts[0] - np.append(counts[1:], 0)) * STEP - np.cumsum(counts)

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The named types of schemas: resolve names within a schema.
+"""Resolve the named types of schemas.
 
-Contract: pure. Names follow Avro's specification, and where that is open, its Java library, which registries use: a
-name that its namespace lacks is searched without a namespace; a null namespace counts as not stated; a name may precede
-its definition.
-
-Failure story: an impossible schema is a :class:`SchemaError` with the reason; so is a JSON text of an unexpected shape.
+Names follow Avro's specification and, where that is open, its Java library: a name missing in its namespace is searched
+without one, a null namespace counts as not stated, and a name may precede its definition.
 """
 
 from __future__ import annotations
@@ -13,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-__all__ = ["PRIMITIVES", "Names", "SchemaError", "full_name"]
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAMED = frozenset({"record", "error", "enum", "fixed"})

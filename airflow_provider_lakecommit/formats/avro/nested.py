@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of records, lists, maps and unions.
 
-Contract: as of every :class:`~airflow_provider_lakecommit.formats.avro.scalars.Reader`. A record is read in its written
-order, whatever the order of the columns: fields that the table lacks are skipped and noted, columns that the record
-lacks are null. A required column without a value fails its record, unless its whole parent is missing.
+A record is read in its written order. Fields that the table lacks are skipped and noted, columns that the record lacks
+are null. A required column without a value fails its record, unless its whole parent is missing.
 """
 
 from __future__ import annotations
@@ -20,19 +19,6 @@ from airflow_provider_lakecommit.formats.avro.scalars import Reader
 from airflow_provider_lakecommit.formats.avro.skipped import branch_of, passed
 from airflow_provider_lakecommit.formats.avro.walk import entry_walk
 from airflow_provider_lakecommit.formats.avro.writer import WriterType
-
-__all__ = [
-    "Absent",
-    "Branches",
-    "DefaultValue",
-    "ListItems",
-    "MapItems",
-    "Members",
-    "Required",
-    "Struct",
-    "Unfit",
-    "UnknownField",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,23 +40,15 @@ class Required:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
-    """A column that the records lack, or that is always null there."""
+    """A column that the records lack, or that is always null there: null, or the one value of ``default``."""
 
     target: pa.DataType
+    default: pa.Array | None = None
 
     def read(self, cursor: Cursor, _active: Bools | None) -> pa.Array:
-        return pa.nulls(len(cursor), self.target)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultValue:
-    """A column that the records lack, with the same value in all of them: the one of an array."""
-
-    target: pa.DataType
-    value: pa.Array
-
-    def read(self, cursor: Cursor, _active: Bools | None) -> pa.Array:
-        return self.value.take(pa.array(np.zeros(len(cursor), np.int64)))
+        if self.default is None:
+            return pa.nulls(len(cursor), self.target)
+        return self.default.take(pa.array(np.zeros(len(cursor), np.int64)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,16 +89,13 @@ class UnknownField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struct:
-    """A record. ``steps`` are its fields in written order: a reader with the position of its column, or a field to
-    skip; ``absent`` are missing columns, with their positions.
-    """
+    """A record. ``steps`` are its fields in written order; ``absent`` are missing columns, with their positions."""
 
     target: pa.DataType
     steps: tuple[tuple[int, Reader] | UnknownField, ...]
     absent: tuple[tuple[int, Reader], ...]
 
     def columns(self, cursor: Cursor, active: Bools | None) -> list[pa.Array]:
-        """Return the columns, one by one."""
         made: dict[int, pa.Array] = {}
         for step in self.steps:
             if isinstance(step, UnknownField):
@@ -220,8 +195,9 @@ class Branches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
-    """A union of several types as a struct with one field per type, exactly one of which has a value. A ``required``
-    one is missing from all records that have another.
+    """A union of several types as a struct with one field per type, exactly one of which has a value.
+
+    A ``required`` one is missing from all records that have another.
     """
 
     path: str
@@ -250,7 +226,6 @@ class Members:
 
 
 def _require(values: pa.Array, path: str, cursor: Cursor, active: Bools | None) -> None:
-    """Fail the records without a value."""
     if not values.null_count:
         return
     missing = values.is_null().to_numpy(zero_copy_only=False)

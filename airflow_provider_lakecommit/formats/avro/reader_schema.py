@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reader schema: older names of fields, and values for missing fields.
 
-Contract: pure. Two parts of Avro's "Schema Resolution" are used: the aliases of a field are names that a writer may
-have given it, and its default is the value if a writer lacks the field. Types are the table's. The landing states the
-schema, which is part of its spec: later registrations change nothing that is read again.
-
-Failure story: an unreadable schema, one without a field of the table, or with a default that its column does not hold,
-is a :class:`~airflow_provider_lakecommit.exceptions.TableError` before anything is read.
+Two parts of Avro's "Schema Resolution" are used: aliases are names that a writer may have given a field, and defaults
+are values that writers lack. Types are the table's. The landing states the schema, so later registrations change
+nothing that is read again. A schema that cannot be read, has no field of the table, or has a default that its column
+does not hold is a :class:`~airflow_provider_lakecommit.exceptions.TableError` before anything is read.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
@@ -24,48 +22,36 @@ from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType, writer_type
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["ReaderSchema", "WrongDefaultError", "encoded"]
-
 
 class WrongDefaultError(ValueError):
     """A default is not a value of its field's type."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderSchema:
-    """A record as the reader schema wants it; ``whole`` is None without one. Recursive expansion of named types could
-    exceed memory: only used types are expanded, and each pair of types once.
+def reader_schema(text: str) -> WriterType | None:
+    """Parse a landing's reader schema; ``None`` for an empty text.
+
+    :raises TableError: it is not an Avro schema, or is recursive
     """
+    try:
+        return writer_type(text) if text else None
+    except Refusal as refusal:
+        raise TableError("LC4002", f"format.reader_schema: {refusal.reason}") from None
 
-    whole: WriterType | None = None
 
-    @classmethod
-    def of(cls, text: str) -> ReaderSchema:
-        """Parse a landing's reader schema; an empty text means none.
+def field_at(schema: WriterType | None, path: str) -> WriterField | None:
+    """Return the reader's field for the column of a path."""
+    at: WriterType | WriterField | None = schema
+    for name in path.split("."):
+        at = None if at is None else _inner(at.type if isinstance(at, WriterField) else at, name)
+    return at if isinstance(at, WriterField) else None
 
-        :raises TableError: it is not an Avro schema, or is recursive
-        """
-        if not text:
-            return cls()
-        try:
-            return cls(writer_type(text))
-        except Refusal as refusal:
-            raise TableError("LC4002", f"format.reader_schema: {refusal.reason}") from None
 
-    def field(self, path: str) -> WriterField | None:
-        """Return the field for the column of a path."""
-        at: WriterType | WriterField | None = self.whole
-        for name in path.split("."):
-            at = None if at is None else _inner(at.type if isinstance(at, WriterField) else at, name)
-        return at if isinstance(at, WriterField) else None
-
-    def named(self, written: WriterType) -> WriterType:
-        """Return the type with the reader schema's names of its fields."""
-        return written if self.whole is None else _Renaming().named(written, self.whole)
+def renamed(written: WriterType, schema: WriterType | None) -> WriterType:
+    """Return the written type with the reader schema's names of its fields."""
+    return written if schema is None else _renamed(written, schema, {})
 
 
 def _inner(asked: WriterType, name: str) -> WriterType | WriterField | None:
-    """Return the part of a type with that column name."""
     match asked.kind:
         case "record":
             return next((each for each in asked.fields if each.name == name), None)
@@ -79,36 +65,33 @@ def _inner(asked: WriterType, name: str) -> WriterType | WriterField | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Renaming:
-    """Renames types. ``done`` are finished types, by written and requested type."""
+def _renamed(written: WriterType, asked: WriterType, done: dict[tuple[int, int], WriterType]) -> WriterType:
+    # Expanding named types recursively could exceed memory: each pair of types is renamed once.
+    key = id(written), id(asked)
+    if key not in done:
+        done[key] = _with_names(written, asked, done)
+    return done[key]
 
-    done: dict[tuple[int, int], WriterType] = field(default_factory=dict)
 
-    def named(self, written: WriterType, asked: WriterType) -> WriterType:
-        key = id(written), id(asked)
-        if key not in self.done:
-            self.done[key] = self._named(written, asked)
-        return self.done[key]
-
-    def _named(self, written: WriterType, asked: WriterType) -> WriterType:
-        if written.kind == "union":
-            return replace(written, parts=tuple(self.named(part, _branch(asked, part)) for part in written.parts))
-        if asked.kind == "union":
-            return self.named(written, _branch(asked, written))
-        if written.kind != asked.kind or written.kind not in ("record", "array", "map"):
-            return written
-        if written.kind != "record":
-            return replace(written, parts=(self.named(written.parts[0], asked.parts[0]),))
-        names = _names(written.fields, asked.fields)
-        types = {each.name: each.type for each in asked.fields}
-        return replace(
-            written,
-            fields=tuple(
-                replace(each, name=name, type=self.named(each.type, types[name]) if name in types else each.type)
-                for each, name in zip(written.fields, names, strict=True)
-            ),
-        )
+def _with_names(written: WriterType, asked: WriterType, done: dict[tuple[int, int], WriterType]) -> WriterType:
+    if written.kind == "union":
+        parts = tuple(_renamed(part, _branch(asked, part), done) for part in written.parts)
+        return replace(written, parts=parts)
+    if asked.kind == "union":
+        return _renamed(written, _branch(asked, written), done)
+    if written.kind != asked.kind or written.kind not in ("record", "array", "map"):
+        return written
+    if written.kind != "record":
+        return replace(written, parts=(_renamed(written.parts[0], asked.parts[0], done),))
+    names = _names(written.fields, asked.fields)
+    types = {each.name: each.type for each in asked.fields}
+    return replace(
+        written,
+        fields=tuple(
+            replace(each, name=name, type=_renamed(each.type, types[name], done) if name in types else each.type)
+            for each, name in zip(written.fields, names, strict=True)
+        ),
+    )
 
 
 def _branch(asked: WriterType, written: WriterType) -> WriterType:

@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the written types of records to the columns of a table: which reader reads what.
+"""From written types of records to the columns of a table: which reader reads what.
 
-Contract: pure. Fields match columns by their exact name, or by one of their aliases. :func:`_scalar` has the
-conversions: Avro's own rules without loss, and the table's additional types. A value that a column cannot hold exactly
-fails its record. A rule of ``timestamps`` is for numbers and texts without a logical type; one that contradicts a
-logical type is an error by name. A reader schema's older names and defaults are applied first
+Fields match columns by exact name, or by an alias. Conversions follow Avro's rules without loss, plus the table's
+types; a value that a column cannot hold exactly fails its record. Rules of ``timestamps`` are for numbers and texts
+without a logical type, and an error if they contradict one. A reader schema's names and defaults are applied first
 (:mod:`~airflow_provider_lakecommit.formats.avro.reader_schema`).
 
-Failure story: a field that cannot become its column fails the records in which it is not null, not the whole topic. A
-schema without any field of the table is refused: it is probably of another topic.
+A field that cannot become its column fails only records in which it is not null. A schema without any field of the
+table is refused: it is probably of another topic.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -57,7 +55,6 @@ from airflow_provider_lakecommit.formats.avro.convert import (
 from airflow_provider_lakecommit.formats.avro.nested import (
     Absent,
     Branches,
-    DefaultValue,
     ListItems,
     MapItems,
     Members,
@@ -66,7 +63,13 @@ from airflow_provider_lakecommit.formats.avro.nested import (
     Unfit,
     UnknownField,
 )
-from airflow_provider_lakecommit.formats.avro.reader_schema import ReaderSchema, WrongDefaultError, encoded
+from airflow_provider_lakecommit.formats.avro.reader_schema import (
+    WrongDefaultError,
+    encoded,
+    field_at,
+    reader_schema,
+    renamed,
+)
 from airflow_provider_lakecommit.formats.avro.scalars import Reader, Scalar, raw_of
 from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType
 from airflow_provider_lakecommit.formats.connect_times import unread
@@ -75,8 +78,6 @@ from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_readi
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
 from airflow_provider_lakecommit.iceberg import arrow_field
-
-__all__ = ["Resolver", "chosen_columns"]
 
 _WITH_ZONE = (TimestamptzType, TimestamptzNanoType)
 _WITHOUT_ZONE = (TimestampType, TimestampNanoType)
@@ -94,24 +95,17 @@ _RULES: Mapping[str, tuple[str, tuple[type[IcebergType], ...]]] = {
 """The rule of each logical type, and the columns that it is for."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """How a primitive value becomes one of the table."""
-
-    convert: Convert | None = None
-
-
-_PLAIN: tuple[tuple[tuple[str, ...], tuple[type[IcebergType], ...], _Plan], ...] = (
-    (("boolean",), (BooleanType,), _Plan()),
-    (("int", "long"), (LongType,), _Plan()),
-    (("int", "long"), (IntegerType, DecimalType), _Plan(whole_numbers)),
-    (("int", "long"), (FloatType, DoubleType), _Plan(exact_number)),
-    (("float",), (FloatType,), _Plan()),
-    (("float",), (DoubleType,), _Plan(lambda values, target: values.cast(target))),
-    (("double",), (DoubleType,), _Plan()),
-    (("enum",), (StringType,), _Plan()),
+_PLAIN: tuple[tuple[tuple[str, ...], tuple[type[IcebergType], ...], Convert | None], ...] = (
+    (("boolean",), (BooleanType,), None),
+    (("int", "long"), (LongType,), None),
+    (("int", "long"), (IntegerType, DecimalType), whole_numbers),
+    (("int", "long"), (FloatType, DoubleType), exact_number),
+    (("float",), (FloatType,), None),
+    (("float",), (DoubleType,), lambda values, target: values.cast(target)),
+    (("double",), (DoubleType,), None),
+    (("enum",), (StringType,), None),
 )
-"""Conversions without a logical type; a narrower column takes the values that it holds."""
+"""Conversions without a logical type (``None``: unchanged); a narrower column takes the values that it holds."""
 
 
 class Resolver:
@@ -127,7 +121,7 @@ class Resolver:
         self._fields = tuple(f for f in schema.fields if f.name not in skip)
         if not self._fields:
             self._rules.wrong.append("the table has no column to fill from the records: add one")
-        self._asked, self._defaults = ReaderSchema.of(options.reader_schema), dict[str, DefaultValue]()
+        self._asked, self._defaults = reader_schema(options.reader_schema), dict[str, Absent]()
         if options.reader_schema:
             self._rules.wrong.extend(self._wrong_with_reader_schema(Schema(*self._fields)))
         if self._rules.wrong:
@@ -135,7 +129,7 @@ class Resolver:
         self.target = pa.schema([arrow_field(f) for f in self._fields])
 
     def _wrong_with_reader_schema(self, schema: Schema) -> Iterator[str]:
-        asked = {path: each for path in schema.column_names if (each := self._asked.field(path)) is not None}
+        asked = {path: each for path in schema.column_names if (each := field_at(self._asked, path)) is not None}
         if not asked:
             yield "format.reader_schema: the table has none of its fields"
         for path, each in asked.items():
@@ -145,14 +139,14 @@ class Resolver:
             except WrongDefaultError as e:
                 yield f"format.reader_schema: the default of {path}: {e}"
 
-    def _default(self, column: NestedField, asked: WriterField, path: str) -> DefaultValue:
+    def _default(self, column: NestedField, asked: WriterField, path: str) -> Absent:
         """Return a column's value for records that lack it, read like one written with the reader's schema."""
         block = OctetBlock.of([encoded(asked.type, json.loads(asked.default or ""))], 0)
         reader = self._type(asked.type, column, path)
         value = reader.read(block.cursor(), None)
         for refused in block.failed.values():
             raise WrongDefaultError(refused.reason)
-        return DefaultValue(target=reader.target, value=value)
+        return Absent(target=reader.target, default=value)
 
     def records(self, written: WriterType) -> Struct:
         """Return the reader of a schema's records for the table.
@@ -161,7 +155,7 @@ class Resolver:
         """
         if written.kind != "record":
             raise Refusal("wrong_schema", None, f"the schema is {written}, not a record: it has no fields for columns")
-        written = self._asked.named(written)
+        written = renamed(written, self._asked)
         made = self._struct(written, self._fields, pa.struct(list(self.target)), "")
         if not any(not isinstance(step, UnknownField) for step in made.steps):
             has = ", ".join(f.name for f in written.fields[:10])
@@ -217,7 +211,7 @@ class Resolver:
 
     def _scalar(self, written: WriterType, column: NestedField, path: str, target: pa.DataType) -> Reader:
         try:
-            plan = self._plan(written, column)
+            convert = self._convert(written, column)
         except _UnfitError as e:
             return Unfit(path=path, target=target, written=written, why=str(e))
         raw = raw_of(
@@ -226,9 +220,10 @@ class Resolver:
             symbols=written.symbols,
             decimal_scale=written.scale if written.logical == "decimal" else None,
         )
-        return Scalar(path=path, target=target, raw=raw, convert=plan.convert)
+        return Scalar(path=path, target=target, raw=raw, convert=convert)
 
-    def _plan(self, written: WriterType, column: NestedField) -> _Plan:
+    def _convert(self, written: WriterType, column: NestedField) -> Convert | None:
+        """Return how a primitive value becomes one of the table; ``None``: unchanged."""
         kind = column.field_type
         if isinstance(kind, TEMPORAL):
             return self._temporal(written, column)
@@ -237,35 +232,35 @@ class Resolver:
             raise unfit
         if written.kind in ("bytes", "string", "fixed"):
             return self._octets(written, column, unfit)
-        for kinds, columns, plan in _PLAIN:
+        for kinds, columns, convert in _PLAIN:
             if written.kind in kinds and isinstance(kind, columns):
-                return plan
+                return convert
         raise unfit
 
-    def _octets(self, written: WriterType, column: NestedField, unfit: _UnfitError) -> _Plan:
+    def _octets(self, written: WriterType, column: NestedField, unfit: _UnfitError) -> Convert | None:
         kind = column.field_type
         if isinstance(kind, DecimalType):
             if written.logical != "decimal" or written.scale > MOST_DIGITS:
                 raise unfit
-            return _Plan(decimal_of(written.scale))
+            return decimal_of(written.scale)
         encoding = self._rules.encodings.get(column.field_id)
         if written.kind == "string" and encoding is not None:
             read = octet_reading(encoding).convert
-            return _Plan(None if read is None else lambda values, target: read(text(values, target), target))
+            return None if read is None else lambda values, target: read(text(values, target), target)
         if isinstance(kind, StringType) and written.kind != "fixed":
-            return _Plan(text)
+            return text
         if isinstance(kind, BinaryType):
-            return _Plan()
+            return None
         if isinstance(kind, UUIDType) and written.kind == "string":
             parse = UUID_READING.convert
             assert parse is not None
-            return _Plan(lambda values, target: parse(text(values, target), target))
+            return lambda values, target: parse(text(values, target), target)
         size = 16 if isinstance(kind, UUIDType) else len(kind) if isinstance(kind, FixedType) else -1
         if written.kind == "fixed" and written.size == size:
-            return _Plan(_fixed)
+            return _fixed
         raise unfit
 
-    def _temporal(self, written: WriterType, column: NestedField) -> _Plan:
+    def _temporal(self, written: WriterType, column: NestedField) -> Convert:
         kind, stated = column.field_type, self._rules.times.get(column.field_id)
         unfit = _UnfitError(f"the table has {kind}, the records have {written}")
         if written.logical is not None and written.logical in _RULES:
@@ -276,17 +271,17 @@ class Resolver:
             if not isinstance(kind, kinds) and not (stated == rule and isinstance(kind, _WITHOUT_ZONE + _WITH_ZONE)):
                 remedy = f"; set `timestamps` to {rule}" if isinstance(kind, _WITHOUT_ZONE + _WITH_ZONE) else ""
                 raise _UnfitError(f"{unfit}{remedy}")
-            return _Plan(_timed(kind, rule))
+            return _timed(kind, rule)
         if written.logical is not None:
             raise unfit
         if written.kind in ("int", "long"):
             if (why := unread(written.meaning, stated)) is not None:
                 raise _UnfitError(f"{unfit} {why}")
-            return _Plan(_timed(kind, stated or ""))
+            return _timed(kind, stated or "")
         if written.kind == "string" and (stated is None or stated == "iso8601" or "%" in stated):
             read = time_reading(kind, stated or "iso8601").convert
             assert read is not None
-            return _Plan(lambda values, target: read(text(values, target), target))
+            return lambda values, target: read(text(values, target), target)
         raise unfit
 
     def _union(self, written: WriterType, column: NestedField, path: str) -> Reader:
@@ -349,7 +344,6 @@ def _timed(kind: IcebergType, rule: str) -> Convert:
 
 
 def _fixed(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert bytes of the type's length."""
     if isinstance(target, pa.BaseExtensionType):
         return target.wrap_array(values.cast(target.storage_type))
     return values.cast(target)

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of single values: from a primitive Avro type to a primitive type of a table.
-
-Contract: a :class:`Reader` returns a value of the table's type per cursor, null if not active. An invalid value fails
-only its record.
-"""
+"""Readers of single values, from a primitive Avro type to a primitive table type, null if not active."""
 
 from __future__ import annotations
 
@@ -16,8 +12,6 @@ import pyarrow as pa
 
 from airflow_provider_lakecommit.formats.avro.block import Bools, Cursor, Ints, bitmap
 from airflow_provider_lakecommit.formats.avro.convert import Convert, each_converted
-
-__all__ = ["Raw", "Reader", "Scalar", "raw_of"]
 
 Raw = Callable[[Cursor, Bools | None, str], pa.Array]
 """Reads values in Avro's types."""
@@ -58,7 +52,6 @@ class Scalar:
 
 
 def raw_of(kind: str, *, size: int = 0, symbols: tuple[str, ...] = (), decimal_scale: int | None = None) -> Raw:
-    """Return the reader of a primitive type, by Avro's word for it."""
     if decimal_scale is not None:
         return _decimals(size, decimal_scale)
     if kind == "enum":

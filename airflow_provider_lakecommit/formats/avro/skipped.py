@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Skip fields that a table lacks.
-
-Contract: :func:`passed` moves cursors past a value of any type, and returns which values are not null.
-"""
+"""Skip fields that a table lacks."""
 
 from __future__ import annotations
 
@@ -12,8 +9,6 @@ from airflow_provider_lakecommit.formats.avro.block import Bools, Cursor, Ints
 from airflow_provider_lakecommit.formats.avro.items import each_item
 from airflow_provider_lakecommit.formats.avro.walk import entry_walk
 from airflow_provider_lakecommit.formats.avro.writer import WriterType
-
-__all__ = ["passed"]
 
 _WIDTHS = {"boolean": 1, "float": 4, "double": 8}
 

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the items of an array or map by a walk over its bytes, one item after the other.
+"""Find the items of an array or map by a walk over its bytes.
 
-Contract: an item that cannot be walked over stands for the rest of its array: its reader finds the error. Items without
-bytes are counted one by one, so arrays of them are not walked over.
+An item that cannot be walked over stands for the rest of its array: its reader finds the error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-
-__all__ = ["Walk", "entry_walk", "item_starts", "walk_over"]
 
 SMALL = 1024
 """Most items of a block that is walked over together with the previous one."""
@@ -80,12 +77,10 @@ def walk_over(kind: str, size: int, parts: Sequence[Walk | None]) -> Walk | None
 
 
 def entry_walk(value: Walk) -> Walk:
-    """Return how to walk over entries of a map."""
     return partial(_all, (_octets, value))
 
 
 def _value(octets: memoryview, at: int, end: int) -> tuple[int, int]:
-    """Return a number, and the position after it."""
     raw = shift = 0
     while at < end:
         octet = octets[at]

@@ -25,8 +25,6 @@ from airflow_provider_lakecommit.formats.avro.names import PRIMITIVES, Names, Sc
 from airflow_provider_lakecommit.formats.avro.walk import Walk, walk_over
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["DEEPEST", "WriterField", "WriterType", "writer_type"]
-
 DEEPEST = 100
 """Deepest nesting: readers call each other, and Python's stack is limited."""
 _LEAST = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
@@ -70,7 +68,6 @@ class WriterType:
 
     @property
     def nullable(self) -> bool:
-        """Return True if a value may be null."""
         return self.kind == "null" or (self.kind == "union" and any(p.kind == "null" for p in self.parts))
 
     @property

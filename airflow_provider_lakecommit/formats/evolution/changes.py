@@ -1,26 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be changed in a table so that it takes what its records have: the decision, as a table of types.
+"""Decide how a table must change to take its records' columns.
 
-Contract: pure. :func:`evolution` holds the columns that are wanted against those of a table and sorts what differs into
-*changes* (an optional column more, a wider type), what does *not fit* (no change that Iceberg allows makes the table
-take it), and what is *left out* with its reason. Ids of wanted columns mean nothing; columns are told by their names,
-as records name them.
+:func:`evolution` compares wanted columns with the table's, by name, and returns *changes* (a new optional column, a
+wider type), *misfits* (no allowed change makes the table take the values) and *left out* fields with reasons.
 
-Invariants: nothing is dropped, renamed, made required or narrower; ids of columns that are there stay; a key of a map
-stays as it is. What a person dropped or renamed is not brought back: a path that an older schema of the table has and
-the current one has not is left out. More new columns at once than :attr:`Limits.columns` are most likely names that are
-data, so that none of them is added; those of schemas have :data:`OF_SCHEMAS`.
+Nothing is dropped, renamed, made required or narrower; ids and map keys stay. A path that an older schema of the table
+has, but the current one lacks, was dropped or renamed by a user and is not restored. More new columns at once than
+:attr:`Limits.columns` are probably names that are data, so none is added; columns of schemas have :data:`OF_SCHEMAS`.
 
 ============================ ================================ ==========================================
-the table has                wanted is                        that is
+the table has                wanted is                        result
 ============================ ================================ ==========================================
 nothing of that name         a type with at least one leaf    added, optional at every level
-the same type, or a wider    anything that it holds           nothing to do
-``int``                      ``long``                         widened, where the mode allows it
-``float``                    ``double``                       widened, where the mode allows it
-``decimal(p, s)``            digits before the point beyond   widened to them, up to 38 digits in all
-a struct, list or map        one of the same kind             looked at within, but for a map's key
-anything                     anything else                    does not fit
+the same type, or a wider    anything that it holds           unchanged
+``int``                      ``long``                         widened, if allowed
+``float``                    ``double``                       widened, if allowed
+``decimal(p, s)``            more digits before the point     widened to them, up to 38 digits in all
+a struct, list or map        one of the same kind             compared inside, except for a map's key
+anything                     anything else                    misfit
 ============================ ================================ ==========================================
 """
 
@@ -49,26 +46,12 @@ from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unread
 from airflow_provider_lakecommit.formats.evolution.names import TakenNames, unusable
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 
-__all__ = [
-    "OF_SCHEMAS",
-    "UNLIMITED",
-    "Added",
-    "Change",
-    "Evolution",
-    "LeftOut",
-    "Limits",
-    "TableSide",
-    "Widened",
-    "evolution",
-    "holds",
-]
-
 MAX_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
-    """An optional column more, with all that is in it. The ids in ``kind`` mean nothing."""
+    """A new optional column with everything in it; ids in ``kind`` mean nothing."""
 
     path: Path
     kind: IcebergType
@@ -105,9 +88,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Most columns that one window adds, most that a table may come to have by it, both with those within others; most
-    names that lead to a column.
-    """
+    """Most columns that one window adds, and that a table may get, nested ones included; deepest path."""
 
     columns: int = 100
     table: int = 2_000
@@ -115,15 +96,15 @@ class Limits:
 
 
 OF_SCHEMAS = Limits(columns=Limits().table)
-"""Limits for columns named by a schema: their names are no data, however many there are."""
+"""Limits for columns named by a schema: their names are no data."""
 UNLIMITED = Limits(columns=1 << 30, table=1 << 30, depth=1 << 30)
 """No changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSide:
-    """What a table says beside its columns: its format version, the ids that its partitioning, order or identifier
-    rest on, the paths that it had once, and the names of its partition fields, of this and earlier specs.
+    """A table's format version, the ids that its partitioning, order or identifier use, former paths, and the names of
+    its present and former partition fields.
     """
 
     version: int = 2
@@ -150,7 +131,7 @@ def evolution(
     skip: Set[str] = frozenset(),
     limits: Limits | None = None,
 ) -> Evolution:
-    """Return the changes after which the table takes the inferred columns, as far as possible.
+    """Return the changes after which the table takes the wanted columns, as far as possible.
 
     :param widen: True if types may be widened
     :param skip: top-level columns that are filled from elsewhere
@@ -272,7 +253,6 @@ class _Look:
 
 
 def _size(kind: IcebergType) -> int:
-    """Return the number of columns, including nested ones."""
     if isinstance(kind, StructType):
         return 1 + sum(_size(f.field_type) for f in kind.fields)
     if isinstance(kind, ListType):
@@ -307,5 +287,4 @@ def _widened(own: IcebergType, wanted: IcebergType) -> PrimitiveType | None:
 
 
 def _whole(kind: DecimalType) -> int:
-    """Return the digits before the point."""
     return kind.precision - kind.scale

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns by the newest version of a subject.
 
-Contract: a topic's subject is ``TOPIC-value``, unless ``create`` states another one. The newest version is asked for
-each time it is needed, and never when records are read: these name their schemas themselves. What a format knows of
-columns is one entry of :data:`COLUMNS`. Columns of a table that is made by it are optional at every level: what writers
-have to write from this version on, records of earlier and later ones may lack.
-
-Failure story: a subject that is not there, or is of a format without an entry, is a
-:class:`~airflow_provider_lakecommit.exceptions.SpecError` that names it; a registry that is away is its own error.
+A topic's subject is ``TOPIC-value``, unless ``create`` states another. The newest version is requested whenever it is
+needed, but never to read records, which name their schemas. Columns of a table created this way are optional at every
+level: older and later records may lack fields that this version requires.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -32,14 +28,12 @@ if TYPE_CHECKING:
     # With Arrow, which a plan does without.
     from airflow_provider_lakecommit.formats.infer import InferredColumn
 
-__all__ = ["COLUMNS", "asked_subjects", "check_registry", "create_of", "newest", "registered_columns", "subjects_of"]
-
 COLUMNS = {
     "AVRO": "airflow_provider_lakecommit.formats.avro.infer:registered_columns",
     "PROTOBUF": "airflow_provider_lakecommit.formats.protobuf.infer:registered_columns",
 }
-"""What makes columns of a schema, by its kind, ``module:name``; called with a schema, and with the ``message`` that the
-landing names, if it does. It gives them, or raises :class:`~airflow_provider_lakecommit.formats.decoder.Refusal`.
+"""Functions ``module:name`` that return the columns of a schema of that kind, and of the landing's ``message`` if
+any.
 """
 
 
@@ -47,18 +41,13 @@ _STATE = "state `create.schema` as a list"
 
 
 def subjects_of(landing: Landing, table: str | None = None) -> tuple[str, ...]:
-    """Return the subjects of a landing's records.
-
-    :param table: another one of its tables than the leading one
-    """
+    """Return the subjects of a landing's records, for its leading table by default."""
     stated = (landing.create_of(table or landing.table) or {}).get("subject")
     return (stated,) if stated else tuple(f"{topic}-value" for topic in landing.topic_names)
 
 
 def asked_subjects(landing: Landing) -> dict[str, str]:
-    """The subjects whose schemas records name as a rule, of their values and of their keys, each with the format that
-    it should be of; none, where no registry is needed.
-    """
+    """Return the subjects of values and keys that need a registry, with their formats."""
     found: dict[str, str] = {}
     if landing.decoding.name in WITH_REGISTRY and not landing.decoding.schema:
         found |= dict.fromkeys(subjects_of(landing), landing.decoding.name)
@@ -68,8 +57,7 @@ def asked_subjects(landing: Landing) -> dict[str, str]:
 
 
 def check_registry(landing: Landing, kafka: Mapping[str, Any]) -> None:
-    """Check that the settings name a registry, if the records need one. It is not contacted, and files
-    of certificates may be elsewhere.
+    """Check that the settings name a registry, if the records need one, without contacting it.
 
     :raises SpecError: they name none, or its client does not take them
     """
@@ -82,7 +70,6 @@ def newest(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
     """Return the newest version of a subject.
 
     :raises SpecError: there is no such subject
-    :raises RegistryError: the registry does not answer
     """
     try:
         return registry.newest(subject)
@@ -91,10 +78,9 @@ def newest(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
 
 
 def registered_columns(schema: RegisteredSchema, subject: str, message: str = "") -> list[InferredColumn]:
-    """Return the columns of a schema.
+    """Return the columns of a schema, and of *message* if it has several.
 
-    :param message: of the schema, where it has several
-    :raises SpecError: it comes to none
+    :raises SpecError: it has none
     """
     if schema.kind not in COLUMNS:
         raise SpecError("LC4010", f"subject {subject} is of type {schema.kind}, which gives no columns; state `create`")
@@ -112,12 +98,11 @@ def registered_columns(schema: RegisteredSchema, subject: str, message: str = ""
 def create_of(
     landing: Landing, table: str, kafka: Mapping[str, Any], log: Callable[[str], object]
 ) -> Mapping[str, Any]:
-    """The section ``create`` of a table of a landing, its columns those of the registry's newest version if it says so.
+    """Return the section ``create`` of a table, with columns of the registry's newest version if it says so.
 
     :param log: takes lines about fields that no column can hold
-    :raises SpecError: there is no such subject, topics of the landing have columns that differ, or a column cannot have
-        its field's name
-    :raises RegistryError: the registry does not answer
+    :raises SpecError: there is no such subject, topics have columns that differ, or a column cannot have its field's
+        name
     """
     create = landing.create_of(table) or {}
     if create.get("schema") != "registry":
@@ -142,17 +127,42 @@ def create_of(
 
 
 def _optional(made: Any) -> Any:
-    """A column that no record need have, with all that is in it: older records may lack what the newest version has."""
+    """Make a column optional, with everything in it: older records may lack what the newest version has."""
     if isinstance(made, Mapping):
         return {key: _optional(part) for key, part in made.items() if key != "required"}
     return [_optional(part) for part in made] if isinstance(made, list) else made
 
 
 def _check_names(landing: Landing, create: Mapping[str, Any]) -> None:
-    """Refuse columns that no landing would add to a table.
-
-    :raises SpecError: naming each
-    """
     columns = create_from_spec({"schema": create["schema"]})[0].as_struct() if create["schema"] else StructType()
     if wrong := evolution(Schema(), columns, widen=False, side=TableSide(version=3), limits=UNLIMITED).left_out:
         raise SpecError("LC4013", f"landing {landing.name!r}: {'; '.join(map(str, wrong))}: {_STATE}")
+
+
+MOST_IDS = 20
+
+
+def registry_lines(landing: Landing, kafka: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines for users about the schemas of a landing's records; an unreachable registry is one of the lines."""
+    if landing.decoding.name in WITH_REGISTRY and landing.decoding.schema:
+        yield f"format {landing.decoding.name}, the landing's schema for all records"
+    subjects = asked_subjects(landing)
+    if not subjects:
+        return
+    format = next(iter(subjects.values()))
+    try:
+        registry = needed(registry_of(kafka), landing.name, format)
+    except (SpecError, RegistryError) as e:
+        yield f"format {format}: {e}"
+        return
+    yield f"format {', '.join(dict.fromkeys(subjects.values()))}, schemas of {registry.place}"
+    for subject in subjects:
+        try:
+            count, ids = registry.ids(subject, MOST_IDS)
+        except UnknownSchemaError:
+            yield f"there is no subject {subject}; records may use schemas of other subjects"
+        except RegistryError as e:
+            yield f"subject {subject} is unknown: {e}"
+        else:
+            shown = ", ".join([*(["…"] if count > len(ids) else []), *map(str, ids)])
+            yield f"subject {subject} has {count} versions, with schema ids {shown}"

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one commit by which a landing changes the schema of its data table.
 
-Contract: the new schema and a landing snapshot without files go in one request, which states all that a landing's
-append states (:mod:`~airflow_provider_lakecommit.committer.stage`) and the highest column id. So the change is in the
-table's history with its reason, the ledger is carried forward as it is, and of two that decide on one look, be it
-landings or other engines, one wins; the other looks again and decides on what is there by then.
+The new schema and a landing snapshot without files go in one request with all requirements of an append
+(:mod:`~airflow_provider_lakecommit.committer.stage`) and the highest column id. So the change is in the table's history
+with its reason, the ledger is unchanged, and of two concurrent changes one wins; the other decides again.
 
-Failure story: that of every compare-and-swap: an unknown outcome is read back, and a change that landed is not made
-twice, since what is decided next is decided on a table that has it. A catalog that refuses to change schemas is
-a :class:`~airflow_provider_lakecommit.exceptions.CommitRefusedError`: nothing is changed.
+An unknown outcome is read back, and a change is not made twice. A catalog that refuses to change schemas is a
+:class:`~airflow_provider_lakecommit.exceptions.CommitRefusedError`.
 """
 
 from __future__ import annotations
@@ -48,23 +46,21 @@ from airflow_provider_lakecommit.formats.evolution.paths import shortened
 from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
 from airflow_provider_lakecommit.iceberg import Tables
 
-__all__ = ["EvolveRequest", "evolve_table", "evolved_to_text"]
-
 MOST_TOLD = 4_000
-"""Characters of a summary's word on changes: it is for people, and each snapshot weighs on the metadata."""
+"""Characters of the changes in a summary, which all add to the table's metadata."""
 MOST_OF_ONE = 500
 """Most characters of one change, and of the reason."""
 COMMENT = 255
-"""Characters of a column's comment: catalogs that keep comments themselves (Glue, a Hive Metastore) take no more."""
+"""Longest column comment that Glue and the Hive Metastore take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvolveRequest:
     """The author and reason of a change.
 
-    :param changes: what is to be changed in a table as it is now; nothing ends the call
-    :param reason: of the changes, for the table's history and the comments of new columns
-    :param decision: of the person who asked for it, if one did
+    :param changes: returns what to change in the current table; nothing ends the call
+    :param reason: for the table's history and the comments of new columns
+    :param decision: of the user who requested it, if any
     """
 
     table: str
@@ -79,9 +75,9 @@ class EvolveRequest:
 def evolve_table(tables: Tables, request: EvolveRequest, retry_policy: RetryPolicy | None = None) -> tuple[Change, ...]:
     """Make the changes; return those that this call made.
 
-    :raises CommitRefusedError: the catalog does not let it, nothing is changed
-    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
-    :raises CatalogError: the catalog or the storage cannot be reached; nothing was sent
+    :raises CommitRefusedError: the catalog refuses, nothing is changed
+    :raises CommitUnknownError: the outcome of a request cannot be learned in time
+    :raises CatalogError: the catalog or the storage is unreachable, nothing was sent
     """
 
     def decide(loaded: Table) -> Swap[tuple[Change, ...]] | None:
@@ -89,7 +85,7 @@ def evolve_table(tables: Tables, request: EvolveRequest, retry_policy: RetryPoli
         changes = request.changes(loaded.metadata)
         known = any(s.landing == request.landing for s in state.sections)
         if not changes or not known or state.condition is Condition.ROLLED_BACK:
-            # What a rollback calls for comes first, or a table that was made anew; whoever plans looks again.
+            # A rollback, or a recreated table, is handled first; the planner then decides again.
             return None
         schema_id = _new_schema(loaded.metadata, changes, request).schema_id
         record = SnapshotRecord(
@@ -111,9 +107,7 @@ def evolve_table(tables: Tables, request: EvolveRequest, retry_policy: RetryPoli
 
 
 def evolved_to_text(schema_id: int, changes: Sequence[Change], reason: str) -> str:
-    """For the extra key :data:`~airflow_provider_lakecommit.committer.summary_extras.EVOLVED`: as many changes as there
-    is room for.
-    """
+    """Return the summary text of as many changes as fit."""
     told = [shortened(str(c), MOST_OF_ONE) for c in changes]
     shown = len(told)
     while True:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several schemas have of one column, as the one type that holds the values of all of them.
+"""Join the columns of several schemas into types that hold the values of all of them, in whatever order they come.
 
-Contract: pure, and the same in whatever order the schemas come: what a new column becomes does not depend on which
-record was sampled first. Fields that no type holds are left out by their path; the rest of a struct stays.
+Fields that no type holds are left out by path; the rest of a struct stays.
 
 ====================================== =====================================
-types                                  are held by
+types                                  joined type
 ====================================== =====================================
 one that holds the other               that one
 whole numbers and ones with a fraction ``double``, which refuses what it would round
@@ -40,8 +39,6 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, LeftOut, holds
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
-
-__all__ = ["JoinedColumns"]
 
 _WHOLE = {IntegerType: 10, LongType: 19}
 """Integer types, with their digits."""
@@ -108,7 +105,6 @@ def _held(one: IcebergType, other: IcebergType) -> IcebergType | None:
 
 
 def _digits(kind: PrimitiveType) -> tuple[int, int]:
-    """Return the digits before and after the point."""
     return (kind.precision - kind.scale, kind.scale) if isinstance(kind, DecimalType) else (_WHOLE[type(kind)], 0)
 
 

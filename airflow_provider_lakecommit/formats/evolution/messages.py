@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wanted columns by the Protobuf messages that a window's records are.
+"""Wanted columns by the Protobuf messages of a window's records.
 
-Contract: that of :mod:`~airflow_provider_lakecommit.formats.evolution.named_schemas`; a record names a message by the
-id of its schema and its path in it. A new column has the type that `infer-schema` gives it. For a column that the table
-has it is the table's, or the wider one of whole numbers and of numbers with a fraction; what does not fit is what the
-decoder says of it.
+A new column has the type that `infer-schema` gives it. An existing one keeps its type, or gets the wider one of whole
+or fractional numbers. Misfits are the decoder's own.
 """
 
 from __future__ import annotations
@@ -46,8 +44,6 @@ from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.iceberg import create_from_spec
-
-__all__ = ["MessagesSource"]
 
 _COLUMN = re.compile(r"column (?P<path>\S+) (?P<what>.*)", re.DOTALL)
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that no change of their table makes fit.
-
-Contract: pure; for people. Such records are for the dead letters, or stop their landing before they are planned.
-"""
+"""Values that no change of their table makes fit: dead letters, or a reason to stop the landing."""
 
 from __future__ import annotations
 
@@ -13,15 +10,12 @@ from pyiceberg.types import StructType
 
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 
-__all__ = ["Misfit", "Unreadable", "lacking", "without_value"]
-
 _REQUIRED = "make it optional by hand if nulls are valid"
-"""What to do about a required column for which records have no value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """Values that the table does not take, whatever change is allowed."""
+    """Values that the table cannot take, whatever change is allowed."""
 
     column: str
     in_table: str

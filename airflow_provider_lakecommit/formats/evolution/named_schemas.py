@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wanted columns by the schemas that a window's records name in a registry: what all formats of such records share.
+"""Wanted columns by the schemas that a window's records name in a registry, for all formats of such records.
 
-Contract: the schemas are those of the sampled records, each once, or the one that the landing states; what is
-registered and no record names changes no table. What a schema wants and what of it does not fit is the format's.
-Several are :mod:`~airflow_provider_lakecommit.formats.evolution.combined`.
+The schemas are those of the sampled records, or the landing's own; registered schemas that no record names change
+nothing. Columns of several schemas are joined first (:mod:`~airflow_provider_lakecommit.formats.evolution.joined`), so
+that the result does not depend on their order; misfits are then judged against the widest table.
 
-Failure story: a schema that the registry does not have is for the tasks to reject; so is one of which no record becomes
-a row, which is told as what does not fit. A registry that does not answer is an error, and the plan is made again.
+A schema that the registry lacks is for the tasks to reject. One whose records never become rows is a misfit. If the
+registry does not answer, the plan is made again.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
@@ -22,33 +22,69 @@ from pyiceberg.types import StructType
 
 from airflow_provider_lakecommit.core import WITH_REGISTRY, Coverage, FormatOptions
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.evolution.changes import LeftOut
-from airflow_provider_lakecommit.formats.evolution.combined import combined
+from airflow_provider_lakecommit.formats.evolution.changes import OF_SCHEMAS, UNLIMITED, LeftOut, evolution
+from airflow_provider_lakecommit.formats.evolution.joined import JoinedColumns
 from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.formats.evolution.records import framed_value, sampled
+from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
 from airflow_provider_lakecommit.formats.evolution.wanted import MOST_NAMED, RecordSample, Wanted
 from airflow_provider_lakecommit.formats.registry.client import needed, registry_of
 from airflow_provider_lakecommit.formats.registry.framing import Framed, framed
-from airflow_provider_lakecommit.formats.registry.many import Learned, learned
-from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, UnknownSchemaError, told
+from airflow_provider_lakecommit.formats.registry.schemas import (
+    Learned,
+    RegisteredSchema,
+    UnknownSchemaError,
+    learned,
+    told,
+)
 from airflow_provider_lakecommit.landing import Landing
-
-__all__ = ["NamedSchemasSource"]
 
 T = TypeVar("T")
 
 
-class NamedSchemasSource(ABC, Generic[T]):
-    """The :class:`~airflow_provider_lakecommit.formats.evolution.wanted.WantedSource` of a format whose records name
-    schemas, each of which comes to some ``T``.
+def combined(
+    schema: Schema,
+    written: Sequence[T],
+    before: Sequence[T],
+    wants: Callable[[Schema, T, Collection[str]], tuple[StructType, Iterable[LeftOut]]],
+    unfit: Callable[[Schema, T], Iterable[Misfit]],
+    told_by: str,
+) -> Wanted:
+    """Return the columns that several schemas need in a table.
+
+    :param before: schemas of earlier records, of which misfits are not reported
+    :param wants: returns the columns that one schema wants, and what of it cannot be one
+    :param unfit: returns the misfits of one schema
     """
+    left_out, joined = list[LeftOut](), JoinedColumns()
+    for one in dict.fromkeys((*written, *before)):
+        columns, without = wants(schema, one, [f.name for f in joined.columns.fields])
+        joined.add(columns)
+        left_out += without
+    found = evolution(schema, joined.columns, widen=True, limits=UNLIMITED)
+    left_out += [*joined.left_out.values(), *found.left_out]
+    now = evolved_schema(schema, found.changes, last_id=max(schema.field_ids, default=0), schema_id=0)
+    misfits: list[Misfit | Unreadable] = []
+    for one in written:
+        misfits += [*evolution(now, wants(now, one, ())[0], widen=True, limits=UNLIMITED).misfits, *unfit(now, one)]
+    return Wanted(
+        columns=now.as_struct(),
+        told_by=told_by,
+        left_out=tuple(dict.fromkeys(left_out)),
+        misfits=tuple(dict.fromkeys(misfits)),
+        limits=OF_SCHEMAS,
+    )
+
+
+class NamedSchemasSource(ABC, Generic[T]):
+    """The source of wanted columns for a format whose records name schemas, each parsed to a ``T``."""
 
     def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
         self._landing, self._kafka = landing, kafka
         self._options = landing.format_options
 
     def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
-        """None is looked at where the landing states a schema, but for the table that each is for."""
+        """Sample records; with a stated schema only to find the table that each is for."""
         if self._options.schema:
             if self._landing.routing is None:
                 return RecordSample(ranges=ranges)
@@ -56,11 +92,6 @@ class NamedSchemasSource(ABC, Generic[T]):
         return sampled(self._kafka, ranges, seen, framed_value)
 
     def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
-        """By their schemas.
-
-        :raises RegistryError: it does not answer
-        :raises SpecError: the settings name none
-        """
         if self._options.schema:
             told_by, stated = self._stated()
             return combined(schema, stated, (), self._wants, self._unfit, told_by)
@@ -75,7 +106,6 @@ class NamedSchemasSource(ABC, Generic[T]):
         return replace(found, misfits=(*unreadable, *found.misfits))
 
     def _rules(self, schema: Schema) -> FormatOptions:
-        """Return the rules of one table: each takes those of its own columns."""
         return self._options.of_columns({field.name for field in schema.fields})
 
     def _schemas(self, values: Sequence[bytes], unreadable: list[Unreadable]) -> list[T]:
@@ -102,12 +132,12 @@ class NamedSchemasSource(ABC, Generic[T]):
     def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterable[T]:
         """Yield the types of a schema's records.
 
-        :raises Refusal: it is none of records
+        :raises Refusal: it has none
         """
 
     @abstractmethod
     def _wants(self, schema: Schema, written: T, new: Collection[str] = ()) -> tuple[StructType, list[LeftOut]]:
-        """The columns that one of them wants, and what of it cannot be one.
+        """Return the columns that one of them wants, and what of it cannot be one.
 
         :param new: names of columns that the table lacks and others want
         """

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names that no table should have, though records may.
 
-Contract: pure. A name is usable if Iceberg, Spark and this package mean the same column by it. A point in it would make
-``a.b`` two columns; names that are no text for UTF-8, or that a reader cannot see, are nobody's column. Spark reads no
-table that has a column of the name of one of Iceberg's metadata columns.
+A name is usable if Iceberg, Spark and this package mean the same column by it: no dot, valid UTF-8, visible characters,
+and not the name of one of Iceberg's metadata columns.
 """
 
 from __future__ import annotations
@@ -16,17 +15,14 @@ from pyiceberg.types import LongType, NestedField
 
 from airflow_provider_lakecommit.landing import RESERVED as METADATA
 
-__all__ = ["RESERVED", "TakenNames", "unusable"]
-
 LONGEST = 255
 _AS_IT_IS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = METADATA | {"_change_type", "_change_ordinal", "_commit_snapshot_id"}
-"""The metadata columns that Iceberg adds to each table when it is read, and to its changes."""
 
 
 class TakenNames:
-    """Names of the columns side by side, to tell which further ones would be taken for one of them: by an engine that
-    knows no case, or in a file, whose columns have letters, digits and ``_`` only.
+    """Names of sibling columns, to detect clashes: in engines that ignore case, and in files, whose columns have
+    letters, digits and ``_`` only.
     """
 
     def __init__(self) -> None:
@@ -38,7 +34,6 @@ class TakenNames:
         self._in_files[_in_file(name)] = name
 
     def clash(self, name: str) -> str | None:
-        """Return why a name clashes with these, or ``None``."""
         if (like := self._as_read.get(name.casefold())) is not None:
             return f"its name differs from column {like} only in case"
         if (like := self._in_files.get(_in_file(name))) is not None:
@@ -56,7 +51,7 @@ def _in_file(name: str) -> str:
 def unusable(name: str, *, top: bool = True) -> str | None:
     """Return why a field cannot become a column, or ``None``.
 
-    :param top: True for a column of the table itself, not a nested one
+    :param top: False for a nested column
     """
     if top and name.casefold() in RESERVED:
         return "Iceberg reserves that name for metadata, and Spark could not read the table"

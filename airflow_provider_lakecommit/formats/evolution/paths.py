@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a column is: the names that lead to it, and how they and its type are written for people.
-
-Contract: pure. A path names the fields of structs; ``element`` leads into a list, ``key`` and ``value`` into a map, as
-in the names that Iceberg gives to columns.
-"""
+"""Paths of columns, as Iceberg names them: ``element`` leads into a list, ``key`` and ``value`` into a map."""
 
 from __future__ import annotations
 
@@ -11,8 +7,6 @@ import re
 from collections.abc import Iterable, Iterator
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
-
-__all__ = ["Path", "dotted", "parts_of", "paths_in", "plain", "shortened"]
 
 Path = tuple[str, ...]
 
@@ -28,12 +22,10 @@ def plain(kind: IcebergType) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text cut after so many characters."""
     return text if len(text) <= most else f"{text[: most - 2]} …"
 
 
 def parts_of(kind: IcebergType) -> tuple[NestedField, ...]:
-    """Return the direct fields of a type."""
     if isinstance(kind, StructType):
         return tuple(kind.fields)
     if isinstance(kind, ListType):
@@ -42,7 +34,6 @@ def parts_of(kind: IcebergType) -> tuple[NestedField, ...]:
 
 
 def paths_in(fields: Iterable[NestedField], above: Path = ()) -> Iterator[tuple[Path, NestedField]]:
-    """Yield every column, including nested ones."""
     for one in fields:
         path = (*above, one.name)
         yield path, one

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wanted columns by a bounded sample of the records that are to be landed: for formats whose values tell their types.
+"""Wanted columns by a bounded sample of the records to land, for formats whose values show their types.
 
-Contract: of the ranges that are planned, up to :data:`RECORDS` records are looked at, from the begin, the middle and
-the end of each partition; small windows are looked at whole; and the records in which tasks of earlier windows first
-met a field that the table lacks, or a value that a column did not take. What is too rare for that is ignored or
-dead-lettered by the task that meets it, as the landing says, and its place is reported: the next window looks there,
-and is not judged by it.
-
-Failure story: a sample that is cut short by time is a smaller sample; brokers that do not answer are an error.
+Up to :data:`RECORDS` records are read from the beginning, middle and end of each partition's ranges, and the records in
+which earlier tasks met an unknown field or a value that its column does not take. What is too rare for the sample is
+ignored or dead-lettered by the task that meets it, and its place reported for the next window. A sample cut short by
+time is a smaller sample.
 """
 
 from __future__ import annotations
@@ -19,26 +16,19 @@ from confluent_kafka import Message
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import Coverage
-from airflow_provider_lakecommit.formats.evolution.envelopes import row_in
 from airflow_provider_lakecommit.formats.evolution.seen_types import SeenTypes, seen_types
 from airflow_provider_lakecommit.formats.evolution.wanted import RecordSample, Wanted
 from airflow_provider_lakecommit.formats.registry.framing import framed, with_header
 from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.kafka import ValueOf, headers_of, records_at, sample_of
-from airflow_provider_lakecommit.landing import Landing
-
-__all__ = ["RECORDS", "FramedRecordsSource", "RecordsSource", "framed_value", "sampled"]
+from airflow_provider_lakecommit.landing import IMAGES, PAYLOAD, Landing
 
 RECORDS = 3_000
 SECONDS = 15.0
 
 
 def sampled(kafka: Mapping[str, Any], ranges: Coverage, seen: Coverage, value_of: ValueOf) -> RecordSample:
-    """Return a sample of the ranges, and single records of earlier windows.
-
-    :raises SourceError: the records may not be read
-    :raises SourceUnavailableError: the brokers do not answer
-    """
+    """Return a sample of the ranges, and single records of earlier windows."""
     own = sample_of(kafka, ranges, RECORDS, seconds=SECONDS, value_of=value_of)
     before = records_at(kafka, seen - ranges, seconds=SECONDS, value_of=value_of)
     return RecordSample(own=own, before=before, ranges=ranges, seen=seen)
@@ -51,15 +41,12 @@ class RecordsSource:
         self._unwraps, self._kafka, self._options = landing.transform.unwrap is not None, kafka, landing.format_options
 
     def value_of(self, message: Message) -> bytes | None:
-        """Return the sampled part of a record."""
         return message.value()
 
     def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
-        """All tell by what is in them."""
         return sampled(self._kafka, ranges, seen, self.value_of)
 
     def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
-        """By what is in them."""
         found = self._types(schema, [*sample.own, *sample.before])
         # What was met before has had its fate.
         misfits = self._types(schema, sample.own).misfits if sample.before else found.misfits
@@ -68,7 +55,6 @@ class RecordsSource:
         )
 
     def json_of(self, value: bytes) -> bytes:
-        """Return the JSON of a sampled value."""
         return value
 
     def _types(self, schema: Schema, taken: Sequence[tuple[str, bytes | None]]) -> SeenTypes:
@@ -79,14 +65,14 @@ class RecordsSource:
 
 
 class FramedRecordsSource(RecordsSource):
-    """The same of JSON behind the id of its schema in a registry, which is not asked: what decides is what is there."""
+    """The same for JSON behind a schema id; the registry is not contacted."""
 
     def value_of(self, message: Message) -> bytes | None:
-        """With the id of its schema, by which it is routed as the tasks do."""
+        """Return the value with its schema id, by which it is routed."""
         return framed_value(message)
 
     def json_of(self, value: bytes) -> bytes:
-        """What is behind the id; a value without an id is no record."""
+        """Return the part behind the id; a value without an id is no record."""
         found = framed([value]).groups
         return value[found[0].start :] if found else b""
 
@@ -95,3 +81,13 @@ def framed_value(message: Message) -> bytes | None:
     """Return the value after the id of its schema."""
     value = message.value()
     return None if value is None else with_header(value, headers_of(message))
+
+
+def row_in(value: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the row of a JSON change envelope: the image that its ``op`` is about."""
+    payload = value.get(PAYLOAD)
+    envelope = payload if isinstance(payload, dict) else value
+    op = envelope.get("op")
+    image = IMAGES.get(op) if isinstance(op, str) else None
+    row = None if image is None else envelope.get(image)
+    return row if isinstance(row, dict) else None

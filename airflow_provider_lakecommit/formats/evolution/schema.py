@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A schema with changes made, and what of a table an evolution has to respect.
+"""Apply changes to a schema.
 
-Contract: pure. Columns keep their ids, names, order, comments and defaults; new ones come last in their struct, with
-ids above the highest that the table ever gave, so that no column is taken for one that was dropped. The comment of a
-new column says where it comes from: it lasts as long as the column.
+Columns keep their ids, names, order, comments and defaults. New ones come last in their struct, with ids above the
+highest ever given, so that none is mistaken for a dropped one; their comment tells where they come from.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from airflow_provider_lakecommit.formats.evolution.changes import Added, Change, TableSide, Widened
 from airflow_provider_lakecommit.formats.evolution.paths import Path, paths_in
 
-__all__ = ["evolved_schema", "side_of"]
-
 
 def side_of(metadata: TableMetadata) -> TableSide:
     """Return what an evolution of a table depends on besides its columns."""
@@ -33,11 +30,9 @@ def side_of(metadata: TableMetadata) -> TableSide:
 
 
 def evolved_schema(schema: Schema, changes: Iterable[Change], *, last_id: int, schema_id: int, doc: str = "") -> Schema:
-    """The schema with these changes, which :func:`~airflow_provider_lakecommit.formats.evolution.changes.evolution`
-    found for it.
+    """Return the schema with these changes.
 
     :param last_id: the highest id that any column of the table ever had
-    :param schema_id: of the new schema
     :param doc: comment of new columns
     """
     by_parent: dict[Path, list[Added]] = {}

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From sampled JSON values to wanted columns, relative to the table that they are to go into.
+"""From sampled JSON values to wanted columns, relative to a table.
 
-Contract: pure. A field that the table lacks gets a type that holds every value that was seen, by the values alone:
-whole numbers are ``long``, numbers of which some have a fraction ``double``, texts ``string`` whatever they look like
-(the next one may look otherwise). A field whose values disagree is left out by name, one without a value is left out in
-silence until it has one. For a column that the table has, it is the table's type as long as the decoder takes the
-values, the wider one where only the width is lacking, else a misfit with counts and places.
+A new field gets a type that holds every sampled value: ``long`` for whole numbers, ``double`` if some have a fraction,
+``string`` for all texts. A field whose values disagree is left out with a reason; one without a value waits. An
+existing column keeps its type while the decoder takes the values, gets the wider type if only the width is lacking, and
+is otherwise a misfit with counts and places.
 """
 
 from __future__ import annotations
@@ -42,11 +41,9 @@ from airflow_provider_lakecommit.formats.infer import is_map_in_disguise
 from airflow_provider_lakecommit.formats.sampled import Node, Numbers, SampledValues
 from airflow_provider_lakecommit.formats.times import WHOLE_NUMBERS
 
-__all__ = ["SeenTypes", "seen_types"]
-
 _INT, _LONG = 2**31, 2**63
 _FLOAT = Decimal("3.4028235677973366e38")
-"""Numbers below it are floats of 32 bits when rounded."""
+"""Smaller numbers round to 32-bit floats."""
 _DOUBLE = Decimal("1.7976931348623158e308")
 _NUMBERS = {"int", "fraction"}
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
@@ -70,10 +67,7 @@ class SeenTypes:
 
 
 def seen_types(schema: Schema, found: SampledValues, options: FormatOptions = DEFAULTS) -> SeenTypes:
-    """Return the columns that the sample needs in a table with this schema.
-
-    :param options: decoding options of the records
-    """
+    """Return the columns that the sample needs in a table with this schema."""
     look = _Look(options)
     columns = look.fields(schema.as_struct(), found.root, ())
     return SeenTypes(StructType(*columns), look.left_out, look.misfits)
@@ -87,7 +81,7 @@ class _Look:
     _ids: count[int] = field(default_factory=lambda: count(1))
 
     def fields(self, own: StructType, node: Node, path: Path) -> list[NestedField]:
-        """The wanted fields of objects for which the table has a struct."""
+        """Return the wanted fields of objects for which the table has a struct."""
         by_name = {f.name: f.field_type for f in own.fields}
         out = []
         for name, inner in node.fields.items():
@@ -188,7 +182,7 @@ class _Look:
         return kind
 
     def _decimal(self, kind: DecimalType, node: Node, path: Path) -> IcebergType:
-        """The digits of texts count as those of numbers do: that is how JSON keeps exact ones."""
+        """Return the decimal, by the digits of numbers and texts: JSON keeps exact numbers as texts."""
         unscaled = ".".join(path) in self.options.encodings
         exact = [_unscaled(text, kind.scale) if unscaled else _exact(text) for text in node.texts]
         if none := exact.count(None):
@@ -215,7 +209,7 @@ def _exact(text: str) -> Decimal | None:
 
 
 def _unscaled(text: str, scale: int) -> Decimal | None:
-    """The number of digits that are kept as base64 of a whole number's bytes."""
+    """Return the decimal that is kept as base64 of a whole number's bytes."""
     try:
         whole = Decimal(int.from_bytes(b64decode(text, validate=True), signed=True))
     except ValueError:
@@ -224,7 +218,7 @@ def _unscaled(text: str, scale: int) -> Decimal | None:
 
 
 def _taken_by(kind: IcebergType, rule: str) -> set[str]:
-    """The kinds of JSON values of which the decoder takes at least some for this type, times by their rule."""
+    """Return the kinds of JSON values of which the decoder takes at least some for this type."""
     match kind:
         case BooleanType():
             return {"bool"}
@@ -243,7 +237,6 @@ def _taken_by(kind: IcebergType, rule: str) -> set[str]:
 
 
 def _lack(objects: Node, inner: Node | None) -> int:
-    """Return how many of these objects have no value there."""
     had = 0 if inner is None else inner.seen - inner.nulls
     return objects.kinds.get("object", 0) - had
 
@@ -253,6 +246,6 @@ def _bounds(node: Node) -> tuple[Decimal, Decimal]:
 
 
 def _told(node: Node, kinds: Iterable[str]) -> str:
-    """Kinds of values with their counts, the most frequent first, and where they are."""
+    """Return kinds of values with counts and places, the most frequent first."""
     most = sorted(kinds, key=lambda kind: (-node.kinds[kind], kind))
     return ", ".join(f"{_WORDS[kind]} in {node.kinds[kind]} ({', '.join(node.places[kind])})" for kind in most)

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wanted columns by the types that a landing's SQL gives, whatever its records are.
+"""Wanted columns by the types that a landing's SQL gives.
 
-Contract: pure. A column that the table lacks is wanted in the type of Iceberg that holds all of what the SQL's type
-holds; one of a type that has none is left out, with what to do. A column that the table has is wanted as it is, or,
-where types may be widened, in the wider type that the SQL gives. What the table does not take of it is told by whoever
-runs the SQL.
+A new column gets the Iceberg type that holds all of the SQL's type; types without one are left out with advice. An
+existing column keeps its type, or gets the wider one of the SQL if widening is allowed.
 
 ======================================= ==================================================
 the SQL gives                           a new column is
@@ -53,10 +51,8 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, OF_SCHEMAS, LeftOut
 from airflow_provider_lakecommit.formats.evolution.wanted import Wanted
 
-__all__ = ["wanted_of_sql"]
-
 _BOOLEAN, _UUID = pa.bool8(), pa.uuid()
-"""As what the engine gives them, where it is to keep types."""
+"""The engine's types for these, as it keeps types."""
 _SCALARS: tuple[tuple[pa.DataType, PrimitiveType], ...] = (
     *((kind, IntegerType()) for kind in (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32())),
     *((kind, LongType()) for kind in (pa.uint32(), pa.int64())),
@@ -142,7 +138,7 @@ def _scalar(given: pa.DataType) -> PrimitiveType | None:
 
 
 def _wider(kind: IcebergType, given: pa.DataType) -> IcebergType:
-    """The type of a column, or the wider one that values are given in."""
+    """Return the column's type, or the wider one of the values."""
     found = _scalar(given)
     match kind, found:
         case IntegerType(), LongType():

@@ -1,17 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door to where wanted columns come from: a sample of the records, or what a registry says of their writers.
+"""The interface of sources of wanted columns: a sample of records, or the registry's schemas of their writers.
 
-Contract: a :class:`WantedSource` says what columns the records of some ranges have. Where a table has a column already
-and the format's decoder takes such values as they are (a text for a date, say), the source gives the table's own type:
-what is held against the table then is only what the decoder would refuse. What a source cannot give a type is named in
-``left_out``, what it knows not to fit in ``misfits``. It writes nothing, and is bounded in time.
-Records are sampled once, and asked about for each of the tables that they are for.
-
-A format's source is made by its factory in :data:`~airflow_provider_lakecommit.core.formats.SCHEMA_SOURCES`, called
-with the landing and the settings of the connection to Kafka.
-
-Failure story: a source that is away raises a transient error of the package, and the plan with it, as for the records
-themselves; it never answers with less than it was asked for because of that.
+A :class:`WantedSource` returns the columns of some records. For a column that the table has, and whose values the
+decoder takes as they are (a text for a date), it returns the table's type, so that comparison finds only what the
+decoder would refuse. It writes nothing and is bounded in time. Factories are in
+:data:`~airflow_provider_lakecommit.core.formats.SCHEMA_SOURCES`. An unreachable source raises a transient error; it
+never returns less because of that.
 """
 
 from __future__ import annotations
@@ -29,16 +23,15 @@ from airflow_provider_lakecommit.formats.evolution.changes import LeftOut, Limit
 from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["MOST_NAMED", "RecordSample", "Wanted", "WantedSource", "source_for"]
-
 MOST_NAMED = 3
-"""Ranges, and schemas, that are named where it is said what was looked at."""
+"""Ranges and schemas named in a description."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSample:
-    """Values with their places, ``None`` for tombstones: ``own`` are of the ``ranges``, ``before`` the records at
-    ``seen``, which have had their fate.
+    """Values with their places, ``None`` for tombstones.
+
+    ``own`` are of the planned ``ranges``; ``before`` are records at ``seen``, which earlier windows have decoded.
     """
 
     own: Sequence[tuple[str, bytes | None]] = ()
@@ -48,17 +41,15 @@ class RecordSample:
 
     @property
     def values(self) -> int:
-        """Return the number of values."""
         return len(self.own) + len(self.before)
 
     @property
     def told(self) -> str:
-        """Return the sample's description."""
         return f"{self.values} records of {_some(self.ranges)}" + (f" and of {_some(self.seen)}" if self.seen else "")
 
 
 def _some(coverage: Coverage) -> str:
-    """The first of many ranges: it is told at each change, in a table's history and in the comments of its columns."""
+    """Describe the first of many ranges: the text is in table histories and column comments."""
     if len(coverage.items()) <= MOST_NAMED:
         return str(coverage)
     more = len(coverage.items()) - MOST_NAMED
@@ -67,7 +58,7 @@ def _some(coverage: Coverage) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The columns of records, whose ids mean nothing, and where that is from, in words that follow *by*."""
+    """The wanted columns, whose ids mean nothing; ``told_by`` is their source, in words that follow *by*."""
 
     columns: StructType
     told_by: str
@@ -80,27 +71,21 @@ class WantedSource(Protocol):
     """Infers the columns of records."""
 
     def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
-        """Of the records that it is asked about, what it tells their columns by.
+        """Return what shows the records' columns.
 
-        :param seen: single records read before, in which tasks met fields that the table lacks
-        :raises SourceError: the records may not be read
-        :raises SourceUnavailableError: the brokers do not answer
+        :param seen: single records of earlier windows with unknown fields
         """
 
     def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
         """Infer the columns of the records.
 
-        :param schema: of their table, as it is now
-        :param sample: of this source, or those of its records that are for the table
-        :raises SourceUnavailableError: the source or registry does not answer
+        :param schema: the table's present one
+        :param sample: of this source, or the part of it for this table
         """
 
 
 def source_for(landing: Landing, kafka: Mapping[str, Any]) -> WantedSource:
-    """Return the source of a landing's format.
-
-    :raises KeyError: the format has none
-    """
+    """Return the source of a landing's format."""
     module, _, name = SCHEMA_SOURCES[landing.decoding.name].partition(":")
     factory = getattr(import_module(module), name)
     return cast(WantedSource, factory(landing, kafka))

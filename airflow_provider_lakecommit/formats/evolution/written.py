@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wanted columns by the Avro schemas that a window's records were written with.
+"""Wanted columns by the Avro schemas of a window's records.
 
-Contract: that of :mod:`~airflow_provider_lakecommit.formats.evolution.named_schemas`. Fields are told apart as the
-decoder tells them: by name, else by an alias. What of a schema does not fit is what the decoder's own resolution
-refuses, once everything is as wide as it can be. Of envelopes that the landing unwraps, the schemas of their rows
-count.
+Fields match as in the decoder: by name, else by an alias. Misfits are what the decoder's own resolution refuses once
+everything is as wide as possible. For unwrapped envelopes the schemas of their rows count.
 """
 
 from __future__ import annotations
@@ -29,35 +27,28 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.formats.avro.infer import avro_columns
 from airflow_provider_lakecommit.formats.avro.nested import Absent, Required, Unfit
-from airflow_provider_lakecommit.formats.avro.reader_schema import ReaderSchema
+from airflow_provider_lakecommit.formats.avro.reader_schema import reader_schema, renamed
 from airflow_provider_lakecommit.formats.avro.resolve import Resolver, chosen_columns
 from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType, writer_type
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, LeftOut
-from airflow_provider_lakecommit.formats.evolution.envelopes import rows_of
 from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, without_value
 from airflow_provider_lakecommit.formats.evolution.named_schemas import NamedSchemasSource
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
 from airflow_provider_lakecommit.iceberg import create_from_spec
-from airflow_provider_lakecommit.landing import Landing
-
-__all__ = ["WrittenSource"]
+from airflow_provider_lakecommit.landing import IMAGES, Landing
 
 WHOLE_DIGITS = {"int": 10, "long": 19}
-"""The most digits of a number of such a type."""
 
 
 class WrittenSource(NamedSchemasSource[WriterType]):
-    """The :class:`~airflow_provider_lakecommit.formats.evolution.wanted.WantedSource` of Avro.
-
-    :raises TableError: the reader's schema is none
-    """
+    """The source of wanted columns for Avro."""
 
     def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
         super().__init__(landing, kafka)
-        self._asked = ReaderSchema.of(self._options.reader_schema)
+        self._asked = reader_schema(self._options.reader_schema)
 
     def _stated(self) -> tuple[str, list[WriterType]]:
         return "the landing's schema", list(self._rows(writer_type(self._options.schema)))
@@ -68,8 +59,8 @@ class WrittenSource(NamedSchemasSource[WriterType]):
     def _rows(self, written: WriterType) -> Iterator[WriterType]:
         if written.kind != "record":
             raise Refusal("wrong_schema", None, f"it is {written}, not a record")
-        named = self._asked.named(written)
-        yield from (named,) if self._landing.transform.unwrap is None else rows_of(named)
+        named = renamed(written, self._asked)
+        yield from (named,) if self._landing.transform.unwrap is None else _rows_in(named)
 
     def _wants(
         self, schema: Schema, written: WriterType, new: Collection[str] = ()
@@ -95,9 +86,7 @@ class WrittenSource(NamedSchemasSource[WriterType]):
 
 @dataclass(slots=True)
 class _Look:
-    """What one schema wants of a table; types that only differ in width are wanted as they are written, others as the
-    table has them.
-    """
+    """What one schema wants of a table: types that differ only in width as written, others as the table has them."""
 
     left_out: list[LeftOut] = field(default_factory=list)
 
@@ -138,7 +127,7 @@ class _Look:
                 return kind
 
     def _union(self, kind: IcebergType, written: WriterType, path: Path) -> IcebergType:
-        """The struct of a union's types, if it is one; else what all of these want of the column."""
+        """Return the struct of a union's types, if it is one; otherwise what all of them want of the column."""
         parts = [part for part in written.parts if part.kind != "null"]
         members = tuple(WriterField(name=part.name, type=part) for part in parts)
         if (
@@ -162,13 +151,14 @@ class _Look:
 
 
 def _joined(own: StructType, found: StructType) -> StructType:
-    """A struct with what one type of a union wants of it, and all that it had."""
+    """Return a struct with its own fields and those found."""
     return StructType(*{f.name: f for f in (*own.fields, *found.fields)}.values())
 
 
 def _unfit_in(reader: Any) -> Iterator[Unfit | Required]:
-    """All that is read nowhere, in readers of readers, and what is required and never there."""
-    if isinstance(reader, Unfit) or (isinstance(reader, Required) and isinstance(reader.inner, Absent)):
+    """Yield values that are read nowhere, and required columns that are never there."""
+    lacks = isinstance(reader, Required) and isinstance(reader.inner, Absent) and reader.inner.default is None
+    if lacks or isinstance(reader, Unfit):
         yield reader
     elif isinstance(reader, tuple):
         for part in reader:
@@ -176,3 +166,12 @@ def _unfit_in(reader: Any) -> Iterator[Unfit | Required]:
     elif is_dataclass(reader) and not isinstance(reader, WriterType):
         for part in fields(reader):
             yield from _unfit_in(getattr(reader, part.name))
+
+
+def _rows_in(envelope: WriterType) -> Iterator[WriterType]:
+    """Yield the types of both images of an Avro envelope."""
+    fields = {f.name: f.type for f in envelope.fields}
+    for name in dict.fromkeys(IMAGES.values()):
+        if (kind := fields.get(name)) is not None:
+            parts = [p for p in kind.parts if p.kind != "null"] if kind.kind == "union" else [kind]
+            yield from (parts[0],) if len(parts) == 1 and parts[0].kind == "record" else ()

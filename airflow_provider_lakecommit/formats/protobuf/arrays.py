@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the columnar parser's arrays say: which fields are there, what is within lists and maps.
+"""What the columnar parser's arrays tell: which fields are present, and the content of lists and maps.
 
-Contract: pure. Rows are messages as a struct array whose fields are called by
-:func:`~airflow_provider_lakecommit.formats.protobuf.wire_file.wire_name`. A field that is declared as a list is there
-where the list is not empty, whether its schema has it repeated or once.
+Rows are messages as struct arrays, with fields named by
+:func:`~airflow_provider_lakecommit.formats.protobuf.wire_file.wire_name`. A list field is present if not empty.
 """
 
 from __future__ import annotations
@@ -17,15 +16,12 @@ import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.formats.protobuf.wire_file import wire_name
 
-__all__ = ["Bits", "Read", "child", "entries_there_twice", "filled", "joined", "list_reader", "map_reader", "there"]
-
 Read = Callable[[pa.Array], pa.Array]
 Bits = np.ndarray[Any, np.dtype[np.bool_]]
 _KEY, _VALUE = wire_name(1), wire_name(2)
 
 
 def child(rows: pa.StructArray, name: str) -> pa.Array:
-    """Return a field of all messages."""
     return rows.field(rows.type.get_field_index(name))
 
 
@@ -38,8 +34,7 @@ def there(rows: pa.StructArray, name: str) -> Bits:
 
 
 def joined(pieces: pa.Array, *, absent: bytes | None) -> pa.Array:
-    """Of each message that is not repeated the bytes of all of its pieces: behind each other they are the message that
-    Protobuf merges them into.
+    """Return the bytes of all pieces of each message: concatenated, they are the merged message.
 
     :param absent: the value of a message without a piece
     """
@@ -48,7 +43,7 @@ def joined(pieces: pa.Array, *, absent: bytes | None) -> pa.Array:
 
 
 def filled(array: pa.Array) -> pa.Array:
-    """A key or value that an entry leaves out is the default of its type; one that is a message is there always."""
+    """Fill in what entries leave out: a missing key or value is its type's default."""
     if not array.null_count or pa.types.is_nested(array.type):
         return array
     empty: Any = "" if pa.types.is_string(array.type) else b"" if pa.types.is_binary(array.type) else False
@@ -56,8 +51,6 @@ def filled(array: pa.Array) -> pa.Array:
 
 
 def list_reader(read: Read, target: pa.DataType) -> Read:
-    """Return a reader of lists, from that of their elements."""
-
     def of_list(array: pa.Array) -> pa.Array:
         elements = read(array.values)
         return pa.ListArray.from_arrays(array.offsets, elements, type=target)
@@ -66,8 +59,6 @@ def list_reader(read: Read, target: pa.DataType) -> Read:
 
 
 def map_reader(key: Read, value: Read, target: pa.DataType) -> Read:
-    """Return a reader of lists of entries as maps."""
-
     def of_map(array: pa.Array) -> pa.Array:
         entries = array.values
         keys, values = (filled(child(entries, name)) for name in (_KEY, _VALUE))
@@ -77,7 +68,6 @@ def map_reader(key: Read, value: Read, target: pa.DataType) -> Read:
 
 
 def entries_there_twice(array: pa.Array) -> bool:
-    """Return True if a map has a key twice, or an entry without its message."""
     keys, content = filled(child(array.values, _KEY)), child(array.values, _VALUE)
     if pa.types.is_struct(content.type) and content.null_count:
         return True

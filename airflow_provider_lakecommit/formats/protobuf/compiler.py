@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``.proto`` text to descriptors, by ``protoc`` itself, in a process of its own.
+"""Compile ``.proto`` text to descriptors, by ``protoc`` in a process of its own.
 
-Contract: :func:`compiled` gives the files of a text, those first that others import. ``google/protobuf``,
-``google/type`` and Confluent's own files need not be given. What it says of a text is the compiler's own words and
-names no folder of this machine, so that it is the same each time.
+Imports of ``google/protobuf``, ``google/type`` and Confluent's own files need not be given. Messages contain the
+compiler's words without folders of this machine. A text that does not compile is a :class:`DescriptorError`, perhaps of
+the record that names it. A missing compiler is a :class:`~airflow_provider_lakecommit.exceptions.TableError`; one that
+could not run, was killed or timed out a :class:`~airflow_provider_lakecommit.exceptions.CompilerError`: neither is a
+record's fault.
 
-Failure story: a text that does not compile, and an import whose name is none of a file, is a :class:`DescriptorError`:
-it is the schema's fault, and perhaps a record's that names it. That the compiler is not there is a
-:class:`~airflow_provider_lakecommit.exceptions.TableError`; that it could not be run, was killed, or did not end in
-time, a :class:`~airflow_provider_lakecommit.exceptions.CompilerError`: neither is ever a record's fault.
+Confluent's Java clients of 2020 to 2024 wrote ``map<string, int32> tags`` as ``repeated TagsEntry tags`` and a message
+with the option ``map_entry``, which the compiler refuses in a text. :func:`compilable` replaces the option by a
+reserved number, and :func:`as_entries` restores it, so that messages keep their places.
 """
 
 from __future__ import annotations
@@ -20,28 +21,27 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 from google.protobuf.message import DecodeError
 
 from airflow_provider_lakecommit.exceptions import CompilerError, TableError
-from airflow_provider_lakecommit.formats.protobuf.known_files import CONFLUENT, confluent_files
-from airflow_provider_lakecommit.formats.protobuf.map_entries import as_entries, compilable
-
-__all__ = ["MOST_TEXT", "DescriptorError", "Imported", "compiled", "file_in", "in_base64"]
 
 Imported = tuple[tuple[str, str], ...]
 MOST_TEXT = 300
-"""Most characters of the compiler's output to report."""
+"""Reported characters of the compiler's output."""
 _ROOT = "lakecommit_root.proto"
 _GIVEN = "given.descriptors"
 _MADE = "made.descriptors"
 _COMPILE_SECONDS = 60
 _OF_NAMES = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
-"""Errors of a file system by which a name is no name of a file beside the others."""
+"""File system errors that mean that a name is no usable file name."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 _VERDICT = re.compile(r"\S:\d+:\d+: (?!warning)|^lakecommit_root\.proto: ", re.MULTILINE)
 """Matches a line with an error in a text."""
@@ -52,7 +52,6 @@ class DescriptorError(Exception):
 
 
 def in_base64(text: str) -> bytes | None:
-    """Return the decoded text if it may be base64."""
     if not _BASE64.fullmatch(text):
         return None
     try:
@@ -62,7 +61,7 @@ def in_base64(text: str) -> bytes | None:
 
 
 def file_in(text: str, name: str = "") -> descriptor_pb2.FileDescriptorProto | None:
-    """The file that a text is in serialized form, as some clients register it and some registries give it back.
+    """Return the file that a text is in serialized form, as some clients register it.
 
     :param name: name by which it is imported, if any
     """
@@ -79,10 +78,9 @@ def file_in(text: str, name: str = "") -> descriptor_pb2.FileDescriptorProto | N
 def compiled(text: str, imported: Imported) -> list[descriptor_pb2.FileDescriptorProto]:
     """Return the files of a text, the text's own last.
 
-    :param imported: name and text of each file that it imports, which may be :func:`file_in` a text, too
+    :param imported: name and text of each file that it imports
     :raises DescriptorError: it does not compile
     :raises CompilerError: the compiler cannot be run now
-    :raises TableError: there is none
     """
     known = _known_places()
     try:
@@ -171,3 +169,51 @@ def _known_places() -> list[str]:
     types = find_spec("google.type")
     places = [str(Path(place).parents[1]) for place in (types.submodule_search_locations or ())] if types else []
     return [str(Path(found.submodule_search_locations[0], "_proto")), *places]
+
+
+_WRITTEN_OUT = re.compile(r"\boption\s+map_entry\s*=\s*true\s*;")
+_MARK = 536_870_911
+"""The highest field number; an entry has fields 1 and 2 only."""
+
+
+def compilable(text: str) -> str:
+    """Return the text in a form that the compiler accepts."""
+    return _WRITTEN_OUT.sub(f"reserved {_MARK};", text)
+
+
+def as_entries(files: Iterable[FileDescriptorProto]) -> None:
+    """Make the marked messages of compiled files what they were written as."""
+    for file in files:
+        _of(file.message_type)
+
+
+def _of(messages: Iterable[DescriptorProto]) -> None:
+    for message in messages:
+        numbers = [(reserved.start, reserved.end) for reserved in message.reserved_range]
+        if numbers == [(_MARK, _MARK + 1)] and {f.number for f in message.field} == {1, 2}:
+            message.ClearField("reserved_range")
+            message.options.map_entry = True
+        _of(message.nested_type)
+
+
+CONFLUENT = "confluent/"
+"""Prefix of these files' names."""
+_PACKAGE = "confluent_kafka.schema_registry.confluent"
+_FILES = ("meta_pb2", "type.decimal_pb2", "type.variant_pb2", "types.decimal_pb2")
+
+
+@cache
+def confluent_files() -> tuple[bytes, ...]:
+    """Return Confluent's own files, which no registry serves, as serialized ``FileDescriptorProto``, imports first."""
+    return tuple(_found())
+
+
+def _found() -> Iterator[bytes]:
+    for name in _FILES:
+        module = f"{_PACKAGE}.{name}"
+        try:
+            there = find_spec(module)
+        except ModuleNotFoundError:
+            continue
+        if there is not None:
+            yield import_module(module).DESCRIPTOR.serialized_pb

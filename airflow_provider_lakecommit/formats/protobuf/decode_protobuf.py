@@ -1,20 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Protobuf messages to rows of the table, a block at a time, as Protobuf's own parser reads them.
 
-Contract: values name their schema and their message (a registry's framing), or all are the message that the landing
-states. Each message's values are parsed by columns, by `ptars`. Where that parser refuses a block, or some of its rows
-may be read otherwise by Protobuf's own
-(:meth:`~airflow_provider_lakecommit.formats.protobuf.fields.MessageColumns.ambiguous`), every value of the block is
-first read and written by that: what it refuses is a reject, and what it writes leaves no choice. So are all values of a
-message of which the rows do not tell (``undecided``). So the columnar parser, a library of Rust that may panic, decides
-nothing by itself. Values of :data:`LONG` bytes and more are always read by Protobuf's own first: it bounds the depth of
-what is nested, the columnar one does not.
+Values name their schema and message (a registry's framing), or all are the landing's stated message. `ptars` parses
+each message's values by columns. If it refuses a block, or some rows may be read differently by Protobuf's own parser
+(:meth:`~airflow_provider_lakecommit.formats.protobuf.fields.MessageColumns.ambiguous`), every value is first read and
+rewritten by that parser, which rejects bad ones and leaves no ambiguity. So the columnar parser, which may panic,
+decides nothing alone. Values of :data:`LONG` bytes always go through Protobuf's own parser first, which bounds nesting.
 
-Unknown fields, those that the schema has and the table lacks, are counted, or reject the record. Fields that even the
-schema lacks are found only where they reject (``unknown_fields="dead_letter"``).
-
-Failure story: a schema whose fields do not fit the table's columns rejects its records by name (``wrong_schema``): a
-newer schema may be right again. A schema that the landing states is refused before a record is read.
+Unknown fields are counted, or reject the record; fields that even the schema lacks are only found if they reject. A
+schema that does not fit the table rejects its records (``wrong_schema``); a stated one is refused before.
 """
 
 from __future__ import annotations
@@ -50,8 +44,6 @@ from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, Regis
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.iceberg import arrow_field
 
-__all__ = ["LONG", "ProtobufDecoder"]
-
 LONG = 16_384
 """Bytes from which on a value may be nested deeper than a parser's stack."""
 Path = tuple[int, ...]
@@ -84,7 +76,6 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
         return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Every value becomes one row or one reject."""
         if self._stated is not None:
             return self._stated.decode(values)
         parts, rejects = self._reader.parts(values)
@@ -125,7 +116,6 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
         return self._parsers[key, path]
 
     def _parser_of(self, message: Descriptor, of: str = "") -> _Parser:
-        """:raises Refusal: the message does not fit the table"""
         whose = f"{of}message {message.full_name}"
         columns, file, wrong = MessageColumns.of(message, self._columns, self._rules)
         if all(value.wire is None for value in columns.values) and not wrong:
@@ -136,8 +126,6 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
 
 
 class _Parser:
-    """Parses values of one message."""
-
     def __init__(
         self, message: Descriptor, columns: MessageColumns, handler: Any, target: pa.Schema, *, strict: bool, whose: str
     ) -> None:
@@ -147,7 +135,6 @@ class _Parser:
         self._own_first = strict or columns.undecided
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Every value becomes one row or one reject."""
         return halved(values, self._block)
 
     def _block(self, values: Sequence[bytes]) -> Decoded:
@@ -222,7 +209,7 @@ class _Parser:
 
 
 def _unknown_numbers(message: Any) -> str:
-    """The fields that not even the schema has, at any level; those of the record itself by their numbers."""
+    """Return the fields that not even the schema has; nested ones without numbers."""
     size = len(message.SerializePartialToString())
     numbers = sorted({each.field_number for each in UnknownFieldSet(message)})
     message.DiscardUnknownFields()

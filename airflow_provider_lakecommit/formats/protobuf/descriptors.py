@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protobuf schemas as descriptors, from what registries and landings hold: ``.proto`` text, or serialized descriptors.
+"""Protobuf schemas as descriptors, from ``.proto`` text or serialized descriptors.
 
-Contract: a text is compiled (:mod:`~airflow_provider_lakecommit.formats.protobuf.compiler`) with what it imports. A
-descriptor is a ``FileDescriptorSet`` (as ``protoc --include_imports
---descriptor_set_out`` writes it) or a ``FileDescriptorProto``, in base64. Each schema has a pool of its own: two
-versions of a message never meet. What was compiled is kept for as long as the process lives, for at most
-:data:`MOST_KEPT` schemas.
-
-Failure story: what is no schema is a :class:`~airflow_provider_lakecommit.formats.protobuf.compiler.DescriptorError`.
-That it cannot be learned now whether it is one is another error, and kept nowhere.
+Texts are compiled with their imports (:mod:`~airflow_provider_lakecommit.formats.protobuf.compiler`). Descriptors are a
+``FileDescriptorSet`` (``protoc --include_imports --descriptor_set_out``) or a ``FileDescriptorProto`` in base64. Each
+schema has a pool of its own: versions of a message never meet. Results are cached for :data:`MOST_KEPT` schemas.
 """
 
 from __future__ import annotations
@@ -41,8 +36,8 @@ MOST_KEPT = 256
 def file_of(text: str, imported: Imported = ()) -> FileDescriptor:
     """Return the descriptor of a schema.
 
-    :param imported: name and text of each file that it imports, those first that others import
-    :raises DescriptorError: it is none, or what it imports is missing
+    :param imported: name and text of each file that it imports, dependencies first
+    :raises DescriptorError: it is none, or an import is missing
     """
     files = _serialized(text, imported) or compiled(text, imported)
     pool = DescriptorPool()
@@ -66,7 +61,7 @@ def registered_file(schema: RegisteredSchema) -> FileDescriptor:
 
 
 def message_named(file: FileDescriptor, name: str) -> Descriptor:
-    """Return the message of a file with that full name, or the first one if none is named.
+    """Return the message with that full name, or the first one.
 
     :raises DescriptorError: there is none
     """
@@ -79,12 +74,12 @@ def message_named(file: FileDescriptor, name: str) -> Descriptor:
 
 
 def message_at(file: FileDescriptor, path: Sequence[int], named: str = "") -> Descriptor:
-    """Return the message that a record names by its path in the file, from the outermost to the innermost.
+    """Return the message that a record names by its path in the file.
 
-    Entries of maps stand among the messages within one, and not all clients count them. No record is an entry: where
-    counting leads to one, it is a path of those who do not.
+    Map entries are nested messages, which not all clients count. No record is an entry: if a path leads to one, it was
+    made without counting them.
 
-    :param named: the full name that is expected; it tells where either way leads to a message
+    :param named: the expected full name, which decides if both ways lead to a message
     :raises DescriptorError: there is none
     """
     ways = [_walked(file, path, entries=entries) for entries in (True, False)]
@@ -109,7 +104,7 @@ def _messages(of: Sequence[Descriptor]) -> list[Descriptor]:
 
 
 def _serialized(text: str, imported: Imported) -> list[descriptor_pb2.FileDescriptorProto]:
-    """The files of a serialized schema, those first that others import; empty if it is none."""
+    """Return the files of a serialized schema, dependencies first; empty if it is none."""
     if (octets := in_base64(text)) is None:
         return []
     if (one := file_in(text)) is not None:

@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of messages as columns: what the parser is told of them, and how its arrays become those of the table.
+"""Fields of messages as columns: their declaration to the parser, and the conversion of its arrays.
 
-Contract: columns and fields meet by name, at every level. :class:`MessageColumns` is made of a message and the columns
-of a table or struct; it declares to the parser (:mod:`~airflow_provider_lakecommit.formats.protobuf.wire_file`) each
-field that a column wants, and each that none wants, for counting. A field without a value is null where its schema can
-tell that (``optional``, messages, members of a ``oneof``, all of proto2), else the default of its type; a list or map
-is empty.
+Columns and fields match by name, at every level. A field without a value is null if its schema can tell (``optional``,
+messages, ``oneof`` members, all of proto2), otherwise its type's default; a list or map is empty.
+:meth:`MessageColumns.ambiguous` tells whether Protobuf's own parser may read some rows differently: two members of a
+``oneof``, a repeated key or an entry without its message in a map.
 
-:meth:`MessageColumns.ambiguous` says of parsed rows whether some are not what Protobuf's own parser makes of them: two
-members of a ``oneof``, a key twice in a map, an entry of a map without its message.
-
-Failure story: columns that cannot be filled are said in ``wrong``, all together. A value that a column cannot take is a
-:class:`~airflow_provider_lakecommit.formats.decoder.Refusal` of all rows; finding the record is the caller's.
+Columns that cannot be filled are listed in ``wrong``. A value that a column cannot take is a
+:class:`~airflow_provider_lakecommit.formats.decoder.Refusal` of all rows; the caller isolates the record.
 """
 
 from __future__ import annotations
@@ -45,15 +41,13 @@ from airflow_provider_lakecommit.formats.reading import Convert
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.iceberg import arrow_field
 
-__all__ = ["MessageColumns", "UnknownField", "required_missing"]
-
 F = FieldDescriptor
 _LENGTH_DELIMITED = (F.TYPE_STRING, F.TYPE_BYTES, F.TYPE_MESSAGE)
 
 
 @dataclass(slots=True)
 class _Declaring:
-    """What all levels of a message share while its columns are made; ``above`` are the messages around them."""
+    """The shared state while columns are made; ``above`` are the enclosing messages."""
 
     file: WireFile
     rules: ColumnRules
@@ -71,7 +65,7 @@ class UnknownField(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Value:
-    """One column. ``read`` makes its array of the parser's; ``below`` are the columns of the messages within it."""
+    """One column. ``read`` converts the parser's array; ``below`` are the columns of nested messages."""
 
     column: NestedField
     path: str
@@ -102,7 +96,7 @@ class MessageColumns:
         self.undecided: bool = any(f.type == F.TYPE_GROUP for fields in choices for f in fields) or any(
             columns.undecided for columns in below if columns is not None
         )
-        """May a group be there in place of another member of a ``oneof``? No group is seen in the columns."""
+        """True if a group may take the place of a ``oneof`` member: columns do not show groups."""
 
     @classmethod
     def of(
@@ -189,10 +183,10 @@ def _declared(
     repeated: bool = False,
     optional: bool | None = None,
 ) -> tuple[Read, MessageColumns | None]:
-    """Declare a field that a column wants, and say how one value of it is read.
+    """Declare a field that a column wants; return how one value of it is read.
 
-    :param optional: can it be told apart whether it is there? By default as the schema says; of what is in an entry of
-        a map always, where a message that is not there is an empty one.
+    :param optional: whether its presence can be told; by default as the schema says. Always in a map's entry, where a
+        missing message is an empty one.
     """
     kind, target = column.field_type, arrow_field(column).type
     told = optional if optional is not None else found.has_presence
@@ -204,12 +198,13 @@ def _declared(
         d.file.add(message, found.number, found.type, repeated=repeated, optional=told)
         return _reader(convert, target, path), None
     if (known := known_message(found.message_type, kind)) is not None:
-        read = _reader(known.convert, target, path)
-        if not known.fields:
+        convert, fields = known
+        read = _reader(convert, target, path)
+        if not fields:
             d.file.add(message, found.number, BYTES, repeated=True)
             return read if repeated else _of_pieces(read, b"" if optional else None), None
         inner = d.file.message()
-        for number, type_ in known.fields.items():
+        for number, type_ in fields.items():
             d.file.add(inner, number, type_)
         d.file.add(message, found.number, F.TYPE_MESSAGE, repeated=repeated, of=inner)
         return read, None

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a Protobuf message to the columns of a `create` section.
 
-Contract: pure. Each field becomes the narrowest type of Iceberg that holds all of its values exactly; none is required,
-for Protobuf lets every field go. Enums are their names. What no table can hold (a group, a message without fields) is
-left out with a note, and so are a message within itself, which has no end, and one with more in it than any table has.
+Each field becomes the narrowest Iceberg type that holds all of its values exactly; none is required. Enums are their
+names. Groups, empty, recursive and too large messages are left out with a note.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ from airflow_provider_lakecommit.formats.protobuf.descriptors import DescriptorE
 from airflow_provider_lakecommit.formats.protobuf.known_messages import WRAPPERS
 from airflow_provider_lakecommit.formats.protobuf.scalars import type_name
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
-
-__all__ = ["message_columns", "registered_columns"]
 
 F = FieldDescriptor
 _TYPES = {
@@ -66,7 +63,6 @@ def registered_columns(schema: RegisteredSchema, message: str = "") -> list[Infe
 
 
 def message_columns(message: Descriptor) -> list[InferredColumn]:
-    """Return the columns for the fields of a message."""
     columns = []
     for field in message.fields:
         kind, notes = noted(field.name, partial(_type, field, field.name, (message,)))

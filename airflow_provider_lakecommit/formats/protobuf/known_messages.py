@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Well-known messages, as the types of a table with the same meaning.
+"""Well-known messages as table types with the same meaning, converted without rounding.
 
-Contract: each is declared to the parser in a form that holds it exactly (:class:`KnownMessage`), and converted without
-rounding: a ``google.protobuf.Timestamp`` with a fraction of a microsecond does not fit a column of microseconds, one
-beyond the years 1 to 9999 fits none. A message that is not there is null; a wrapper that is there holds its value, also
-if that is its type's default.
+A ``google.protobuf.Timestamp`` with a fraction of a microsecond does not fit a column of microseconds; one beyond the
+years 1 to 9999 fits none. A missing message is null; a present wrapper holds its value, even a default.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from typing import Any
@@ -34,8 +31,6 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.formats.protobuf.wire_file import wire_name
 from airflow_provider_lakecommit.formats.reading import Convert, require
 
-__all__ = ["WRAPPERS", "KnownMessage", "known_message"]
-
 F = FieldDescriptor
 WRAPPERS = frozenset(
     f"google.protobuf.{name}Value"
@@ -52,36 +47,28 @@ _MOST_DIGITS, _MOST_OCTETS = 76, 32
 _DURATION_SECONDS = 315_576_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownMessage:
-    """How it is read: ``fields`` are those that the parser is told of, by number; none of them: as its bytes, all
-    pieces of it behind each other.
+def known_message(message: Descriptor, kind: IcebergType) -> tuple[Convert, Mapping[int, int]] | None:
+    """Return how a well-known message fills a column of that type, if it can: the conversion, and the declared fields.
+
+    Fields are by number; without any, the message is read as its bytes, all pieces joined.
     """
-
-    convert: Convert
-    fields: Mapping[int, int]
-
-
-def known_message(message: Descriptor, kind: IcebergType) -> KnownMessage | None:
-    """How a well-known message fills a column of that type; ``None`` if it is none, or is no such column."""
     name = message.full_name
     if name == "google.protobuf.Timestamp" and isinstance(kind, TimestamptzType | TimestamptzNanoType):
-        return KnownMessage(convert=_timestamp, fields={1: F.TYPE_INT64, 2: F.TYPE_INT32})
+        return _timestamp, {1: F.TYPE_INT64, 2: F.TYPE_INT32}
     if name == "google.protobuf.Duration" and isinstance(kind, DecimalType):
-        return KnownMessage(convert=_duration, fields={1: F.TYPE_INT64, 2: F.TYPE_INT32})
+        return _duration, {1: F.TYPE_INT64, 2: F.TYPE_INT32}
     if name == "google.type.Date" and isinstance(kind, DateType):
-        return KnownMessage(convert=_by_parts(date, 3), fields=dict.fromkeys((1, 2, 3), F.TYPE_INT32))
+        return _by_parts(date, 3), dict.fromkeys((1, 2, 3), F.TYPE_INT32)
     if name == "google.type.TimeOfDay" and isinstance(kind, TimeType):
-        return KnownMessage(convert=_by_parts(_time_of, 4), fields=dict.fromkeys((1, 2, 3, 4), F.TYPE_INT32))
+        return _by_parts(_time_of, 4), dict.fromkeys((1, 2, 3, 4), F.TYPE_INT32)
     if name == "confluent.type.Decimal" and isinstance(kind, DecimalType):
-        return KnownMessage(convert=_decimal, fields={1: F.TYPE_BYTES, 2: F.TYPE_UINT32, 3: F.TYPE_INT32})
+        return _decimal, {1: F.TYPE_BYTES, 2: F.TYPE_UINT32, 3: F.TYPE_INT32}
     if name in _JSON and isinstance(kind, StringType):
-        return KnownMessage(convert=_json_of(_JSON[name]), fields={})
+        return _json_of(_JSON[name]), {}
     return None
 
 
 def _parts(array: pa.Array, count: int) -> Sequence[pa.Array]:
-    """Return the fields of the messages; null for missing ones."""
     found = [array.field(array.type.get_field_index(wire_name(n))) for n in range(1, count + 1)]
     if not array.null_count:
         return found
@@ -103,7 +90,7 @@ def _timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _duration(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert to seconds. Both parts have one sign, or are 0."""
+    """Convert to seconds; both parts have one sign, or are 0."""
     seconds, nanos = _parts(array, 2)
     _require_within(seconds, -_DURATION_SECONDS, _DURATION_SECONDS, "not the seconds of a duration")
     _require_within(nanos, 1 - _NANOS, _NANOS - 1, "not the nanoseconds of a duration")
@@ -115,7 +102,7 @@ def _duration(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Of a whole number, as big-endian bytes, and how many of its digits are behind the point."""
+    """Convert a whole number in big-endian bytes, and its number of decimals."""
     octets, _, scales = (part.to_pylist() for part in _parts(array, 3))
     made = [None if each is None else _number(each, scale) for each, scale in zip(octets, scales, strict=True)]
     return pa.array(made, pa.decimal256(_MOST_DIGITS, target.scale)).cast(target)
@@ -129,7 +116,7 @@ def _number(octets: bytes, scale: int) -> Decimal:
 
 
 def _by_parts(make: Callable[..., Any], count: int) -> Convert:
-    """Value by value: such columns repeat themselves, and each different one is made once."""
+    """Convert value by value, each different one once."""
 
     def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
         made: dict[tuple[Any, ...], Any] = {}
@@ -165,10 +152,6 @@ def _json(kind: type[Any], octets: bytes) -> str:
 
 
 def _require_within(array: pa.Array, least: int, most: int, what: str) -> None:
-    """Check that all numbers are within the limits.
-
-    :raises ValueError: naming the first that is not
-    """
     ends = pc.min_max(array)
     if array.null_count == len(array) or least <= ends["min"].as_py() <= ends["max"].as_py() <= most:
         return

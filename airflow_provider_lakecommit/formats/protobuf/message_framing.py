@@ -1,32 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The message of a framed record: the path of indexes between the schema's id and the payload.
+"""The message of a framed record: the path of indexes between the schema's id and the payload, and its full name.
 
-Contract: behind the id stand the number of indexes and the indexes, from the outermost message to the innermost, as
-zigzag varints; a single byte 0 stands for the first message, ``[0]``. (Confluent's own clients up to 2020 wrote the
-number of indexes and the indexes as plain varints; that they cannot be told apart is why nobody reads both.)
+After the id come the number of indexes and the indexes, from the outermost message to the innermost, as zigzag varints;
+a single byte 0 means the first message. (Confluent's clients up to 2020 wrote plain varints, which cannot be told
+apart.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["FIRST", "message_path", "paths_of"]
+from google.protobuf.descriptor import FileDescriptor
+
+from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
+from airflow_provider_lakecommit.formats.framed_values import FramedPart
+from airflow_provider_lakecommit.formats.protobuf.descriptors import DescriptorError, message_at, registered_file
+from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, told
+from airflow_provider_lakecommit.formats.schema_names import SchemaNames
 
 FIRST = (0,)
 DEEPEST = 32
-"""Most indexes of a path: messages are never nested as deep."""
 Message = tuple[tuple[int, ...], int]
 """The path of a message, and where its payload begins."""
 _LONGEST = 5
 """Most bytes of a varint: an index has 32 bits."""
 _LOOKED_FOR = 4
-"""Messages of a block of which all records are looked for together."""
+"""Messages of a block whose records are found together."""
 
 
 def paths_of(values: Sequence[bytes], start: int) -> tuple[Mapping[Message, Sequence[int]], dict[int, str]]:
-    """The places of values by their message, with where the payload begins; and what is wrong with the others.
+    """Return the positions of values by message and payload start, and what is wrong with the others.
 
-    :param start: where the schema's id ends in each
+    :param start: end of the schema id in each value
     """
     found: dict[Message, list[int]] = {}
     wrong: dict[int, str] = {}
@@ -70,10 +75,30 @@ def message_path(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
 
 
 def _varint(value: bytes, at: int) -> tuple[int, int]:
-    """Return a zigzag varint and its end."""
     number = 0
     for n, octet in enumerate(value[at : at + _LONGEST]):
         number |= (octet & 0x7F) << 7 * n
         if octet < 0x80:
             return (number >> 1) ^ -(number & 1), at + n + 1
     raise ValueError("the value ends within the indexes of its message")
+
+
+class MessageNames(SchemaNames[FileDescriptor]):
+    """Message names of Protobuf."""
+
+    kind = PROTOBUF
+
+    def _made(self, schema: RegisteredSchema) -> FileDescriptor:
+        return registered_file(schema)
+
+    def _named(
+        self, values: Sequence[bytes], part: FramedPart[FileDescriptor], rejects: list[Reject]
+    ) -> Iterator[tuple[str | None, Sequence[int]]]:
+        found, wrong = paths_of([values[i] for i in part.places], part.start)
+        rejects += [Reject.of(part.places[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
+        for (path, _), places in found.items():
+            at = [part.places[i] for i in places]
+            try:
+                yield message_at(part.made, path).full_name, at
+            except DescriptorError as e:
+                rejects += [Reject.of(i, Refusal("wrong_schema", None, f"{told(part.key)}: {e}")) for i in at]

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A message that every parser reads alike.
+"""A message variant that every parser reads alike.
 
-Contract: pure. :func:`read_alike` gives the message that Protobuf's own parser is asked to read in place of one with
-closed enums (all of proto2): of such an enum it puts a number without a name aside, out of its order. In the other
-message these are plain numbers: the same bytes, and each stays where it stands, whichever parser reads it. Where fields
-that a table lacks are looked for, groups and extensions are none of the other message's fields, so that they are found.
+Protobuf's own parser moves unknown numbers of closed enums (all of proto2) out of order. :func:`read_alike` turns such
+enums into plain numbers: the same bytes, in order. With ``strict``, groups and extensions are left out, so that they
+are found as unknown fields.
 """
 
 from __future__ import annotations
@@ -15,13 +14,11 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
-__all__ = ["read_alike"]
-
 
 def read_alike(message: Descriptor, *, strict: bool = False) -> Descriptor:
-    """The message with plain numbers for closed enums; the same one if nothing is to change.
+    """Return the variant; the same message if nothing changes.
 
-    :param strict: groups and extensions, which no column holds, are to be fields that it lacks
+    :param strict: treat groups and extensions as unknown fields
     """
     fields = (f for each in (message, *_within(message)) for f in each.fields)
     if not strict and not any(_closed(f) for f in fields):
@@ -69,7 +66,7 @@ def _changed(message: DescriptorProto, of: Descriptor, strict: bool) -> None:
         if _closed(original):
             field.type = FieldDescriptorProto.TYPE_INT32
         elif strict and original.type == FieldDescriptor.TYPE_GROUP:
-            # Of another form than a group on the wire: so whatever is there is aside.
+            # Another wire type than a group, so a present group is an unknown field.
             field.type = FieldDescriptorProto.TYPE_BYTES
             if field.options.HasField("features"):
                 field.options.features.ClearField("message_encoding")

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which scalar of Protobuf becomes which type of a table, exactly or not at all.
+"""Conversions from Protobuf scalars to table types, exactly or not at all.
 
-Contract: :func:`scalar_convert` gives the function that makes the table's array of the parser's, or says why there is
-none. It raises :class:`ValueError` (Arrow's own is one) for a value that the column cannot hold: a number beyond its
-range, an enum's number without a name, bytes of another length. Nothing is rounded or cut off; not-a-number and
-infinities of a floating-point field are values like others.
+:func:`scalar_convert` returns the conversion, or why there is none. Values that the column cannot hold (out of range,
+an unnamed enum number, a wrong length) raise :class:`ValueError`. Nothing is rounded; non-finite floats are values.
 """
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ from airflow_provider_lakecommit.formats.octets import UUID_READING
 from airflow_provider_lakecommit.formats.reading import Convert, require
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
 
-__all__ = ["is_integer", "scalar_convert", "type_name"]
-
 F = FieldDescriptor
 _INTEGERS = {
     *(F.TYPE_INT32, F.TYPE_SINT32, F.TYPE_SFIXED32, F.TYPE_UINT32, F.TYPE_FIXED32),
@@ -50,14 +46,12 @@ _NAMES = {number: name[5:].lower() for name, number in vars(F).items() if re.mat
 
 
 def type_name(field: FieldDescriptor) -> str:
-    """Return the type of a field, as in its schema."""
     if field.message_type is not None:
         return str(field.message_type.full_name)
     return str(field.enum_type.full_name) if field.enum_type is not None else _NAMES[field.type]
 
 
 def is_integer(field: FieldDescriptor) -> bool:
-    """Return True for a whole number."""
     return field.type in _INTEGERS
 
 
@@ -151,7 +145,7 @@ def _fixed(length: int) -> Convert:
 
 
 def _names_of(field: FieldDescriptor) -> Callable[[pa.Array, pa.DataType], pa.Array]:
-    """Of several names of one number, the first: what Protobuf itself writes."""
+    """Return enum names; of several with one number the first, as Protobuf writes."""
     names: dict[int, str] = {}
     for value in field.enum_type.values:
         names.setdefault(value.number, value.name)

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schema that the columnar parser is given: the fields of a message, in forms that its columns can hold exactly.
+"""The schema that the columnar parser gets: the fields of a message in forms that its columns hold exactly.
 
-Contract: a message that is declared here reads the same bytes as the original. Each field keeps its number and a type
-of the same wire format, and loses all that the parser would decide by itself: enums are their numbers, times are their
-seconds and nanoseconds, maps are lists of their entries, the members of a ``oneof`` are optional fields, and what no
-column wants is read only as far as it takes to know that it is there. Names are ``f`` and the number of the field, so
-that none of the original's can stand in the way.
+It reads the same bytes as the original. Each field keeps its number and a type of the same wire format: enums are
+numbers, times are seconds and nanoseconds, maps are lists of entries, ``oneof`` members are optional fields, and
+unwanted fields are only detected. Fields are named ``f`` and their number, so no original name can clash.
 """
 
 from __future__ import annotations
@@ -16,26 +14,22 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
-__all__ = ["BYTES", "WireFile", "wire_name"]
-
 BYTES = FieldDescriptorProto.TYPE_BYTES
 _PACKAGE = "wire"
 _PLAIN_NUMBER = {FieldDescriptor.TYPE_ENUM: FieldDescriptorProto.TYPE_INT32}
 
 
 def wire_name(number: int) -> str:
-    """Return the name of the field with that number."""
     return f"f{number}"
 
 
 class WireFile:
-    """The messages that are declared for one message of a schema."""
+    """The declared messages."""
 
     def __init__(self) -> None:
         self._file = FileDescriptorProto(name="wire.proto", package=_PACKAGE, syntax="proto3")
 
     def message(self) -> DescriptorProto:
-        """Return a new message without fields."""
         return self._file.message_type.add(name=f"M{len(self._file.message_type)}")
 
     def add(
@@ -48,11 +42,10 @@ class WireFile:
         optional: bool = False,
         of: DescriptorProto | None = None,
     ) -> None:
-        """A field of a message.
+        """Add a field to a message.
 
-        :param kind: a type of a ``FieldDescriptor``
-        :param optional: can it be told apart whether it is there? That of a message always can.
-        :param of: the message that it is
+        :param optional: whether its presence can be told; always true of a message
+        :param of: its message, if it is one
         """
         field = message.field.add(name=wire_name(number), number=number, json_name=wire_name(number))
         field.type = _PLAIN_NUMBER.get(kind, kind) if of is None else FieldDescriptorProto.TYPE_MESSAGE
@@ -65,7 +58,6 @@ class WireFile:
             message.oneof_decl.add(name=f"_{wire_name(number)}")
 
     def handler(self, message: DescriptorProto) -> Any:
-        """Return the parser of a message."""
         from ptars import HandlerPool, PtarsConfig
 
         pool = DescriptorPool()

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A schema registry, for decoders and plans.
+"""A schema registry, for decoders and plans; one per settings and process.
 
-Contract: what a registry says of a key is kept for as long as the process lives, for at most :data:`MOST_KEPT` schemas.
-It should never change, and is asked for again after :data:`ASKED_AGAIN` seconds: a registry that was restored from a
-backup may give an id anew. That there is no such schema is kept nowhere, and accepted after some time
-(:class:`~airflow_provider_lakecommit.formats.registry.unknown_wait.UnknownWait`). Which version is the newest is kept
-nowhere either. One :class:`SchemaRegistry` per settings and process.
+Schemas are cached for at most :data:`MOST_KEPT` keys, and requested again after :data:`ASKED_AGAIN` seconds, because a
+registry restored from a backup may reuse an id. A missing schema is never cached, and accepted only after some time
+(:class:`~airflow_provider_lakecommit.formats.registry.unknown_wait.UnknownWait`). Newest versions are not cached.
 
-Failure story: only an answer in the registry's own words that it has no such schema (404 with 40403, or 40401 and
-40402 of a reference) is an :class:`UnknownSchemaError`, for which a record can be blamed. So is a UUID where the
-registry answers other questions and serves none by UUID: any bytes can look like one. All else, a registry that is
-away, slow, refuses the credentials, answers with anything that no registry answers with, or has another schema for a
-key than before, is a :class:`~airflow_provider_lakecommit.exceptions.RegistryError`: what was to be read is read again
-later, then by the newer schema. What was known stays known where the registry cannot tell.
+Only an explicit answer that a schema does not exist (404 with 40403, or 40401 and 40402 of a reference) is an
+:class:`UnknownSchemaError`, for which the record is to blame; so is a UUID if the registry answers otherwise and serves
+none by UUID, as any bytes can look like one. Everything else (unreachable, slow, refused, odd answers, another schema
+than before) is a :class:`~airflow_provider_lakecommit.exceptions.RegistryError`: the records are read again later.
 """
 
 from __future__ import annotations
@@ -24,7 +20,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -38,42 +33,31 @@ from airflow_provider_lakecommit.landing import UNKNOWN_WAIT, registry_settings,
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-__all__ = ["ASKED_AGAIN", "MOST_KEPT", "SchemaRegistry", "needed", "registry_of"]
-
 MOST_KEPT = 1000
 ASKED_AGAIN = 600.0
-"""Seconds for which an answer is not asked for again."""
+"""Seconds for which a schema is cached."""
 DEEPEST = 32
-"""References of references; registries refuse cycles, and an answer that holds one is no answer."""
+"""Deepest references; registries refuse cycles."""
 
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
-    schema: RegisteredSchema
-    at: float
-
-
 class SchemaRegistry:
-    """One registry. Several threads may ask it.
+    """One registry, usable by several threads.
 
     :param settings: of the client, without a prefix
-    :raises SpecError: the client does not take them
-    :raises RegistryError: a file that they name cannot be read here
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._unknown_wait = UnknownWait(unknown_wait(settings))
         self._connection = Connection({key: value for key, value in settings.items() if key != UNKNOWN_WAIT})
-        self._kept: OrderedDict[SchemaKey, _Kept] = OrderedDict()
+        self._kept: OrderedDict[SchemaKey, tuple[RegisteredSchema, float]] = OrderedDict()
         self._imported: dict[tuple[str, Any], RegisteredSchema] = {}
         self._without_uuids = float("-inf")
         self._lock = threading.Lock()
 
     @property
     def place(self) -> str:
-        """Return its address for messages."""
         return self._connection.shown
 
     def schema(self, key: SchemaKey) -> RegisteredSchema:
@@ -87,15 +71,13 @@ class SchemaRegistry:
                 self._kept.move_to_end(key)
         if kept is None:
             return self._keep(key, self._unknown_wait.asked(key, partial(self._whole, key)))
-        if time.monotonic() - kept.at < ASKED_AGAIN:
-            return kept.schema
-        return self._again(key, kept.schema)
+        known, at = kept
+        return known if time.monotonic() - at < ASKED_AGAIN else self._again(key, known)
 
     def newest(self, subject: str) -> RegisteredSchema:
         """Return the newest version of a subject.
 
         :raises UnknownSchemaError: there is no such subject
-        :raises RegistryError: see :meth:`schema`
         """
 
         def ask(client: SchemaRegistryClient) -> Any:
@@ -107,10 +89,9 @@ class SchemaRegistry:
         return self._complete(_number(found.schema_id), found.schema, ())
 
     def ids(self, subject: str, most: int) -> tuple[int, tuple[int, ...]]:
-        """Return the number of a subject's versions, and the schema ids of at most so many newest ones, in order.
+        """Return the number of a subject's versions, and the schema ids of at most *most* newest ones.
 
         :raises UnknownSchemaError: there is no such subject
-        :raises RegistryError: see :meth:`schema`
         """
         what = f"subject {subject}"
         versions = self._connection.asked(what, lambda client: list(client.get_versions(subject)))
@@ -121,12 +102,11 @@ class SchemaRegistry:
         return len(versions), tuple(_number(each.schema_id) for each in found)
 
     def close(self) -> None:
-        """Close the connections."""
         self._connection.close()
 
     def _keep(self, key: SchemaKey, found: RegisteredSchema) -> RegisteredSchema:
         with self._lock:
-            self._kept[key] = _Kept(schema=found, at=time.monotonic())
+            self._kept[key] = found, time.monotonic()
             self._kept.move_to_end(key)
             full = len(self._kept) > MOST_KEPT
             if full:
@@ -210,12 +190,7 @@ _making = threading.Lock()
 
 
 def registry_of(kafka: Mapping[str, Any]) -> SchemaRegistry | None:
-    """The registry that settings of a landing name, one per process; ``None`` if they name none.
-
-    :param kafka: with the registry's settings among them
-    :raises SpecError: the client does not take them
-    :raises RegistryError: a file that they name cannot be read here
-    """
+    """Return the registry that a landing's settings name, one per process; ``None`` if they name none."""
     settings = registry_settings(kafka)
     if not settings:
         return None
@@ -242,7 +217,7 @@ def needed(registry: SchemaRegistry | None, landing: str, format: str) -> Schema
 
 
 def _meaning(schema: RegisteredSchema) -> list[tuple[str, str, str]]:
-    """Return a form that is equal for schemas that read the same records, whatever their layout."""
+    """Return a form that is equal for schemas that read the same records."""
     parts = (("", schema), *schema.imported())
     return [(name, one.kind, _laid_out(one.text)) for name, one in parts]
 

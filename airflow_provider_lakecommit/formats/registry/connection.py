@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions to a schema registry, through `confluent-kafka`'s own client.
+"""Requests to a schema registry, through `confluent-kafka`'s own client, with bounded answers and remedies.
 
-Contract: the client tries each address of `url` in turn and retries by its own settings (:data:`DEFAULTS`). Every
-failure becomes one of two errors, without secrets: the registry has no such schema, or it gave no answer.
-
-Failure story: as of :mod:`~airflow_provider_lakecommit.formats.registry.client`.
+The client tries each address of `url` in turn and retries by :data:`DEFAULTS`. Every failure becomes one of two errors,
+without secrets: the registry has no such schema, or it gave no valid answer. An answer is read up to
+:data:`MOST_BYTES` and :data:`MOST_SECONDS` (the client's timeout is per chunk), and only gzip is accepted, which
+expands by a bounded factor.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
-from airflow_provider_lakecommit.formats.registry.answers import limit_answers
-from airflow_provider_lakecommit.formats.registry.remedies import remedy_of, remedy_of_status
 from airflow_provider_lakecommit.formats.registry.schemas import AbsentKindError, UnknownSchemaError
 from airflow_provider_lakecommit.landing import addresses_in, shown_address, with_login_apart, with_numbers
 from airflow_provider_lakecommit.redaction import redacted
@@ -26,12 +25,10 @@ from airflow_provider_lakecommit.redaction import redacted
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
 
-__all__ = ["DEFAULTS", "UNKNOWN", "UNSERVED", "Connection"]
-
 DEFAULTS: Mapping[str, Any] = {"timeout": 10, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
-"""In seconds and milliseconds. The client itself has no timeout by default."""
+"""The client itself has no timeout by default."""
 UNKNOWN = (40401, 40402, 40403)
-"""The registry's own codes for a subject, a version or a schema that it does not have."""
+"""The registry's codes for a missing subject, version or schema."""
 UNSERVED = 40400
 """Our code: the registry serves no schema by such keys."""
 _MOST_TEXT = 200
@@ -41,11 +38,9 @@ T = TypeVar("T")
 
 
 class Connection:
-    """The client of one registry. Several threads may ask.
+    """The client of one registry, usable by several threads.
 
     :param settings: of the client, without a prefix
-    :raises SpecError: the client does not take them
-    :raises RegistryError: a file that they name cannot be read here
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -58,9 +53,9 @@ class Connection:
     def asked(self, what: str, ask: Callable[[SchemaRegistryClient], T]) -> T:
         """Return the registry's answer.
 
-        :param what: what is asked for, for a message
+        :param what: the subject of the request, for messages
         :raises UnknownSchemaError: the registry has no such schema
-        :raises RegistryError: the registry does not answer, or not as a registry does
+        :raises RegistryError: it gave no valid answer
         """
         from confluent_kafka.schema_registry import SchemaRegistryError
 
@@ -78,11 +73,9 @@ class Connection:
             ) from None
 
     def forget(self) -> None:
-        """Empty the client's cache."""
         self._client.clear_caches()  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()
 
     def _by_proxy(self) -> str:
@@ -137,3 +130,75 @@ def _unread(key: str, file: Any) -> str:
             return ""
     except OSError as e:
         return f"{key} is {file}: {e.strerror}"
+
+
+MOST_BYTES = 8 << 20
+"""Schema registries take schemas of one megabyte by default."""
+MOST_SECONDS = 60.0
+_PACKED = ("", "identity", "gzip")
+
+
+def limit_answers(client: SchemaRegistryClient) -> SchemaRegistryClient:
+    """Return the client with bounded answers."""
+    session: Any = client._rest_client.session
+    session.headers["Accept-Encoding"] = "gzip"
+    hooks = session.event_hooks
+    session.event_hooks = {**hooks, "response": [*hooks["response"], _read]}
+    return client
+
+
+def _read(response: Any) -> None:
+    """A hook of `httpx`, called before the body is read."""
+    packed = response.headers.get("Content-Encoding", "").strip().lower()
+    if packed not in _PACKED:
+        raise ValueError(f"its answer is compressed by {packed[:40]!r}, but only gzip is accepted")
+    body, end = bytearray(), time.monotonic() + MOST_SECONDS
+    for chunk in response.iter_bytes():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise ValueError(f"its answer is longer than {MOST_BYTES >> 20} MiB")
+        if time.monotonic() > end:
+            raise ValueError(f"its answer takes longer than {MOST_SECONDS:g} s")
+    response._content = bytes(body)
+
+
+_NO_ANSWER = "check that it is up, and check its url"
+_REMEDIES = (
+    ("Hostname mismatch", "its url must use a name of its certificate"),
+    ("IP address mismatch", "its url must use a name of its certificate"),
+    ("certificate has expired", "renew its certificate"),
+    ("CERTIFICATE_VERIFY_FAILED", "set `ssl.ca.location` to the issuer of its certificate, and check its url"),
+    (
+        "CERTIFICATE_REQUIRED",
+        "it requires client certificates: set `ssl.certificate.location` and `ssl.key.location`",
+    ),
+    ("WRONG_VERSION_NUMBER", "it does not use TLS on that port: use http in its url, or another port"),
+    ("record layer failure", "it does not use TLS on that port: use http in its url, or another port"),
+    (
+        "disconnected without sending",
+        "check the port: brokers answer so, and registries with TLS if the url begins with http",
+    ),
+    ("illegal status line", "check the port: it does not use HTTP"),
+    ("ame or service not known", "check the host in its url"),
+    ("ame resolution", "check the host in its url, and its DNS entry"),
+    ("OAuthTokenError", "check `bearer.auth.issuer.endpoint.url`, and the client of `bearer.auth.…`"),
+    ("UNEXPECTED_EOF", "check the port: it does not use TLS"),
+    ("InvalidURL", "correct its url, which is not an address"),
+    ("JSONDecodeError", "check its url: the answer is not JSON, but perhaps the page of a login or proxy"),
+)
+
+
+def remedy_of(error: str) -> str:
+    return next((remedy for sign, remedy in _REMEDIES if sign in error), _NO_ANSWER)
+
+
+def remedy_of_status(status: int) -> str:
+    if status in (401, 403):
+        return "check the credentials"
+    if 300 <= status < 400:
+        return "it redirects: use the target address as its url, which often begins with https"
+    if status == 404:
+        return "check that its url has the full path, as in http://HOST:8080/apis/ccompat/v7"
+    if status == 429:
+        return "its rate limit is exceeded: run fewer tasks at once, or raise the limit"
+    return "check its url and its own log"

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema that a record's value names in its first bytes.
 
-Contract: the value of a framed record is a byte 0 and four bytes of a schema id, most significant first, then its
-payload; or, in the newer framing, a byte 1 and the sixteen bytes of a schema's UUID. Where that newer framing is in the
-header :data:`VALUE_HEADER` instead, :func:`with_header` puts it before the value, where it may stand as well; of a key
-the header is :data:`KEY_HEADER`, and of Protobuf it ends with the path of the message, as the framing does. What a
-value that is not framed looks like is said, as far as that can be told: a producer without a registry is the most
+A byte 0 and a four-byte schema id, or a byte 1 and a sixteen-byte schema UUID, then the payload. The newer framing may
+be in a header instead (:data:`VALUE_HEADER`, :data:`KEY_HEADER`); :func:`with_header` puts it before the value. For
+Protobuf the path of the message follows. Unframed values are described, as a producer without a registry is the most
 frequent mistake.
 """
 
@@ -17,21 +15,18 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.formats.registry.schemas import SchemaKey
 
-__all__ = ["KEY_HEADER", "VALUE_HEADER", "Framed", "FramedValues", "framed", "with_header"]
-
 VALUE_HEADER = "__value_schema_id"
-"""The header in which Confluent's clients send the schema of a value."""
 KEY_HEADER = "__key_schema_id"
-"""And of a key."""
+"""Headers in which Confluent's clients send the schema of a value or key."""
 _ID, _GUID = b"\x00", b"\x01"
 _ID_LENGTH, _GUID_LENGTH = 5, 17
 _HIGHEST = 0x7F
-"""Of an id's first byte: its type is Java's ``int``."""
+"""Highest first byte of an id, which is Java's ``int``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framed:
-    """Values of a block with the same schema: their places in it; the payload of each begins at ``start``."""
+    """Values of a block with the same schema, by position; each payload begins at ``start``."""
 
     key: SchemaKey
     start: int
@@ -40,9 +35,7 @@ class Framed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FramedValues:
-    """A block by schemas, in the order in which they come first; ``unframed`` are all other values, by place, and what
-    is wrong with each.
-    """
+    """A block by schema, in order of appearance; ``unframed`` are other values by position, with the reason."""
 
     groups: tuple[Framed, ...]
     unframed: dict[int, str]
@@ -73,7 +66,7 @@ def framed(values: Sequence[bytes]) -> FramedValues:
 
 
 def with_header(value: bytes, headers: Iterable[tuple[str, bytes | None]] | None, header: str = VALUE_HEADER) -> bytes:
-    """A value behind the schema that its record has in a header, if it has one there. The last one counts."""
+    """Return a value behind the schema from its record's headers, if there is one; the last one counts."""
     for name, content in reversed(list(headers or ())):
         if name == header and content is not None:
             return content + value
@@ -86,7 +79,6 @@ def _group(head: bytes, places: Sequence[int]) -> Framed:
 
 
 def _wrong(head: bytes) -> str | None:
-    """Return what is wrong with the first bytes of a value."""
     if not head:
         return "the value is empty: it names no schema"
     if head[:1] not in (_ID, _GUID):

@@ -1,30 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A schema of a registry, as decoders take it.
+"""Schemas of a registry, as decoders take them, known by the number or UUID in records.
 
-Contract: pure. A schema is known by the number that records carry, or by the UUID that newer ones do; what is
-registered under either never changes, so it may be kept for as long as a process lives. Its references come with it,
-theirs too, each under the name by which the schema calls it. Which version of a subject is the newest changes, and is
-asked for anew each time.
+What is registered under a key never changes. References come along, under the names by which schemas import them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
-
-__all__ = [
-    "AVRO",
-    "JSON",
-    "PROTOBUF",
-    "AbsentKindError",
-    "RegisteredSchema",
-    "SchemaKey",
-    "SchemaSource",
-    "UnknownSchemaError",
-    "told",
-]
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 """The registries' names of schema types."""
@@ -32,21 +18,20 @@ SchemaKey = int | UUID
 
 
 def told(key: SchemaKey) -> str:
-    """Return a schema's key for messages."""
     return f"schema id {key}" if isinstance(key, int) else f"schema {key}"
 
 
 class UnknownSchemaError(Exception):
-    """The registry answers, and has no such schema: it is the record that names it."""
+    """The registry answers that it has no such schema: the record is to blame."""
 
 
 class AbsentKindError(UnknownSchemaError):
-    """The registry answers, and has none by keys of that kind: waiting for it is of no use."""
+    """The registry serves no keys of that kind: waiting is of no use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredSchema:
-    """A schema. ``text`` is its definition as it was registered; ``references`` are what it imports, by name."""
+    """A schema; ``references`` are its imports by name."""
 
     key: SchemaKey
     kind: str
@@ -54,7 +39,7 @@ class RegisteredSchema:
     references: tuple[tuple[str, RegisteredSchema], ...] = ()
 
     def imported(self) -> Iterator[tuple[str, RegisteredSchema]]:
-        """All that it imports, directly and through others, each once, before what imports it."""
+        """Yield all direct and indirect imports, each once, before its users."""
         yield from _imported(self, set())
 
 
@@ -74,5 +59,43 @@ class SchemaSource(Protocol):
         """Return the schema of that key.
 
         :raises UnknownSchemaError: there is none
-        :raises RegistryError: whether there is one cannot be learned now
+        :raises RegistryError: it is unknown whether there is one
         """
+
+
+MOST_AT_ONCE = 8
+Learned = RegisteredSchema | UnknownSchemaError
+
+
+def learned(source: SchemaSource, keys: Iterable[SchemaKey]) -> dict[SchemaKey, Learned]:
+    """Return the schemas of these keys, or that there is none, by at most :data:`MOST_AT_ONCE` requests at a time.
+
+    :raises RegistryError: one cannot be learned now; no further key is requested
+    """
+    wanted = list(dict.fromkeys(keys))
+    if len(wanted) < 2:
+        return {key: _one(source, key) for key in wanted}
+    found: dict[SchemaKey, Learned] = {}
+    failed: list[Exception] = []
+
+    def ask(key: SchemaKey) -> None:
+        if failed:
+            return
+        try:
+            found[key] = _one(source, key)
+        except Exception as e:
+            failed.append(e)
+
+    with ThreadPoolExecutor(min(MOST_AT_ONCE, len(wanted)), thread_name_prefix="lakecommit-schemas") as pool:
+        for key in wanted:
+            pool.submit(ask, key)
+    if failed:
+        raise failed[0]
+    return found
+
+
+def _one(source: SchemaSource, key: SchemaKey) -> Learned:
+    try:
+        return source.schema(key)
+    except UnknownSchemaError as e:
+        return e

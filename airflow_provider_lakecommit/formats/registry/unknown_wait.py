@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Retries for a schema that a registry may not have yet.
 
-Contract: a registry that follows another one, or caches answers, denies for some seconds a schema that a producer has
-just registered. :class:`UnknownWait` asks again for so long, once for each key.
+A replica or cache denies for some seconds a schema that a producer has just registered.
 """
 
 from __future__ import annotations
@@ -15,12 +14,8 @@ from typing import TypeVar
 
 from airflow_provider_lakecommit.formats.registry.schemas import AbsentKindError, SchemaKey, UnknownSchemaError, told
 
-__all__ = ["UnknownWait"]
-
 MOST_WAITS, WITHIN = 6, 600.0
-"""As long as so many keys, one after the other, something unknown is waited for in so many seconds; what is met
-meanwhile is waited for at the same time.
-"""
+"""At most so many consecutive waits in so many seconds; waits for several keys overlap."""
 _SHORTEST, _LONGEST = 0.25, 1.0
 """Seconds between two requests."""
 
@@ -29,10 +24,9 @@ T = TypeVar("T")
 
 
 class UnknownWait:
-    """Waits for what a registry may hear of, once for each key, and not more than :data:`MOST_WAITS` allows: a topic
-    may be full of keys that no registry has ever had. Several threads may ask.
+    """Waits for missing schemas, once per key and within :data:`MOST_WAITS`: a topic may be full of unknown keys.
 
-    :param seconds: how long it waits at most for a key; 0 is not at all
+    :param seconds: longest wait for a key; 0 for none
     """
 
     def __init__(self, seconds: float) -> None:
@@ -42,10 +36,7 @@ class UnknownWait:
         self._lock = threading.Lock()
 
     def asked(self, key: SchemaKey, ask: Callable[[], T]) -> T:
-        """Return the answer.
-
-        :raises UnknownSchemaError: there was none within that time; else whatever *ask* raises
-        """
+        """Return the answer, retrying while the schema is unknown."""
         try:
             return ask()
         except AbsentKindError:
@@ -69,7 +60,6 @@ class UnknownWait:
         raise unknown
 
     def _until(self, key: SchemaKey) -> float:
-        """Return when the wait for a key ends; 0 if there is none."""
         now = time.monotonic()
         with self._lock:
             if self._seconds <= 0 or key in self._waited:

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A block of records, with what became of each: rows of one or several tables, a reject, or nothing by design.
+"""A block of records with its results for all tables of a landing.
 
-Contract: of each value exactly one is true: it gave at least one row of at least one table, it is a reject, or it is
-named as filtered. What a :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` says of one table is said here
-of all tables of a landing.
+Each value gives at least one row of at least one table, or is a reject, or is filtered.
 """
 
 from __future__ import annotations
@@ -15,14 +13,10 @@ from typing import Protocol
 
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject
 
-__all__ = ["Block", "BlockDecoder", "OneTable"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """By table the rows, with the places of the values that they come from (:class:`Decoded`); rejects, filtered values
-    and fields that a table lacks are those of all tables together.
-    """
+    """The rows by table; rejects, filtered values and unknown fields are those of all tables together."""
 
     tables: Mapping[str, Decoded]
     rejects: tuple[Reject, ...] = ()
@@ -30,10 +24,7 @@ class Block:
     ignored: Counter[str] = field(default_factory=Counter)
 
     def extended(self, by: Callable[[str, Decoded], Decoded]) -> Block:
-        """With what keys, headers and the like make of the rows of each table, which may reject more.
-
-        :param by: gets a table's name and its rows
-        """
+        """Return the block with keys, headers and metadata added to the rows of each table, which may reject more."""
         made = {name: by(name, decoded) for name, decoded in self.tables.items()}
         more = [reject for decoded in made.values() for reject in decoded.rejects]
         ignored = sum((decoded.ignored for decoded in made.values()), self.ignored)
@@ -68,13 +59,10 @@ class BlockDecoder(Protocol):
 
 
 class OneTable:
-    """All values are for one table."""
-
     def __init__(self, table: str, decoder: Decoder) -> None:
         self._table, self._decoder = table, decoder
 
     def decode(self, values: Sequence[bytes]) -> Block:
-        """Decode with the format's decoder."""
         decoded = self._decoder.decode(values)
         rows = replace(decoded, rejects=(), filtered=(), ignored=Counter())
         return Block(
@@ -82,5 +70,4 @@ class OneTable:
         )
 
     def close(self) -> None:
-        """Release the decoder's resources."""
         self._decoder.close()

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schema that Connect's JSON converter puts around an envelope, against what the landing says of its columns.
+"""Compare the schema that Connect's JSON converter puts around an envelope with the landing's options.
 
-Contract: a decimal that is written as bytes has the digits behind its point in that schema alone, and a number its unit
-of time: a column with another scale or another rule would be filled with other values than the source has; so would
-bytes that are read by another encoding than the converter's. :meth:`EnvelopeSchemas.wrong` names the first such column
-of each value that brings its schema, on whatever level, looked at once for all values that bring the same one.
-
-Failure story: a value without a schema, or with one that is written in another way than Connect does, is not looked at.
+The scale of decimals in bytes and the units of times are only in that schema: with another scale, rule or encoding a
+column would get wrong values. :meth:`EnvelopeSchemas.wrong` names the first such column of each value, once per
+schema. Values without a schema, or with one written differently, are not checked.
 """
 
 from __future__ import annotations
@@ -34,10 +31,7 @@ from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats.connect_times import RULE_OF
 from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
 
-__all__ = ["WRONG_SCHEMA", "EnvelopeSchemas"]
-
 WRONG_SCHEMA = "wrong_schema"
-"""The kind of rejects whose schema contradicts the landing."""
 _BEGIN, _END = b'{"schema":', b',"payload":'
 _MOST_KNOWN = 100
 _TIMES = (DateType, TimeType, TimestampType, TimestamptzType)
@@ -48,10 +42,7 @@ _IN_BYTES = "base64"
 
 
 class EnvelopeSchemas:
-    """Checks the schemas of values.
-
-    :param columns: those of the row
-    """
+    """Checks the schemas of values against the row's columns."""
 
     def __init__(self, columns: Iterable[NestedField], options: FormatOptions) -> None:
         self._columns = {column.name: column.field_type for column in columns}
@@ -60,7 +51,6 @@ class EnvelopeSchemas:
         self._known: dict[bytes, Refusal | None] = {}
 
     def wrong(self, values: Sequence[bytes]) -> Iterator[Reject]:
-        """Yield the values whose schema contradicts the landing, in order."""
         if not self._looks:
             return
         for place, value in enumerate(values):
@@ -109,7 +99,6 @@ def _can_differ(kind: IcebergType) -> bool:
 
 
 def _images(schema: bytes) -> Iterator[Mapping[str, Any]]:
-    """Yield the schemas of ``after`` and ``before``."""
     try:
         found = json.loads(schema)
     except (ValueError, RecursionError):
@@ -120,7 +109,7 @@ def _images(schema: bytes) -> Iterator[Mapping[str, Any]]:
 def _beside(
     struct: Mapping[str, Any], columns: Mapping[str, IcebergType], above: str = ""
 ) -> Iterator[tuple[str, IcebergType, Mapping[str, Any]]]:
-    """Columns on all levels, each with its path and with what a schema states of it."""
+    """Yield columns on all levels, with their paths and the schema's statements."""
     for field in _fields(struct):
         name = str(field.get("field"))
         if name in columns:

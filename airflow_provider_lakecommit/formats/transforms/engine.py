@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine of SQL between record and row: within this process, alone, in one thread, in UTC.
+"""The engine of SQL between record and row: in this process, isolated, one thread, UTC.
 
-Contract: :func:`engine` reaches no file, network or extension, and has the landing's own functions. A record's place
-comes first in what :func:`run` gives. :func:`given_by` tells the columns of SQL by its types, for whatever table.
-
-Failure story: a function that cannot be imported and SQL that cannot be run are a
-:class:`~airflow_provider_lakecommit.exceptions.TableError`.
+:func:`engine` reaches no file, network or extension, and has the landing's own functions.
 """
 
 from __future__ import annotations
@@ -25,16 +21,13 @@ from airflow_provider_lakecommit.formats.transforms.guarded import PLACE, guard_
 from airflow_provider_lakecommit.formats.transforms.row_wise import row_wise
 from airflow_provider_lakecommit.formats.transforms.suspects import add_suspecting
 
-__all__ = ["columns_of", "engine", "given_by", "run", "said"]
-
 _ALONE: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
     "enable_external_access": False,
     "python_enable_replacements": False,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
-    # Nothing is spilled: what a block comes to is in memory anyway. With more than this, the block is halved, and a
-    # single record that needs as much is rejected.
+    # Nothing is spilled. A block that needs more is halved, and a single record that does is rejected.
     "temp_directory": "",
     "memory_limit": "512MiB",
 }
@@ -44,14 +37,13 @@ _NESTED = ("list", "map", "struct")
 
 
 def given_by(sql: str, record: pa.Schema, functions: Mapping[str, str]) -> pa.Schema:
-    """The columns that SQL gives, whatever table they are for. Where nothing tells a type, as of ``null`` or of what is
-    in an empty list, it is Arrow's ``null``.
+    """Return the columns that SQL gives, for any table; unknown types are Arrow's ``null``.
 
     :param record: the columns of ``record``
-    :raises TableError: it is not of one record each, or cannot be run
+    :raises TableError: it cannot be run, or does not treat each record by itself
     """
     with engine(functions, []) as connection:
-        ready = row_wise(connection, sql, record.names, functions).sql
+        ready, _ = row_wise(connection, sql, record.names, functions)
         given = columns_of(connection, ready, record)
         texts = _types(connection, ready, record, len(given))
         return pa.schema([_told(connection, f, text) for f, text in zip(given, texts, strict=True)])
@@ -68,8 +60,8 @@ def engine(functions: Mapping[str, str], stopped: list[BaseException]) -> duckdb
         connection.execute("set TimeZone = 'UTC'")
         # A uuid as one, not as text.
         connection.execute("set arrow_lossless_conversion = true")
-        # The first goes into a scan of Arrow's data, for which a number that is none is greater than no other. The
-        # second works out at once what is asked twice, also where it is within `try(…)`, or behind what is not null.
+        # The first pushes filters into scans of Arrow's data, which order NaN differently. The second computes repeated
+        # expressions at once, even within `try(…)` or behind a null check.
         connection.execute("set disabled_optimizers = 'filter_pushdown,common_subexpressions'")
         guard_divisors(connection)
         add_suspecting(connection)
@@ -83,7 +75,7 @@ def engine(functions: Mapping[str, str], stopped: list[BaseException]) -> duckdb
 
 
 def run(connection: duckdb.DuckDBPyConnection, sql: str, rows: pa.Table) -> pa.Table:
-    """What SQL that was looked at makes of some records, behind their places among these."""
+    """Run checked SQL on some records; the first column has their places."""
     record = rows.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
     connection.register("record", record)
     try:
@@ -93,7 +85,7 @@ def run(connection: duckdb.DuckDBPyConnection, sql: str, rows: pa.Table) -> pa.T
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, sql: str, record: pa.Schema) -> pa.Schema:
-    """The columns that it gives, without the place of the record, which is the first."""
+    """Return the columns of the SQL, without the leading place."""
     try:
         made = run(connection, sql, pa.Table.from_batches([], record)).schema
     except duckdb.Error as e:
@@ -102,7 +94,7 @@ def columns_of(connection: duckdb.DuckDBPyConnection, sql: str, record: pa.Schem
 
 
 def _types(connection: duckdb.DuckDBPyConnection, sql: str, record: pa.Schema, columns: int) -> list[str]:
-    """The types of its columns as the engine has them within: an ``integer`` leaves it where it knows of none."""
+    """Return the engine's own types of the columns: it gives an ``integer`` where it knows none."""
     names = [f"c{n}" for n in range(columns + 1)]
     kinds = ", ".join(f"typeof({name})" for name in names[1:])
     outer = f"select {kinds} from (values (1)) left join ({sql}\n) as given({', '.join(names)}) on true"
@@ -110,7 +102,7 @@ def _types(connection: duckdb.DuckDBPyConnection, sql: str, record: pa.Schema, c
 
 
 def _told(connection: duckdb.DuckDBPyConnection, field: pa.Field, text: str) -> pa.Field:
-    """A column whose type has the name ``text``, with what nothing tells of it as that."""
+    """Return a column with unknown parts of its type as null."""
     if _UNTOLD in text:
         # Fields without names are of no type that can be parsed, nor of one that a column has.
         with suppress(duckdb.InvalidInputException):
@@ -119,7 +111,6 @@ def _told(connection: duckdb.DuckDBPyConnection, field: pa.Field, text: str) -> 
 
 
 def _untyped(given: pa.DataType, kind: DuckDBPyType) -> pa.DataType:
-    """Return a type without its unknown nested types."""
     within: list[Any] = [child for _, child in kind.children] if kind.id in _NESTED else []
     match kind.id, within:
         case "null", _:
@@ -135,7 +126,7 @@ def _untyped(given: pa.DataType, kind: DuckDBPyType) -> pa.DataType:
 
 
 def said(error: duckdb.Error | UnicodeDecodeError) -> str:
-    """The message without the drawing below it; of a block's records, never empty."""
+    """Return the message without the drawing below it, never empty."""
     if isinstance(error, UnicodeDecodeError):
         return bytes(error.object).decode(errors="backslashreplace")
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns that a query gave as columns of a table.
+"""Convert columns of a query to columns of a table.
 
-Contract: :func:`misfit` says before anything is read why a type can never be the table's without a guess;
-:func:`fitted` takes over values of one that can. Nothing is rounded, cut off or filled in: an integer that the table's
-type does not hold, digits that its decimal has no room for, bytes of another length than its ``fixed``, a date beyond
-the years 1 to 9999, which infinity is too, or the time 24:00, are a
-:class:`~airflow_provider_lakecommit.formats.decoder.Refusal`, as is a missing required value within a struct, list or
-map.
+:func:`misfit` tells before anything is read that a type can never be the table's without a guess; :func:`fitted`
+converts the others. Nothing is rounded, cut or filled in: numbers or digits that do not fit, bytes of another length,
+dates beyond the years 1 to 9999, 24:00, and missing required values inside structs, lists and maps are a
+:class:`~airflow_provider_lakecommit.formats.decoder.Refusal`.
 """
 
 from __future__ import annotations
@@ -19,14 +17,12 @@ import pyarrow.types as kinds
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.times import plausible
 
-__all__ = ["fitted", "misfit", "refused_values"]
-
 _MOST_DIGITS = 76
 """Digits of Arrow's widest decimal."""
 _BYTE = pa.bool8()
-"""As what the engine gives a boolean, where it is to keep types."""
+"""The engine's boolean, as it keeps types."""
 _WIDE = frozenset({"hugeint", "uhugeint"})
-"""Whole numbers of 16 bytes, as a sum of a list is one."""
+"""Whole numbers of 16 bytes, such as sums of lists."""
 _WIDE_AS = pa.decimal128(38, 0)
 _WIDEST = 10**38 - 1
 
@@ -54,9 +50,9 @@ def misfit(made: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def fitted(array: pa.Array, field: pa.Field, path: str, parent: pa.Array | None = None) -> pa.Array:
-    """The values in the table's type, which :func:`misfit` lets pass.
+    """Return the values in the table's type.
 
-    :param parent: validity of what they are within; at the top a missing value is the caller's to find
+    :param parent: validity of the enclosing value; at the top the caller finds missing values
     :raises Refusal: a value that the column cannot take
     """
     if not field.nullable and parent is not None and pc.any(pc.and_(array.is_null(), parent), min_count=0).as_py():
@@ -86,7 +82,7 @@ def fitted(array: pa.Array, field: pa.Field, path: str, parent: pa.Array | None 
 
 
 def refused_values(array: pa.Array, field: pa.Field, places: np.ndarray) -> dict[int, Refusal]:
-    """The records with a value that :func:`fitted` refuses, each with what it says of their rows alone.
+    """Return the records with a value that :func:`fitted` refuses, each with the reason for its rows alone.
 
     :param places: the record of each row, in order
     """
@@ -108,13 +104,12 @@ def refused_values(array: pa.Array, field: pa.Field, places: np.ndarray) -> dict
 
 
 def _scalars(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """:raises ValueError: one of them does not fit; Arrow's own error is one"""
     if kinds.is_temporal(wanted):
         return plausible(array, wanted)
     if _is_wide(array.type):
         array = _narrowed(array)
     if kinds.is_decimal(wanted) and kinds.is_integer(array.type):
-        # Arrow asks for room for all that the type of whole numbers can hold; this one asks for what they are.
+        # Arrow requires room for the whole integer type; this needs room for the values only.
         array = array.cast(pa.decimal256(_MOST_DIGITS, wanted.scale))
     if kinds.is_fixed_size_binary(wanted):
         right = pc.equal(pc.binary_length(array), wanted.byte_width)
@@ -124,13 +119,10 @@ def _scalars(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _narrowed(array: pa.Array) -> pa.Array:
-    """As decimals, whose bytes are those of such a number.
-
-    :raises ValueError: one has more than 38 digits
-    """
+    """Return decimals, which have the same bytes as such numbers."""
     stored = array.storage
     made = pa.Array.from_buffers(_WIDE_AS, len(stored), stored.buffers(), stored.null_count, stored.offset)
-    # One without a sign would be read as negative, from where it has too many digits on.
+    # An unsigned one with too many digits would be read as negative.
     least = 0 if array.type.type_name == "uhugeint" else -_WIDEST
     beyond = (pc.less(made, pa.scalar(least, _WIDE_AS)), pc.greater(made, pa.scalar(_WIDEST, _WIDE_AS)))
     if any(pc.any(found, min_count=0).as_py() for found in beyond):
@@ -171,7 +163,6 @@ def _is_wide(kind: pa.DataType) -> bool:
 
 
 def _has_times(kind: pa.DataType) -> bool:
-    """Return True if it contains dates or times."""
     if kinds.is_map(kind):
         return _has_times(kind.key_type) or _has_times(kind.item_type)
     if kinds.is_nested(kind):
@@ -180,4 +171,4 @@ def _has_times(kind: pa.DataType) -> bool:
 
 
 _ALIKE = (_is_exact, _is_text, _is_octets, _is_moment, _is_local, kinds.is_time, kinds.is_date)
-"""Kinds within which values are taken over where they fit."""
+"""Kinds of types that convert to each other where values fit."""

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A landing's own functions for its SQL.
 
-Contract: each is imported from where the landing says, and SQL gets it with the types that it is annotated with. Of a
-null it is not asked: the answer is null, as of most functions of SQL; ``None`` as its answer is null too. An answer of
-another type than the annotated one is refused: the engine would make of it what it can, and of 1.7 a 2.
-
-Failure story: what cannot be imported, is no function, is not annotated or has the name of one that SQL has, is a
-:class:`~airflow_provider_lakecommit.exceptions.TableError` before a record is read. What a function raises is the
-record's: the engine gives it on as an error of the block. What is no ``Exception``, as ``KeyboardInterrupt``, or what a
-time limit raises, came from outside while a record was at work: it is kept for who asked the engine, which would make a
-record's error of it, and null within ``try(…)``. ``SystemExit`` is the record's: parsers of arguments raise it.
+SQL calls them with their annotated types, never with nulls; ``None`` is null. An answer of another type is refused, as
+the engine would convert 1.7 to 2. Functions that cannot be imported, lack annotations or have the name of an SQL
+function are a :class:`~airflow_provider_lakecommit.exceptions.TableError` before a record is read. An ``Exception`` or
+``SystemExit`` is the record's error. Others, such as ``KeyboardInterrupt``, come from outside: they are kept for the
+caller, since the engine would turn them into errors of records, or null within ``try(…)``.
 """
 
 from __future__ import annotations
@@ -27,8 +23,6 @@ from duckdb.func import FunctionNullHandling
 
 from airflow_provider_lakecommit.exceptions import TableError
 
-__all__ = ["add_function"]
-
 _ANSWERS: Mapping[Any, type] = {int: Integral, float: Real, str: str, bool: bool, bytes: bytes}
 """The required types of results, by annotation."""
 _TYPES = "bool, int, float, str, bytes, and lists and dicts of them,"
@@ -39,7 +33,7 @@ def add_function(connection: duckdb.DuckDBPyConnection, name: str, place: str, s
 
     :param place: its ``module.function``
     :param stopped: takes outside exceptions during the function
-    :raises TableError: it cannot be imported, its types are not annotated, or SQL has one of that name
+    :raises TableError: it cannot be imported, lacks annotations, or SQL has one of that name
     """
     module, _, function = place.rpartition(".")
     try:
@@ -84,7 +78,6 @@ def _answering(function: Callable[..., Any], stopped: list[BaseException]) -> Ca
 
 
 def _is(answer: Any, stated: Any) -> bool:
-    """Return True if it has the annotated type, including everything in it."""
     origin, of = get_origin(stated), get_args(stated)
     if origin in (Union, UnionType):
         return any(_is(answer, each) for each in of if each is not NoneType)
@@ -100,6 +93,5 @@ def _is(answer: Any, stated: Any) -> bool:
 
 
 def _shown(answer: Any) -> str:
-    """Return its type, and for nested or whole-number values the value, cut to a line."""
     kind = type(answer).__name__
     return f"{kind} {repr(answer)[:100]}" if isinstance(answer, list | tuple | Mapping | int) else kind

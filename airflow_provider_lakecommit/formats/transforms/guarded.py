@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is put into a query beyond what it says, so that it says it of exact rows.
+"""Guards added to a query, so that it is exact.
 
-Contract: :func:`guard` changes the tree of a query that is of one record each. Each divisor is looked at: DuckDB makes
-null, or infinity, of a division by zero, where a record is to be refused; within ``try(…)`` it is the null that is
-asked for there. ``*`` leaves out the place of the record. Numbers keep the type that they are written with: ``1e2`` is
-a ``double``, which DuckDB's own text of a tree forgets.
+DuckDB makes null or infinity of a division by zero, where the record must be refused; within ``try(…)`` it is null.
+``*`` leaves out the record's place. Numbers keep their written type: ``1e2`` is a ``double``, which DuckDB's text of a
+tree forgets.
 """
 
 from __future__ import annotations
@@ -14,14 +13,11 @@ from typing import Any
 
 import duckdb
 
-__all__ = ["GUARD", "PLACE", "RAISES", "constant", "guard", "guard_divisors"]
-
 PLACE = "lakecommit_place"
 """Column of ``record`` with the place of a record in its block."""
 GUARD = "lakecommit_divisor"
-"""The macro around a divisor."""
 RAISES = "error"
-"""A function by which SQL refuses a record; it is volatile for DuckDB, and always does the same."""
+"""A function by which SQL refuses a record. DuckDB calls it volatile, but it always does the same."""
 _DIVIDING = frozenset({"/", "//", "%", "mod", "divide", "fdiv", "fmod"})
 
 
@@ -31,9 +27,9 @@ def guard_divisors(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def guard(tree: Any, records: Collection[str]) -> None:
-    """Have divisors looked at, ``*`` leave out the place, and numbers keep their types.
+    """Guard divisors, exclude the place from ``*``, and keep types of numbers.
 
-    :param records: names of ``record``, by which ``*`` is of it and not of a struct
+    :param records: names of ``record``, to tell its ``*`` from a struct's
     """
     pending = [(tree, False)]
     while pending:
@@ -64,7 +60,7 @@ def _divisor(division: Mapping[str, Any], tried: bool) -> dict[str, Any]:
 
 
 def _is_a_number_but_zero(value: Any) -> bool:
-    """Also as a text, which the engine takes for a number where it is divided by."""
+    """Return True for such a number, also as a text, which the engine converts."""
     try:
         return float(value) != 0
     except (TypeError, ValueError):
@@ -72,9 +68,7 @@ def _is_a_number_but_zero(value: Any) -> bool:
 
 
 def _keep_type(node: dict[str, Any]) -> None:
-    """The engine writes the tree as text, and reads a ``double`` or a decimal without digits behind its point as
-    something else there: a cast keeps it.
-    """
+    """Add a cast to doubles and whole decimals, which the engine's text of a tree would change."""
     value, kind = node["value"], node["value"]["type"]
     if kind["id"] == "DOUBLE":
         child = constant("VARCHAR", repr(value["value"]))
@@ -89,7 +83,6 @@ def _keep_type(node: dict[str, Any]) -> None:
 
 
 def constant(kind: str, value: Any) -> dict[str, Any]:
-    """Return the node of a value."""
     stated = {"type": {"id": kind, "type_info": None}, "is_null": False, "value": value}
     return {"class": "CONSTANT", "type": "VALUE_CONSTANT", "alias": "", "value": stated}
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Floating-point numbers that SQL made too large.
 
-Contract: :func:`overflown` names the rows in which a number is infinite, or none at all, though nothing of their record
-is: the engine makes that of ``1e200 * 1e200``, where a record is to be refused. A record that has such a number itself,
-or a text that says one (``NaN``, ``-inf``), may have it in its rows.
+The engine makes infinity of ``1e200 * 1e200``, where the record must be refused. A record that has a non-finite number
+itself, or a text of one, may have it in its rows.
 """
 
 from __future__ import annotations
@@ -13,11 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-__all__ = ["overflown"]
-
 _SAYS_ONE = r"(?i)^\s*[+-]?(nan|inf|infinity)\s*$"
 Rows = np.ndarray[tuple[int], np.dtype[np.bool_]]
-"""True or False per row."""
 
 
 def overflown(column: pa.ChunkedArray, places: np.ndarray, records: pa.Table) -> list[int]:
@@ -44,10 +40,7 @@ def _has_floats(kind: pa.DataType) -> bool:
 
 
 def _odd_rows(column: pa.ChunkedArray, *, texts: bool = False) -> Rows:
-    """Return the rows with a non-finite number, also nested.
-
-    :param texts: count texts of such numbers, too
-    """
+    """Return the rows with a non-finite number, also nested; with ``texts`` also as text."""
     found = [_odd(chunk, texts) for chunk in column.chunks]
     return np.concatenate(found) if found else np.zeros(0, bool)
 

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Route each record to the table that a field of its value, or the name of its schema, names.
+"""Route each record to the table that a field of its value, or the name of its schema, selects.
 
-Contract: the field of all values of a block is read at once, by the landing's own format, as if it were the only column
-of a table; then each table's decoder is given its values. A value that cannot be read at all is a reject by the
-format's reason. One without the field, with something else than text in it, or with a text that no table is named for,
-goes where ``other`` of the :class:`~airflow_provider_lakecommit.core.routing.Route` says. Records keep their order
-within each table.
-
-Failure story: nothing is dropped: a record for a table that is not there is a reject of kind ``missing_table``, one
-that no table is named for, unless ``other`` is a table, a reject of kind ``not_routed``; whether such rejects become
-dead letters or block their range is decided where slices are judged.
+The field is read for a whole block by the landing's format, as the only column of a table; then each table's decoder
+gets its values, in order. Unreadable values are rejects of the format. Values without the field, or without a matching
+table, go to ``other`` of the :class:`~airflow_provider_lakecommit.core.routing.Route`. Nothing is dropped: records for
+a missing table are rejects of kind ``missing_table``, unmatched ones of kind ``not_routed``.
 """
 
 from __future__ import annotations
@@ -29,22 +24,18 @@ from airflow_provider_lakecommit.core import NOT_ROUTED, Route
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, put_back
 from airflow_provider_lakecommit.formats.transforms.block import Block
 
-__all__ = ["MISSING_TABLE", "Router", "field_schema"]
-
 MISSING_TABLE = "missing_table"
-"""The kind of rejects with a missing table."""
 WRONG_KIND = "wrong_value"
-"""The kind of rejects of a format that has read a value, and found something else in the field than text."""
+"""The kind of rejects of a value whose field is no text."""
 MOST_SHOWN = 60
-"""Most characters of a text to show."""
 
 
 class Router:
     """Decodes blocks for several tables.
 
-    :param field: decodes the values into :func:`field_schema` of the paths
-    :param decoders: of the tables that are there
-    :param paths: where the field may be, of which the first one counts that is there; by default as the route says
+    :param field: decodes values into :func:`field_schema` of the paths
+    :param decoders: of the existing tables
+    :param paths: where the field may be, in order of preference; by default the route's
     """
 
     def __init__(
@@ -55,7 +46,6 @@ class Router:
         self._column = route.field or None
 
     def decode(self, values: Sequence[bytes]) -> Block:
-        """Decode these values."""
         wanted, rejects = self._dealt(values)
         tables: dict[str, Decoded] = {}
         filtered, ignored = list[int](), Counter[str]()
@@ -77,17 +67,14 @@ class Router:
         )
 
     def tables_of(self, values: Sequence[bytes]) -> dict[str, list[int]]:
-        """Return each table's value positions, whether or not the table exists."""
         return {table: mine.tolist() for table, mine in self._dealt(values)[0].items()}
 
     def close(self) -> None:
-        """Release the decoders' resources."""
         with ExitStack() as stack:
             for decoder in (self._field, *self._decoders.values()):
                 stack.callback(decoder.close)
 
     def _dealt(self, values: Sequence[bytes]) -> tuple[dict[str, np.ndarray], list[Reject]]:
-        """Return each table's value positions, and the rejects of values without a table."""
         found = self._field.decode(values)
         # The values that have rows in `found`, and by table the places of those among them.
         places = np.asarray(range(len(values)) if found.records is None else found.records, np.int64)
@@ -132,7 +119,6 @@ class Router:
 
 
 def _decoded(decoder: Decoder, values: Sequence[bytes], places: np.ndarray) -> Decoded:
-    """Decode some of the values, with their positions among all."""
     if len(places) == len(values):
         decoded = decoder.decode(values)
         every = range(len(values)) if decoded.records is None else decoded.records
@@ -152,7 +138,7 @@ def _refused(place: int, kind: str, column: str | None, reason: str) -> Reject:
 
 
 def field_schema(paths: Sequence[str]) -> Schema:
-    """A table with the text alone that a record is routed by, at each path where it may be."""
+    """Return a table with only the routing text, at each path where it may be."""
     numbers, fields = count(1), list[NestedField]()
     for path in paths:
         kind: IcebergType = StringType()

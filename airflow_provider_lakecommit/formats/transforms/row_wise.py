@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQL over one record: the allowed statements of a transform, and the query that is run for it.
+"""Check the SQL of a transform, and build the queries that are run for it.
 
-Contract: :func:`row_wise` takes ``select … from record where …`` apart by DuckDB's own parser, and lets pass only what
-makes of each record, by itself, no row, a row or several: expressions of known functions that give the same answer
-whenever they are asked, and ``unnest`` in the select list. What it gives back is that query with the record's place in
-front, and guarded (:mod:`~airflow_provider_lakecommit.formats.transforms.guarded`). The place itself is not to be had:
-it is another one when the record is read again, so ``*`` leaves it out, and a record as one value, which would hold it,
-is refused.
+:func:`row_wise` parses ``select … from record where …`` by DuckDB's own parser. It allows what makes no row, a row or
+several of each record by itself: expressions of known, stable functions, and ``unnest`` in the select list. The query
+gets the record's place in front, and guards (:mod:`~airflow_provider_lakecommit.formats.transforms.guarded`). The place
+differs when a record is read again, so ``*`` leaves it out, and a record as one value is refused.
 
-Failure story: everything else is a :class:`~airflow_provider_lakecommit.exceptions.TableError` that names the part: a
-syntax error, a join, an aggregate, a window, ``distinct``, ``order by``, ``limit``, a subquery, ``random()`` or
-``now()``; and what is nested deeper than can be looked at wherever it runs.
+Everything else is a :class:`~airflow_provider_lakecommit.exceptions.TableError` that names the part: joins, aggregates,
+windows, ``distinct``, ``order by``, ``limit``, subqueries, ``random()``, ``now()``, too deep nesting.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -28,10 +24,7 @@ from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.transforms.guarded import PLACE, RAISES, guard
 from airflow_provider_lakecommit.formats.transforms.suspects import suspects
 
-__all__ = ["RowWise", "row_wise"]
-
 RECORD = "record"
-"""The one table that a query reads."""
 _PLAIN = frozenset(
     {
         "COLUMN_REF",
@@ -61,7 +54,7 @@ _WITHOUT_PARENTHESES = frozenset(
 )
 """Functions that look like columns."""
 _OF_NOW = frozenset({"current_localtime", "current_localtimestamp"})
-"""Functions of this moment that DuckDB's list says to give the same answer always; ``age`` is one of one argument."""
+"""Functions of the present time that DuckDB lists as stable; so is ``age`` with one argument."""
 _OF_THE_ENGINE = frozenset({"current_setting", "getvariable", "vector_type", "version"})
 """Functions whose result depends on the engine, not the record."""
 _OF_A_LIST = frozenset({"aggregate", "array_aggr", "array_aggregate", "list_aggr", "list_aggregate"})
@@ -70,23 +63,13 @@ _DRAWS = "reservoir_quantile"
 """An aggregate that draws random values."""
 EXPLODES = "unnest"
 MOST_LEVELS = 150
-"""How deep expressions may be within each other. Python's own limit, less what any caller may have used of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowWise:
-    """The queries of a transform: ``sql`` gives its rows, with the place of their record in front, ``suspects`` the
-    places of records in which it probably fails (:mod:`~airflow_provider_lakecommit.formats.transforms.suspects`).
-    """
-
-    sql: str
-    suspects: str
+"""Deepest nesting of expressions: Python's own limit, less what callers may have used."""
 
 
 def row_wise(
     connection: duckdb.DuckDBPyConnection, sql: str, columns: Collection[str], functions: Collection[str] = ()
-) -> RowWise:
-    """Return the queries of a transform.
+) -> tuple[str, str]:
+    """Return two queries: one for a transform's rows behind the place of their record, one for the places of suspects.
 
     :param columns: the columns of ``record``
     :param functions: further ones that the connection has
@@ -104,23 +87,18 @@ def row_wise(
     found.check(node["where_clause"])
     guard([node["select_list"], node["where_clause"]], {"", RECORD, node["from_table"]["alias"].lower()})
     place = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [PLACE]}
-    rows = {**node, "select_list": [place, *node["select_list"]]}
-    made = _text(connection, told, rows)
+    rows = _text(connection, told, {**node, "select_list": [place, *node["select_list"]]})
     suspects(node)
-    return RowWise(sql=made, suspects=_text(connection, told, node))
+    return rows, _text(connection, told, node)
 
 
 def _text(connection: duckdb.DuckDBPyConnection, told: Mapping[str, Any], node: Mapping[str, Any]) -> str:
-    """Return a statement with another node."""
     tree = {**told, "statements": [{**told["statements"][0], "node": node}]}
     return str(connection.execute("select json_deserialize_sql(?::json)", [json.dumps(tree)]).fetchall()[0][0])
 
 
 def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
-    """Return one statement as a tree.
-
-    :raises TableError: it is none, or more, or deeper than :data:`MOST_LEVELS`
-    """
+    """Parse one statement, no deeper than :data:`MOST_LEVELS`."""
     text = connection.execute("select json_serialize_sql(?)", [sql]).fetchall()[0][0]
     try:
         told: dict[str, Any] = json.loads(text)
@@ -141,7 +119,7 @@ def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
 
 
 def _nodes(tree: Any) -> Iterator[tuple[dict[str, Any], int]]:
-    """Each node, before those within it, and how many expressions it is within. Trees may be deep: no recursion."""
+    """Yield each node before its children, with its depth. Trees may be deep, hence no recursion."""
     pending: list[tuple[Any, int]] = [(tree, 0)]
     while pending:
         node, level = pending.pop()
@@ -196,7 +174,9 @@ class _Walk:
 
     @cached_property
     def _known(self) -> dict[str, list[tuple[str, str, str | None]]]:
-        """By name the kind, the stability and what it is made of: the list is as dear for one name as for all."""
+        """Return DuckDB's functions by name: kind, stability and definition. One query costs as much as for all
+        names.
+        """
         found: dict[str, list[tuple[str, str, str | None]]] = {}
         for name, *rest in self._connection.execute(
             "select distinct function_name, function_type, stability, macro_definition from duckdb_functions()"
@@ -227,7 +207,6 @@ class _Walk:
         return None if kind in _PLAIN else f"a {kind.lower().replace('_', ' ')}"
 
     def _wrong_name(self, names: list[str]) -> str | None:
-        """Return what is wrong with a name that is read like a column."""
         if PLACE in names:
             return f"{PLACE}, the record's internal position"
         (first, *more) = names
@@ -254,7 +233,6 @@ class _Walk:
         return self._wrong_by_list(name)
 
     def _wrong_by_list(self, name: str) -> str | None:
-        """Return what is wrong by DuckDB's own list of functions."""
         known = self._known.get(name, [])
         # In an expression a name that is also that of a table function is not of this one.
         scalar = [each for each in known if each[0] in ("scalar", "macro")]
@@ -270,7 +248,6 @@ class _Walk:
         return None
 
     def _check_macro(self, name: str, definition: str | None) -> None:
-        """Check a macro's definition, once for each."""
         if name in self._macros or definition is None:
             return
         self._macros[name] = definition
@@ -286,7 +263,7 @@ class _Walk:
 
 
 def _wrong_star(chosen: Mapping[str, Any] | None) -> str | None:
-    """What is wrong with the columns that are chosen of all: by a pattern, or by names, the place's might be there."""
+    """Return what is wrong with columns chosen from ``*``: by a pattern, or by names, the place could be among them."""
     if chosen is None:
         return None
     if chosen["class"] == "CONSTANT":
@@ -307,7 +284,6 @@ def _wrong_constant(value: Mapping[str, Any]) -> str | None:
 
 
 def _wrong_aggregate(arguments: list[dict[str, Any]]) -> str | None:
-    """Return what is wrong with the aggregate of a list, by its name."""
     if len(arguments) < 2 or arguments[1]["class"] != "CONSTANT":
         return "an aggregate without a literal name"
     named = arguments[1]["value"].get("value")

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the records of a block in which SQL fails, by one query for all of them.
 
-Contract: :func:`suspects` makes of the guarded tree of a transform a query for the places of the records in which the
-SQL probably fails: what it selects of a record is made within ``try(…)``, where the SQL's own condition holds. It may
-name too many or too few, and is one that cannot be run where there is ``unnest``: who asks it tries each of them alone,
-and then the rest.
-
-``try`` takes no function that is volatile for the engine, as ``error`` is: a cast that fails stands for it. Nor does it
-take ``unnest``, and a function of lists in its place would make each list anew for each of its elements.
+:func:`suspects` turns a transform's guarded tree into a query for the places of records in which it probably fails, by
+``try(…)``. It may name too many or too few, and cannot run with ``unnest``: the caller tries each suspect alone, and
+then the rest. ``try`` takes no volatile function such as ``error``, so a failing cast replaces it.
 """
 
 from __future__ import annotations
@@ -19,11 +15,9 @@ import duckdb
 
 from airflow_provider_lakecommit.formats.transforms.guarded import GUARD, PLACE, RAISES, constant
 
-__all__ = ["add_suspecting", "suspects"]
-
 Node = dict[str, Any]
 _FAILS, _DIVISOR, _FAILED = "lakecommit_fails", "lakecommit_tried_divisor", "lakecommit_failed"
-"""Macros: what fails in every record; what fails for a divisor of zero; and whether something fails."""
+"""Macros: fails in every record; fails for a divisor of zero; tells whether something fails."""
 
 
 def add_suspecting(connection: duckdb.DuckDBPyConnection) -> None:

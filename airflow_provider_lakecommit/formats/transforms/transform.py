@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records through SQL to rows: a decoder around that of the format.
 
-Contract: the format decodes values into the columns of ``record`` (`transform.record_schema`); the SQL, which is
-of one record each (:mod:`~airflow_provider_lakecommit.formats.transforms.row_wise`), makes rows of them, in the order
-of their records and of what it explodes; columns are the table's by name. A record of which no row comes is filtered. A
-block is transformed as a whole; where that fails, one more query names suspects
-(:mod:`~airflow_provider_lakecommit.formats.transforms.suspects`). Each of them is tried alone, and then the rest, where
-halving finds what still fails. Each such record is a reject of its own. Records with a row that lacks a required
-column, or has a value that its column cannot take, are rejects with all of their rows.
+The format decodes values into the columns of ``record`` (`transform.record_schema`). The SQL makes rows of each record,
+in order; its columns are matched to the table's by name. Records without a row are filtered. A block is transformed at
+once; if that fails, a second query names suspects (:mod:`~airflow_provider_lakecommit.formats.transforms.suspects`),
+which are tried alone, and the rest is halved. A record with a row that lacks a required column, or has a value that its
+column cannot take, is rejected with all of its rows. DuckDB works on the Arrow data in this process (decision 0058).
 
-DuckDB does the work within this process, on the Arrow data as they are (decision 0058): one thread, UTC, without files,
-network or extensions.
-
-Failure story: SQL that is not of one record each, a column that the table lacks or that can never be the table's type,
-a required column that nothing fills, a function that cannot be imported: all are a
+Wrong SQL, columns that the table lacks or that can never have its type, and functions that cannot be imported are
 :class:`~airflow_provider_lakecommit.exceptions.TableError` before a record is read.
 """
 
@@ -35,26 +29,20 @@ from airflow_provider_lakecommit.formats.transforms.row_wise import row_wise
 from airflow_provider_lakecommit.iceberg import arrow_schema
 from airflow_provider_lakecommit.landing import meant
 
-__all__ = ["FAILED", "TransformDecoder"]
-
 FAILED = "transform_failed"
 """The kind of rejects in which the SQL itself failed."""
 _BROKEN = (duckdb.InternalError, duckdb.FatalException)
-"""Errors after which the engine answers nothing more. A value may bring them, by a function with a defect."""
+"""Errors after which the engine is unusable; a defective function may cause them for one value."""
 _OF_MEANS = duckdb.OperationalError
-"""Want of means: of many records at once, or of this machine. All other errors are of values: conversions, overflows,
-``error('…')``, functions that raise, a single record that needs more memory than the engine may have, and some that
-have no class of their own.
-"""
+"""Lack of memory, for many records at once or on this machine. All other errors are of values."""
 
 
 class TransformDecoder:
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of a table whose rows SQL makes.
 
     :param records: decodes values into the columns of ``record``; it is closed with this one
-    :param schema: of the table
     :param skip: columns that are filled from elsewhere
-    :param functions: further ones of the SQL, by name, each as ``module.function``
+    :param functions: further functions of the SQL, by name, each as ``module.function``
     """
 
     def __init__(
@@ -67,8 +55,7 @@ class TransformDecoder:
         self._stopped: list[BaseException] = []
         self._connection = engine(functions, self._stopped)
         try:
-            queries = row_wise(self._connection, sql, records.schema.names, functions)
-            self._sql, self._suspects = queries.sql, queries.suspects
+            self._sql, self._suspects = row_wise(self._connection, sql, records.schema.names, functions)
             self._columns = self._resolved()
         except BaseException:
             self._connection.close()
@@ -76,11 +63,9 @@ class TransformDecoder:
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the decoded tables."""
         return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Return rows and rejects of these values."""
         found = self._records.decode(values)
         rows = found.table
 
@@ -109,15 +94,11 @@ class TransformDecoder:
         )
 
     def close(self) -> None:
-        """Close the engine."""
         self._connection.close()
         self._records.close()
 
     def _resolved(self) -> Mapping[str, int]:
-        """Return which column of the SQL is which of the table.
-
-        :raises TableError: naming each that is none, or cannot be
-        """
+        """Return the position in the SQL of each table column that it fills."""
         known = self._target.names
         given: dict[str, int] = {}
         wrong: list[str] = []
@@ -142,7 +123,6 @@ class TransformDecoder:
         return given
 
     def _failing(self, rows: pa.Table) -> dict[int, Refusal]:
-        """Return the records in which the SQL fails, by position."""
         try:
             suspects = self._asked(self._suspects, rows).column(0).to_pylist()
         except Refusal:
@@ -156,7 +136,6 @@ class TransformDecoder:
         return found
 
     def _asked(self, sql: str, rows: pa.Table) -> pa.Table:
-        """:raises Refusal: the SQL fails for one of the records, or for so many at once"""
         try:
             return self._answered(sql, rows)
         finally:
@@ -206,7 +185,6 @@ class TransformDecoder:
         )
 
     def _fitted(self, made: pa.Table) -> list[pa.Array]:
-        """:raises Refusal: a value that its column cannot take"""
         return [
             fitted(_whole(made.column(self._columns[f.name])), f, f.name)
             if f.name in self._columns
@@ -215,7 +193,6 @@ class TransformDecoder:
         ]
 
     def _unfit(self, made: pa.Table, places: np.ndarray) -> dict[int, Reject]:
-        """Return the records with a value that its column cannot take, each with the first such column."""
         found: dict[int, Reject] = {}
         for field in (f for f in self._target if f.name in self._columns):
             column = _whole(made.column(self._columns[field.name]))
@@ -233,7 +210,6 @@ class TransformDecoder:
         return found
 
     def _lacking(self, made: pa.Table, places: np.ndarray) -> dict[int, Reject]:
-        """Return the records with a row that lacks a required column, each with the first one."""
         found: dict[int, Reject] = {}
         for field in self._target:
             if not field.nullable:
@@ -245,14 +221,12 @@ class TransformDecoder:
 
 
 def _of(rows: pa.Table, places: Sequence[int]) -> pa.Table:
-    """Return the rows at these positions."""
     if places and places[-1] - places[0] == len(places) - 1:
         return rows.slice(places[0], len(places))
     return rows.take(pa.array(places, pa.int64()))
 
 
 def _without(refused: Mapping[int, Reject], made: pa.Table, places: np.ndarray) -> tuple[pa.Table, np.ndarray]:
-    """Return the rows of other records, and their positions."""
     if not refused:
         return made, places
     kept = ~np.isin(places, list(refused))
@@ -260,5 +234,4 @@ def _without(refused: Mapping[int, Reject], made: pa.Table, places: np.ndarray) 
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """Return the column as one array without an offset."""
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

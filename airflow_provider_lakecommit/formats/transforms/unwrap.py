@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Change envelopes, as Debezium writes them, to the rows that they are about.
+"""Change envelopes, as Debezium writes them, to their rows.
 
-Contract: the format decodes the envelope as a table of its own, in which ``before`` and ``after`` are structs of the
-row's columns; so any format takes it that has structs. The row is ``after``, of a delete ``before``; further columns
-come from the envelope (:data:`~airflow_provider_lakecommit.landing.unwrap.COLUMNS`). JSON may be wrapped again in
-``schema`` and ``payload``, as Connect's converter does unless told otherwise. Each change is one row, in the order of
-its topic partition, which is that of the source for each key. Rules of times and encodings are those of the row's
-columns, and may not contradict the schema that JSON brings along. Of fields that the table lacks, those of rows are
-counted.
+Any format with structs decodes the envelope as a table in which ``before`` and ``after`` are structs of the row's
+columns. The row is ``after``, or ``before`` of a delete; further columns come from the envelope
+(:data:`~airflow_provider_lakecommit.landing.unwrap.COLUMNS`). JSON may be wrapped again in ``schema`` and ``payload``.
+Each change is one row, in order. Rules for times and encodings are those of the row's columns, and may not contradict
+the schema in JSON. Unknown fields are counted for rows.
 
-Failure story: what is no change of a row is a reject that names it: a truncated table, a message of the log, a
-heartbeat, a schema change, the begin or end of a transaction, a change without the image that it should have. A row
-that lacks a required column, as the image of a delete may, is a reject as well.
+Values that are no change of a row (truncation, log messages, heartbeats, schema changes, transaction markers, missing
+images) are rejects that name it; so are rows that lack a required column.
 """
 
 from __future__ import annotations
@@ -33,12 +30,8 @@ from airflow_provider_lakecommit.formats.transforms.connect_schema import Envelo
 from airflow_provider_lakecommit.iceberg import arrow_schema
 from airflow_provider_lakecommit.landing import DELETED, IMAGES, PAYLOAD, meant
 
-__all__ = ["NO_CHANGE", "TRUNCATED", "UnwrapDecoder"]
-
 NO_CHANGE = "no_change"
-"""The kind of rejects that are no change of a row."""
 TRUNCATED = "truncated"
-"""The kind of rejects for a truncated table."""
 Make = Callable[[Schema, FormatOptions], Decoder]
 _BEFORE, _AFTER = "before", "after"
 _TELLING = ("op", "ddl", "status")
@@ -48,10 +41,10 @@ _TELLING = ("op", "ddl", "status")
 class UnwrapDecoder:
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of a table whose rows are in envelopes.
 
-    :param make: the format's decoder for a schema; those that it makes are closed with this one
+    :param make: makes the format's decoder for a schema; they are closed with this one
     :param schema: the columns that are filled from the records
-    :param columns: those of them that are filled from the envelope, with their paths; others are not looked at
-    :raises TableError: a column of the envelope has no type that it can have, or nothing is left for the row
+    :param columns: those filled from the envelope, with their paths
+    :raises TableError: a column of the envelope has an impossible type, or nothing is left for the row
     """
 
     def __init__(self, make: Make, schema: Schema, columns: Mapping[str, str], options: FormatOptions) -> None:
@@ -75,11 +68,9 @@ class UnwrapDecoder:
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the decoded tables."""
         return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Decode each change to one row."""
         wrong = list(self._schemas.wrong(values)) if self._wraps else []
         if not wrong:
             return self._decoded(values)
@@ -99,9 +90,10 @@ class UnwrapDecoder:
         return replace(put_back(made, places, rejects), ignored=self._ignored(found.ignored))
 
     def _by_after(self, decoded: Decoded, values: Sequence[bytes], again: Sequence[int]) -> Decoded:
-        """With the rows of changes that were refused for what is in ``before``, where the row is ``after``: what a row
-        was is not to keep out what it became. What is no row by that either keeps its first reason, unless ``after`` is
-        refused too.
+        """Add the rows of changes refused for ``before`` where the row is ``after``.
+
+        A former image must not block the new one. What still gives no row keeps its first reason, unless ``after`` is
+        refused.
         """
         if self._of_after is None:
             self._of_after = self._reading((_AFTER,))
@@ -120,7 +112,6 @@ class UnwrapDecoder:
         )
 
     def close(self) -> None:
-        """Release the resources of the format's decoders."""
         for decoder in (self._decoder, self._of_after):
             if decoder is not None:
                 decoder.close()
@@ -128,7 +119,6 @@ class UnwrapDecoder:
     # -- what is read -------------------------------------------------------------------------------------------------
 
     def _reading(self, images: Collection[str]) -> Decoder:
-        """Return the format's decoder of envelopes with these images."""
         fields = [*self._envelope(self._there, images)]
         if self._wraps:
             fields.append(_optional(PAYLOAD, StructType(*fields)))
@@ -141,7 +131,6 @@ class UnwrapDecoder:
         return self._make(assign_fresh_schema_ids(Schema(*fields)), told)
 
     def _envelope(self, there: Mapping[str, NestedField], images: Collection[str]) -> Iterator[NestedField]:
-        """Yield the fields of an envelope."""
         row = StructType(*(_optional(f.name, f.field_type) for f in self._row))
         for image in images:
             yield _optional(image, row)
@@ -236,7 +225,6 @@ class UnwrapDecoder:
         return out
 
     def _column_of(self, path: str | None) -> str | None:
-        """Return the table's column of a value refused inside an image."""
         image, name = self._image_and_name(path or "")
         return name if image in (_BEFORE, _AFTER) and name else path
 
@@ -249,7 +237,6 @@ _UNITS = {"ts_ms": "epoch_millis", "ts_us": "epoch_micros", "ts_ns": "epoch_nano
 
 
 def _no_row(op: str | None, told: Mapping[str, str | None]) -> Reject:
-    """Return why a value gives no row."""
     if op == "t":
         return Reject(index=0, kind=TRUNCATED, column=None, reason="op t: the source's table was truncated")
     if op in IMAGES:
@@ -270,10 +257,6 @@ def _no_row(op: str | None, told: Mapping[str, str | None]) -> Reject:
 
 
 def _check_rules(options: FormatOptions, there: Collection[str]) -> None:
-    """Check the rules before they are moved to the images.
-
-    :raises TableError: rules for columns that the table lacks
-    """
     wrong = [
         f"{key}: the table has no column {path!r} (its columns are {', '.join(there)}){meant(path, there)}"
         for key, rules in {"timestamps": options.timestamps, "encodings": options.encodings}.items()
@@ -300,7 +283,6 @@ def _chosen(mask: pa.Array, these: pa.Array, others: pa.Array) -> pa.Array:
 
 
 def _within(array: pa.Array, name: str) -> pa.Array:
-    """Return a field of structs, null where these are."""
     return pc.struct_field(array, [array.type.get_field_index(name)])
 
 

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The brokers: reachable, topics present, rights granted, the control topic suitable.
+"""Checks the brokers: reachable, topics present, rights granted, the control topic suitable.
 
-Contract: nothing is produced and nothing is created. Rights are what the brokers report for this principal
-(``authorized operations`` of a description), creation is a trial run, and the transactional id is tried with an *empty*
-transaction under an id of the landing's own, ``lakecommit-<landing>-doctor``, or that of a stated deployment: it leaves
-no record. The checks cover the roles of the connection (:mod:`~airflow_provider_lakecommit.status.doctor.roles`).
-
-Failure story: brokers that do not answer are one finding, and get no further requests.
+Nothing is produced or created. Rights are what the brokers report for this principal (``authorized operations`` of a
+description), creation is a trial run, and the transactional id is tried with an *empty* transaction under an id of the
+landing's own, ``lakecommit-<landing>-doctor``, or that of a stated deployment: it leaves no record.
 """
 
 from __future__ import annotations
@@ -27,8 +24,6 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, HeldRights, Role, role_findings
-
-__all__ = ["brokers"]
 
 TIMEOUT = 15.0
 TRANSACTION_MS = 10_000

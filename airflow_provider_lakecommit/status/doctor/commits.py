@@ -2,10 +2,9 @@
 """Check what the catalog verifies in a commit request, and whether these credentials may commit at all.
 
 *Exactly once* depends on it: a catalog that applies a request with false requirements lets a late request overwrite
-other commits. pyiceberg's own catalogs compare in this process; the behaviour of a REST catalog is its own.
-
-Contract: the table is not changed. For each kind of requirement of a landing, a request is sent that requests no change
-and has a false requirement; the catalog must refuse it. A catalog checks the right to commit first.
+other commits. pyiceberg's own catalogs compare in this process. For each kind of requirement of a landing, a request
+without changes and with a false requirement is sent; the catalog must refuse it. A catalog checks the right to commit
+first.
 """
 
 from __future__ import annotations
@@ -28,15 +27,12 @@ from airflow_provider_lakecommit.committer import tag_name
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 
-__all__ = ["commits"]
-
 NOBODY = UUID(int=0)
 NEVER = -2
 """Not the id of any snapshot."""
 
 
 def commits(session: LandingSession, table: Table) -> Iterable[CheckResult]:
-    """Return the findings on such requests."""
     check = f"commits to {'.'.join(table.name())}"
     for what, requirement in _untrue(table.metadata, session.landing.branch):
         try:

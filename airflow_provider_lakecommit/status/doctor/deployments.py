@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that no two Airflows have the same deployment id. They would give up each other's runs, which they do not know,
-and end each other's tasks; nothing is lost or doubled by it, but no work gets done.
+"""Check that no two Airflows have the same deployment id: they would give up each other's runs, and no work gets done.
 
-Contract: reads the newest records of the landing, writes nothing. The sign is a cycle that a run of the same deployment
-gave up for dead, and that continued. A run that was cleared after its end does so too, so it is a warning, which names
-the runs. A cycle that ended with its epoch was not given up for dead.
-
-Failure story: two Airflows whose runs never overlap, or have the same names, leave no such sign.
+The sign is a cycle that a run of the same deployment gave up for dead, and that continued. A run that was cleared after
+its end does so too, so it is a warning, which names the runs. A cycle that ended with its epoch was not given up for
+dead. Two Airflows whose runs never overlap, or have the same names, leave no such sign.
 """
 
 from __future__ import annotations
@@ -18,8 +15,6 @@ from airflow_provider_lakecommit.core import CommitFailed, Cycle, CycleClosed, C
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, ok, warn
-
-__all__ = ["deployments", "lived_on"]
 
 CHECK = "deployment id"
 SHOWN = 3
@@ -49,7 +44,6 @@ def _given_up_for_dead(e: CycleOpened, by: Cycle, epochs: set[UUID]) -> bool:
 
 
 def deployments(session: LandingSession) -> Iterable[CheckResult]:
-    """Return the finding."""
     try:
         found = lived_on(session.read_state(()).entries)
     except ControlTopicError as e:

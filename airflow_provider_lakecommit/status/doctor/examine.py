@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks everything that a landing needs, in one run.
 
-Contract: nothing is landed, created or changed, except two things that are undone at once: an empty transaction, and a
-small file in the tables' storage.
+Nothing is landed, created or changed, except an empty transaction, and a small file in the tables' storage that is
+removed at once.
 """
 
 from __future__ import annotations
@@ -19,20 +19,15 @@ from airflow_provider_lakecommit.redaction import is_secret
 from airflow_provider_lakecommit.spark import LocalSpark, Secrets, SparkSection, engine_of, run_probe
 from airflow_provider_lakecommit.status.doctor.brokers import brokers
 from airflow_provider_lakecommit.status.doctor.deployments import deployments
-from airflow_provider_lakecommit.status.doctor.executor import executor
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level, looked, warn
-from airflow_provider_lakecommit.status.doctor.groups import sharing
-from airflow_provider_lakecommit.status.doctor.host import installed_versions, java, memory, versions
-from airflow_provider_lakecommit.status.doctor.lake import headroom, probe_place, tables
+from airflow_provider_lakecommit.status.doctor.groups import sharing, signatures
+from airflow_provider_lakecommit.status.doctor.host import executor, installed_versions, java, memory, versions
+from airflow_provider_lakecommit.status.doctor.lake import headroom, probe_place, tables, vended
 from airflow_provider_lakecommit.status.doctor.registry import registry
 from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, Role
-from airflow_provider_lakecommit.status.doctor.signatures import signatures
-from airflow_provider_lakecommit.status.doctor.vended import vended
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-__all__ = ["examine"]
 
 
 def examine(
@@ -117,7 +112,6 @@ def _name(table: Table) -> str:
 
 
 def _settings(secrets: Secrets) -> set[str]:
-    """Return the names of all storage properties."""
     return {*secrets.io, *(name for storage in secrets.tables.values() for name in storage.properties)}
 
 

@@ -13,8 +13,6 @@ from enum import StrEnum
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
 
-__all__ = ["CheckResult", "Level", "fail", "looked", "ok", "warn"]
-
 
 class Level(StrEnum):
     """The severity of a finding."""

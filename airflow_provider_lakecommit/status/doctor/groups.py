@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which other groups write to the control topic, and whether they sign.
+"""Whether the control records of this landing are signed, which other groups write there, and whether they sign.
 
-Contract: reads the newest :data:`LOOK` offsets of each partition, writes nothing. Kafka does not record the sender of a
-record; the check reports the groups that records name. A writer for one of them can write in the name of all that do
-not sign.
+Kafka does not record the sender of a record; the check reports the groups that the newest :data:`LOOK` records of each
+partition name. A writer for one of them can write in the name of all that do not sign.
 """
 
 from __future__ import annotations
@@ -14,15 +13,14 @@ from typing import Protocol
 
 from airflow_provider_lakecommit.control import HEADER, head
 from airflow_provider_lakecommit.core import group_id
-from airflow_provider_lakecommit.cycle import BEYOND, LandingSession
+from airflow_provider_lakecommit.cycle import BEYOND, LandingSession, own_partition
 from airflow_provider_lakecommit.exceptions import ControlTopicError, WireError
 from airflow_provider_lakecommit.signing import HEADER as SIGNATURE
-from airflow_provider_lakecommit.signing import KEY, SigningKeys
+from airflow_provider_lakecommit.signing import KEY, UNSIGNED_BELOW, SigningKeys
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, ok, warn
 
-__all__ = ["LOOK", "OtherGroup", "other_groups", "shared", "sharing"]
-
 CHECK = "control topic in common"
+SIGNATURES = "control signatures"
 LOOK = 2_000
 PREFIX = group_id("")
 SHOWN = 5
@@ -30,8 +28,6 @@ MOST_LETTERS = 80
 
 
 class Record(Protocol):
-    """The fields of a record that are read."""
-
     @property
     def value(self) -> bytes | None: ...
     @property
@@ -67,10 +63,7 @@ def other_groups(records: Iterable[Record], own: str) -> tuple[OtherGroup, ...]:
 
 
 def shared(topic: str, others: tuple[OtherGroup, ...], *, signed: bool) -> CheckResult:
-    """Return the finding for a landing, and for the others.
-
-    :param signed: whether this landing signs
-    """
+    """Return the finding for a landing that signs or not, and for the others."""
     if not others:
         return ok(CHECK, f"{topic} holds no records of others")
     seen = f"{topic} is shared with {_told(others)}"
@@ -92,7 +85,6 @@ def shared(topic: str, others: tuple[OtherGroup, ...], *, signed: bool) -> Check
 
 
 def sharing(session: LandingSession) -> Iterable[CheckResult]:
-    """Return the finding on the topic."""
     control, own = session.control, session.landing.group_id
     try:
         others = other_groups(_newest(session), own)
@@ -111,3 +103,29 @@ def _newest(session: LandingSession) -> Iterator[Record]:
 def _told(groups: tuple[OtherGroup, ...]) -> str:
     more = f" and {len(groups) - SHOWN} more" if len(groups) > SHOWN else ""
     return ", ".join(map(str, groups[:SHOWN])) + more
+
+
+def signatures(session: LandingSession) -> Iterable[CheckResult]:
+    """Check that the landing's control records are signed, and report ignored ones."""
+    keys = SigningKeys.of(session.kafka)
+    if keys is None:
+        yield warn(
+            SIGNATURES,
+            f"nothing is signed: any writer to {session.control.name} can block this landing",
+            f"set `{KEY}` next to the Kafka settings (docs: Security)",
+        )
+        return
+    try:
+        log = session.control.read(own_partition(session))
+    except ControlTopicError as e:
+        yield ok(SIGNATURES, f"{keys}; no records could be read yet: {e}")
+        return
+    if doubted := [r.doubt for r in log.records if r.doubt is not None]:
+        yield warn(
+            SIGNATURES,
+            f"{len(doubted)} records are unverified, the newest is {doubted[-1]}",
+            "if they are older than the key, leave them: their work is repeated, or accept them "
+            f"with `{UNSIGNED_BELOW}: {log.topic_id}/{log.partition}:{log.end}`; if not, check who else writes there",
+        )
+        return
+    yield ok(SIGNATURES, f"{keys}, {len(log.records)} records are verified")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This host: the versions of the dependencies, Java, and memory.
+"""Checks this host: dependencies, Java and memory; and compares the environment of a Spark task with it.
 
-Contract: the required versions come from the metadata of this package's own distribution, so they are stated once. The
-installed versions, and the location of Java, are parameters for tests.
+The required versions come from the metadata of this package's own distribution, so they are stated once. The storage of
+each table is tried with the settings of a landing's tasks, including those that the catalog vends. Through Spark
+Connect they would travel in the job's plan, so the storage is tried there only if they have no secret.
 """
 
 from __future__ import annotations
@@ -12,23 +13,25 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from airflow_provider_lakecommit.spark import local_view
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
-
-__all__ = ["installed_versions", "java", "memory", "versions"]
 
 DISTRIBUTION = "airflow-provider-lakecommit"
 JAVA = (17, 21)
 _PAIR = ("pyspark", "pyspark-client")
+_MUST_MATCH = (DISTRIBUTION, "pyspark")
+CLOCK_SECONDS = 5.0
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of the installed dependencies."""
     return {name: found for name, _ in _needs() if (found := _installed(name)) is not None}
 
 
@@ -98,7 +101,6 @@ def memory(master: str | None, conf: Mapping[str, str], free_kb: int | None = No
 
 
 def _needs() -> list[tuple[str, str]]:
-    """Return names and bounds of the dependencies, without extras."""
     out: list[tuple[str, str]] = []
     for text in requires(DISTRIBUTION) or ():
         found = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)", text)
@@ -130,3 +132,40 @@ def _gigabytes(text: str) -> float:
     found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
     sizes = {"k": 2**-20, "m": 2**-10, "g": 1.0, "t": 1024.0, "": 2**-30}
     return int(found[1]) * sizes[found[2]] if found else 1.0
+
+
+def executor(look: Mapping[str, Any], began: float, *, tried: bool) -> Iterable[CheckResult]:
+    """Compare the report of a task with this host; ``began`` is this host's clock at the job's start, ``tried`` whether
+    the storage was tried.
+    """
+    yield ok("executor", f"a task ran on {look['host']}")
+    yield from compared(look["versions"], local_view()["versions"])
+    # The task read its clock at some time between start and now.
+    ahead, behind = look["time"] - time.time(), began - look["time"]
+    apart = max(ahead, behind, 0.0)
+    if apart > CLOCK_SECONDS:
+        yield warn(
+            "executor clock", f"at least {apart:.0f} s {'ahead' if ahead > 0 else 'behind'}", "synchronise the clocks"
+        )
+    else:
+        yield ok("executor clock", "agrees with the one here")
+    if look["storage"]:
+        yield fail("executor storage", look["storage"], "let executors write, read and delete in the table location")
+    elif tried:
+        yield ok("executor storage", "a file was written, read and deleted from a task")
+    else:
+        yield warn("executor storage", "not tried", "tried as soon as the table exists and its settings can be sent")
+
+
+def compared(there: Mapping[str, str], here: Mapping[str, str]) -> Iterable[CheckResult]:
+    """Compare libraries of a task with this host's. This package need not be installed there: each job brings it."""
+    brought = {DISTRIBUTION: "not installed"}.items()
+    differ = {name: found for name, found in there.items() if found != here.get(name) and (name, found) not in brought}
+    for name, found in sorted(differ.items()):
+        seen = f"{name} {found} there, {here.get(name)} here"
+        if found == "not installed" or name in _MUST_MATCH:
+            yield fail("executor libraries", seen, f"install {name} {here.get(name)} where Spark's Python workers run")
+        else:
+            yield warn("executor libraries", seen, "use the same environment on both sides")
+    if not differ:
+        yield ok("executor libraries", ", ".join(f"{name} {found}" for name, found in there.items()))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalog and the tables: reachable, present or creatable, compatible with the rows, with a usable ledger; and
-their storage, written, read and deleted from here.
+"""Checks the catalog and the tables: reachable, present or creatable, compatible with the rows, with a usable ledger;
+and their storage, written, read and deleted from here.
 
-Contract: no table is created or changed. The storage is tried with one small file next to the data files, in no
-snapshot, which is removed again, and commits with requests that can never be applied.
+The storage is tried with one small file next to the data files, in no snapshot, which is removed again, and commits
+with requests that can never be applied.
 """
 
 from __future__ import annotations
@@ -27,14 +27,23 @@ from airflow_provider_lakecommit.committer import (
     tag_name,
 )
 from airflow_provider_lakecommit.core import HISTORY, MAINTAIN, RESET_ASSERT, RESET_BLOCKED, RESET_OFFSETS
-from airflow_provider_lakecommit.cycle import LandingSession, check_first_run, check_fit, table_of, target_of
+from airflow_provider_lakecommit.cycle import (
+    LEAST_SECONDS,
+    LandingSession,
+    check_first_run,
+    check_fit,
+    table_of,
+    target_of,
+)
 from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, LedgerError, SpecError
-from airflow_provider_lakecommit.iceberg import data_folder
+from airflow_provider_lakecommit.iceberg import TableStorage, clock, data_folder
 from airflow_provider_lakecommit.status.doctor.commits import commits
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, looked, ok, warn
 from airflow_provider_lakecommit.status.status import read_status
 
-__all__ = ["headroom", "probe_place", "tables"]
+SHORT_SECONDS = 900.0
+"""Credentials with a shorter lifetime are likely to expire while a window is written."""
+_LONGER = "configure the catalog to vend credentials that last as long as writing a window"
 
 
 def tables(session: LandingSession) -> tuple[list[CheckResult], list[Table]]:
@@ -90,10 +99,7 @@ def _table(session: LandingSession, name: str, found: list[Table]) -> Iterable[C
 
 
 def _check_not_gone(session: LandingSession, name: str, table: Table | None = None) -> None:
-    """Check that nothing was landed in a table that is missing, or has no ledger.
-
-    :raises LedgerError: the control topic has records of it
-    """
+    """Raise if the control topic has records of a table that is missing, or has no ledger."""
     with suppress(ControlTopicError):
         check_first_run(session, name, table)
 
@@ -189,3 +195,31 @@ def headroom(session: LandingSession, every: timedelta | None) -> Iterable[Check
         )
         for p in gone
     )
+
+
+def vended(storage: TableStorage, name: str, now: float) -> Iterable[CheckResult]:
+    """Return the findings on the vended properties of a table, by name, without values; ``now`` in seconds of the
+    epoch.
+    """
+    check = f"credentials of {name}"
+    if storage.signed:
+        yield warn(
+            check,
+            "the catalog vends no keys and wants to sign each request, which Spark's tasks cannot do",
+            "configure it to vend credentials (X-Iceberg-Access-Delegation: vended-credentials); otherwise tasks use "
+            "the connection's, or the identity of their machine",
+        )
+    if not storage.handed_out:
+        return
+    seen = f"vended by the catalog: {', '.join(storage.handed_out)}"
+    left = storage.left(now)
+    if left is None or storage.expires_at is None:
+        yield ok(check, f"{seen}; the catalog does not report when they expire")
+        return
+    seen = f"{seen}; they expire in {left:.0f} s, at {clock(storage.expires_at)}"
+    if left < LEAST_SECONDS:
+        yield fail(check, seen, f"{_LONGER}, and check that its clock and the one here agree")
+    elif left < SHORT_SECONDS:
+        yield warn(check, seen, _LONGER)
+    else:
+        yield ok(check, seen)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that the schema registry answers, and that the subjects of this landing have its format.
 
-Contract: requests go to the registry from the host of the doctor; tasks send theirs from their own. Writes nothing.
+Requests are sent from the host of the doctor; tasks send theirs from their own.
 """
 
 from __future__ import annotations
@@ -15,13 +15,10 @@ from airflow_provider_lakecommit.formats import UnknownSchemaError, asked_subjec
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 
-__all__ = ["registry"]
-
 CHECK = "schema registry"
 
 
 def registry(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult]:
-    """Return the findings; none, if the landing needs no registry."""
     subjects = asked_subjects(landing)
     if not subjects:
         return

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which rights of each role the connection has, and which it lacks.
 
-Contract: pure. :data:`NEEDS` is the table of the page "Several teams on one cluster"; a test compares them. For the
-*requested* roles a missing right is ``FAIL``, for the others it is reported. Unknown rights (a control topic that does
-not exist yet, a transactional id that was not tried) are not reported as missing.
+:data:`NEEDS` is the table of the page "Several teams on one cluster"; a test compares them. For the *requested* roles a
+missing right is ``FAIL``, for the others it is reported. Unknown rights (of a missing control topic, or an untried
+transactional id) are not reported as missing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from enum import StrEnum
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, and exported without saying so
 
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
-
-__all__ = ["LANDING_ROLES", "NEEDS", "HeldRights", "Role", "RoleRights", "role_findings"]
 
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
 CONFIGS = AclOperation.DESCRIBE_CONFIGS
@@ -100,7 +98,6 @@ def _lacking(needs: RoleRights, granted: HeldRights) -> Iterator[Lack]:
 
 
 def _blind(needs: RoleRights, granted: HeldRights) -> Iterator[Lack]:
-    """Yield the settings that it cannot read."""
     topics = dict(granted.sources) if "source" in needs.settings else {}
     if "control" in needs.settings:
         topics[granted.control] = granted.on_control
@@ -121,7 +118,6 @@ def _told(lacking: Iterable[Lack]) -> str:
 
 
 def _grant(lacking: Iterable[Lack]) -> str:
-    """Return the arguments of `kafka-acls` that grant it."""
     texts = []
     for (kind, name), operations in _by_resource(lacking).items():
         prefixed = " --resource-pattern-type prefixed" if kind == "transactional-id" else ""

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.cli import arguments, everyday, follow_arguments, maintain, upkeep
+from airflow_provider_lakecommit.cli import arguments, everyday, maintain, upkeep
 from airflow_provider_lakecommit.cli import main as command_line
 from airflow_provider_lakecommit.cli.runs import land, land_set, set_landings
 from airflow_provider_lakecommit.landing import spec_file
@@ -120,7 +120,7 @@ def console(path: Path, spec: dict[str, Any]) -> Iterator[Console]:
         patch.setattr(maintain, "least_age", lambda _, asked: asked)
         # Each compaction rewrites whatever is there.
         patch.setattr(compact, "BinRules", partial(BinRules, least=1))
-        for module in (follow_arguments, upkeep):
+        for module in (everyday, upkeep):
             patch.setattr(module, "duration", lambda text: timedelta(seconds=float(text.removesuffix("s"))))
         # Both take longer than most commands; JSON is YAML, too.
         patch.setattr(spec_file, "yaml_values", json.loads)

@@ -202,7 +202,7 @@ class FakeDeployment:
     @staticmethod
     def landings_of(dag: str, **_: object) -> list[Any]:
         landings = [Landing(name=n, topics=n, table=f"a.{n}") for n in ("orders", "clicks")]
-        return [SimpleNamespace(landing=each, spark_conn_id="", spark_conf=None) for each in landings]
+        return [SimpleNamespace(of=each, spark_conn_id="", spark_conf=None) for each in landings]
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ import fastavro
 import pytest
 
 from airflow_provider_lakecommit.core.formats import SCHEMA_NAMES, WITH_REGISTRY
-from airflow_provider_lakecommit.formats.avro.record_names import record_name
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, SchemaKey, UnknownSchemaError
-from airflow_provider_lakecommit.formats.schema_names import schema_names_for
+from airflow_provider_lakecommit.formats.schema_names import record_name, schema_names_for
 
 PROTO = """syntax = "proto3"; package shop.v1;
 message Order { message Line { string sku = 1; } int64 id = 1; }

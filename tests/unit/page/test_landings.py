@@ -10,11 +10,10 @@ import pytest
 from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.page.cycles import LandingCycles
-from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic, key_of, ranked, search
+from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic, key_of, page_topics, ranked, search
 from airflow_provider_lakecommit.page.notes import LandingNotes, RejectSeen
 from airflow_provider_lakecommit.page.partitions import PagePartition
 from airflow_provider_lakecommit.page.remedies import remedies
-from airflow_provider_lakecommit.page.watched import page_topics
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, State, Verdict
 from tests.support.story import P0, coverage
 

@@ -14,9 +14,7 @@ from airflow_provider_lakecommit.core.model import Counts, Cycle, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.page.cycles import LandingCycles, cycles_after
 from airflow_provider_lakecommit.page.detail_answers import detail_of
-from airflow_provider_lakecommit.page.notes import MOST, LandingNotes
-from airflow_provider_lakecommit.page.uncommitted import MOST as MOST_UNCOMMITTED
-from airflow_provider_lakecommit.page.uncommitted import after_report
+from airflow_provider_lakecommit.page.notes import MOST, MOST_UNCOMMITTED, LandingNotes, after_report
 from tests.support.story import DEAD, ORDERS, P0, P1, plan, report_of
 from tests.unit.page.test_landings import row
 

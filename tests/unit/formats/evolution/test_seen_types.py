@@ -11,8 +11,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StructType
 
 from airflow_provider_lakecommit.core.formats import DEFAULTS, FormatOptions
-from airflow_provider_lakecommit.formats.evolution.envelopes import row_in
 from airflow_provider_lakecommit.formats.evolution.paths import plain
+from airflow_provider_lakecommit.formats.evolution.records import row_in
 from airflow_provider_lakecommit.formats.evolution.seen_types import SeenTypes, seen_types
 from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.exceptions import RegistryError
-from airflow_provider_lakecommit.formats.registry import answers
-from airflow_provider_lakecommit.formats.registry.answers import MOST_BYTES
+from airflow_provider_lakecommit.formats.registry import connection
 from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry
+from airflow_provider_lakecommit.formats.registry.connection import MOST_BYTES
 from tests.fakes.rest_server import MIB, RestServer, packed
 
 HOSTILE: dict[str, tuple[Callable[[], Any], str]] = {
@@ -89,7 +89,7 @@ class Drops:
 
 
 def test_a_registry_that_sends_a_byte_now_and_then_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "MOST_SECONDS", 0.3)
+    monkeypatch.setattr(connection, "MOST_SECONDS", 0.3)
     with closing(Drops()) as drops, closing(SchemaRegistry({"url": drops.url, "max.retries": 0})) as registry:
         with pytest.raises(RegistryError, match="LC4025"):
             registry.schema(7)

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry
-from airflow_provider_lakecommit.formats.registry.remedies import remedy_of
+from airflow_provider_lakecommit.formats.registry.connection import remedy_of
 from airflow_provider_lakecommit.formats.registry.schemas import UnknownSchemaError
 from tests.fakes.registry import FakeRegistry
 

@@ -8,8 +8,13 @@ import threading
 import pytest
 
 from airflow_provider_lakecommit.exceptions import RegistryError
-from airflow_provider_lakecommit.formats.registry.many import MOST_AT_ONCE, learned
-from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, SchemaKey, UnknownSchemaError
+from airflow_provider_lakecommit.formats.registry.schemas import (
+    MOST_AT_ONCE,
+    RegisteredSchema,
+    SchemaKey,
+    UnknownSchemaError,
+    learned,
+)
 
 
 class Source:

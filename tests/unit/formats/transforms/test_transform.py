@@ -285,7 +285,7 @@ def test_many_functions_are_looked_up_at_once() -> None:
     with duckdb.connect() as connection:
         counted = Counted(connection)
         columns = ", ".join(f"{name}(id) + {n} as c{n}" for n, name in enumerate(["abs", "sign", "ceil"] * 50))
-        assert "c149" in row_wise(cast(Any, counted), f"select {columns} from record", ["id"]).sql
+        assert "c149" in row_wise(cast(Any, counted), f"select {columns} from record", ["id"])[0]
     assert counted.asked == 1
 
 

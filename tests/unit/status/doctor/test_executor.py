@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_provider_lakecommit.spark import probe
-from airflow_provider_lakecommit.status.doctor.executor import compared
 from airflow_provider_lakecommit.status.doctor.finding import Level
+from airflow_provider_lakecommit.status.doctor.host import compared
 
 HERE = {"airflow-provider-lakecommit": "1.0", "pyspark": "4.2.0", "pyarrow": "26.0.1"}
 

@@ -10,9 +10,8 @@ import pytest
 
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.spark.probe import local_view
-from airflow_provider_lakecommit.status.doctor.executor import executor
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level, looked
-from airflow_provider_lakecommit.status.doctor.host import installed_versions, java, memory, versions
+from airflow_provider_lakecommit.status.doctor.host import executor, installed_versions, java, memory, versions
 
 
 def wrong(found: list[CheckResult]) -> list[tuple[str, str]]:

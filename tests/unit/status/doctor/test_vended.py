@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
-from airflow_provider_lakecommit.status.doctor.vended import vended
+from airflow_provider_lakecommit.status.doctor.lake import vended
 
 NOW = 1_700_000_000.0
 KEYS = {"s3.session-token": "canary"}

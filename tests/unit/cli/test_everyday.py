@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_lakecommit.cli.arguments import positive
-from airflow_provider_lakecommit.cli.follow_arguments import add_follow, follow_of
+from airflow_provider_lakecommit.cli.everyday import add_follow, follow_of
 from airflow_provider_lakecommit.cycle.run.options import FollowOptions
 
 

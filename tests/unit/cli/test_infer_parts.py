@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from airflow_provider_lakecommit.cli.infer_parts import csv_as_json, raw_columns
 from airflow_provider_lakecommit.cli.infer_schema import Question, infer_schema, rejected
-from airflow_provider_lakecommit.cli.infer_texts import csv_as_json, raw_columns
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.infer import infer, schema_of
