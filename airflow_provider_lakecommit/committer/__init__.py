@@ -18,13 +18,13 @@ __getattr__ = lazy_names(
         "compact": "Compacted Compaction compact_table compacted_of require_present",
         "debt": "TableDebt debt_of",
         "executor": "Committer CommitterThread",
+        "head": "Head HeadReader",
         "ledger": (
             "Condition LedgerState ancestry expiry_age_ms landing_snapshots read_ledger require_ledger "
             "should_carry tag_name unannounced"
         ),
         "ledger_by_hand": "OtherSections attest_section prune_sections set_section",
         "ledger_updates": "carry_forward change_section join_table renew_epochs restore_tag swap_sections",
-        "manifest_writer": "is_rewritable",
         "outcome_lookup": "RetryPolicy",
         "overwrite": "Rewrite",
         "replace": "Removal ReplaceOutcome ReplaceRequest epochs_of is_due replace_ranges require_ranges",
@@ -38,5 +38,6 @@ __getattr__ = lazy_names(
         "swap": "Change compare_and_swap ledger_change",
         "tags": "check_tags",
         "trim": "expire_older old_snapshots trim_snapshots",
+        "upsert_rule": "UpsertRule",
     },
 )

@@ -25,6 +25,8 @@ from airflow_provider_lakecommit.committer.debt import TableDebt as TableDebt
 from airflow_provider_lakecommit.committer.debt import debt_of as debt_of
 from airflow_provider_lakecommit.committer.executor import Committer as Committer
 from airflow_provider_lakecommit.committer.executor import CommitterThread as CommitterThread
+from airflow_provider_lakecommit.committer.head import Head as Head
+from airflow_provider_lakecommit.committer.head import HeadReader as HeadReader
 from airflow_provider_lakecommit.committer.ledger import Condition as Condition
 from airflow_provider_lakecommit.committer.ledger import LedgerState as LedgerState
 from airflow_provider_lakecommit.committer.ledger import ancestry as ancestry
@@ -45,7 +47,6 @@ from airflow_provider_lakecommit.committer.ledger_updates import join_table as j
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs as renew_epochs
 from airflow_provider_lakecommit.committer.ledger_updates import restore_tag as restore_tag
 from airflow_provider_lakecommit.committer.ledger_updates import swap_sections as swap_sections
-from airflow_provider_lakecommit.committer.manifest_writer import is_rewritable as is_rewritable
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy as RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite as Rewrite
 from airflow_provider_lakecommit.committer.replace import Removal as Removal
@@ -84,3 +85,4 @@ from airflow_provider_lakecommit.committer.tags import check_tags as check_tags
 from airflow_provider_lakecommit.committer.trim import expire_older as expire_older
 from airflow_provider_lakecommit.committer.trim import old_snapshots as old_snapshots
 from airflow_provider_lakecommit.committer.trim import trim_snapshots as trim_snapshots
+from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule as UpsertRule

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Accounting in source records: what a slice read must add up to what its ranges span, before it may be published.
 
-Contract: per span, landed + rejected + filtered + gaps + skipped equals the number of offsets. Rows per table are a
+Contract: per span, the sum of all counts equals the number of offsets. Rows per table are a
 separate sum and equal the record counts of the files. A slice that does not add up is never published: what is wrong
 is reported, and its range is read again.
 """
@@ -55,7 +55,7 @@ def spans_problem(spans: Sequence[SpanReport]) -> str | None:
     """The first span that does not add up, or ``None``."""
     for s in spans:
         c = s.counts
-        if min(c.landed, c.rejected, c.filtered, c.gaps, c.skipped) < 0:
+        if min(c.to_dict().values()) < 0:
             return f"{s.span} has a negative count ({c})"
         if c.total != len(s.span):
             return f"{s.span} spans {len(s.span)} offsets, its report accounts for {c.total} ({c})"

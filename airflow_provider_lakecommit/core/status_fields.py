@@ -7,7 +7,6 @@ that they take that name from. Offsets are one past the last. Who shows them mak
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from airflow_provider_lakecommit.core.model import Counts
@@ -17,7 +16,7 @@ __all__ = ["account_fields", "cycle_fields", "lag_fields", "partition_fields", "
 
 def account_fields(counts: Counts) -> dict[str, Any]:
     """Source offsets that were read, and what became of them: ``read`` is the sum of the others."""
-    return {"read": counts.total, **asdict(counts)}
+    return {"read": counts.total, **counts.to_dict()}
 
 
 def pending_fields(*, slices: int, files: int, bytes: int) -> dict[str, Any]:

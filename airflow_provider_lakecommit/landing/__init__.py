@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.landing.sections import (
     DeadLetters,
     Decoding,
     Transform,
+    Upsert,
     Window,
 )
 
@@ -39,6 +40,7 @@ __all__ = [
     "LandingSetSpec",
     "LandingSpec",
     "Transform",
+    "Upsert",
     "Window",
     "declares_set",
     "load_set",
@@ -63,6 +65,7 @@ __getattr__ = lazy_names(
         "times": "EXAMPLES duration_of seconds_of span_of",
         "type_text": "PRIMITIVES TypeText parse_type sizes_of",
         "unwrap": "DELETED ENVELOPE_ROOTS IMAGES PAYLOAD columns_of_unwrap",
+        "upsert": "HARD IGNORE IS_DELETED SOFT wrong_columns",
         "value_sections": "columns_of_key",
         "variables": "from_environment",
     },

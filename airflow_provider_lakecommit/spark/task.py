@@ -238,7 +238,9 @@ class _Doing:
             try:
                 self._others.check(spans, at_once=True)
             except ReplicaReported:
-                delete_files(self._secrets, outcome.files)
+                table = self._job.landing.table
+                own = {table: [*outcome.files.get(table, ()), *outcome.tombstones]}
+                delete_files(self._secrets, {**outcome.files, **own})
                 raise
 
     def told_of(self, deaths: int) -> None:
@@ -339,6 +341,7 @@ def _records(
         catalog=job.catalog,
         targets=targets,
         files=finished.files if finished else {},
+        tombstones={job.landing.table: finished.tombstones} if finished and finished.tombstones else {},
         report=report,
         new_id=uuid4,
         at=datetime.now(UTC),

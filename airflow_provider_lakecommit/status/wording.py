@@ -35,11 +35,11 @@ def verified_text(landing: Landing, histories: Iterable[TableHistory], findings:
     fewer = 0
     for history in histories:
         t = totals(history, landing.name)
-        c = t.counts
         fewer += history.fewer
         yield (
-            f"{history.table}: {t.snapshots} snapshots, {t.offsets} offsets = {c.landed} landed + {c.rejected} "
-            f"rejected + {c.filtered} filtered + {c.gaps} gaps + {c.skipped} skipped; {t.rows} rows in {t.files} files"
+            f"{history.table}: {t.snapshots} snapshots, {t.offsets} offsets = "
+            + " + ".join(f"{n} {name}" for name, n in t.counts.to_dict().items())
+            + f"; {t.rows} rows in {t.files} files"
             + (f", of which {t.replaced} were replaced" if t.replaced else "")
         )
     yield from (f"  {finding}" for finding in findings)
