@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
 
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.core import Role
@@ -87,7 +88,7 @@ class Columns:
                 "kafka_generation, kafka_offset. Add them, or change the spec",
             )
         found += [self.schema.find_field(i) for i in marks]
-        self._ids, self._fields = [f.field_id for f in found], [arrow_field(f) for f in found]
+        self._ids, self._fields = [f.field_id for f in found], [_stored(f) for f in found]
 
     def keys(self, rows: ParquetRows, group: int) -> list[pa.Array] | None:
         """Return the key columns of a row group; ``None`` if the file lacks one, so that no row has a key."""
@@ -129,6 +130,7 @@ class Columns:
             kind = self._fields[i].type
             array = pa.nulls(block.num_rows, kind) if name is None else block.column(name).combine_chunks()
             array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+            array = array.storage if isinstance(array, pa.ExtensionArray) else array
             made.append(array if array.type == kind else array.cast(kind))
         return made
 
@@ -211,6 +213,12 @@ def _really_same(keys: Sequence[pa.Array], by_key: Numbers, same: Numbers) -> bo
     first = np.flatnonzero(same)
     these, others = (pa.array(by_key[rows]) for rows in (first, first + 1))
     return bool(equal_rows([k.take(these) for k in keys], [k.take(others) for k in keys]).all())
+
+
+def _stored(field: NestedField) -> pa.Field:
+    """Return a column as it is compared: a UUID as its bytes."""
+    found = arrow_field(field)
+    return found.with_type(found.type.storage_type) if isinstance(found.type, pa.BaseExtensionType) else found
 
 
 def _numbers(array: pa.Array) -> Numbers:

@@ -249,9 +249,16 @@ class LastChanges:
         order = np.lexsort([_ordering(rows.column(name)) for name in by])
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
-        keyed = rows.select(self._key).append_column(_RANK, pa.array(rank))
+        keyed = pa.table([*map(_stored, rows.select(self._key).columns), rank], [*self._key, _RANK])
         newest = keyed.group_by(self._key, use_threads=False).aggregate([(_RANK, "max")])
         return np.sort(order[newest.column(f"{_RANK}_max").to_numpy()])
+
+
+def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values as they are compared: a UUID as its bytes."""
+    if not isinstance(column.type, pa.BaseExtensionType):
+        return column
+    return pa.chunked_array([c.storage for c in column.chunks], column.type.storage_type)
 
 
 def _ordering(column: pa.ChunkedArray) -> Numbers:
