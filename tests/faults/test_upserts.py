@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table that is kept equal to its source, from a real topic, whatever dies on the way: every engine reads one row per
+key, the ledger is complete, and `verify` agrees.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import duckdb
+import pytest
+from duckdb_extensions import import_extension
+
+from tests.faults.test_envelopes import Source
+from tests.support.steps import check_verified
+from tests.support.world import Killed, World, deaths
+
+pytestmark = pytest.mark.faults
+
+Make = Callable[..., World]
+Produce = Callable[..., list[tuple[int, int]]]
+COLUMNS = [
+    {"name": "id", "type": "long", "required": True},
+    {"name": "name", "type": "string"},
+]
+JSON: dict[str, Any] = {
+    "create": {"schema": COLUMNS, "partition_by": ["bucket(2, id)"]},
+    "key": {"columns": ["id"], "format": "json"},
+    "upsert_key": ["id"],
+}
+CHANGES: dict[str, Any] = {
+    "create": {"schema": [*COLUMNS, {"name": "credit", "type": "decimal(12,2)", "required": True}]},
+    "unwrap": "debezium",
+    "upsert_key": ["id"],
+    "encodings": {},
+}
+
+
+def seen(world: World) -> dict[Any, Any]:
+    """Return names by id, as DuckDB and pyiceberg both read them; no id may be there twice."""
+    with world.session() as session:
+        table = session.tables.load(world.landing.table)
+    rows = [(r["id"], r["name"]) for r in table.scan().to_arrow().to_pylist()]
+    with duckdb.connect() as database:
+        for name in ("avro", "iceberg"):
+            import_extension(name, con=database)
+            database.load_extension(name)
+        duck = database.execute(f"SELECT id, name FROM iceberg_scan('{table.metadata_location}')").fetchall()
+    assert sorted(duck) == sorted(rows)
+    assert len(dict(rows)) == len(rows), "a key is there twice"
+    return dict(rows)
+
+
+class Model:
+    """A source of keyed JSON records, and what its table must hold."""
+
+    def __init__(self, seed: int) -> None:
+        self._random, self.rows, self._version = random.Random(seed), dict[int, str](), 0
+
+    def records(self, count: int) -> list[tuple[str, str | None]]:
+        out: list[tuple[str, str | None]] = []
+        for _ in range(count):
+            key, self._version = self._random.randrange(25), self._version + 1
+            if key in self.rows and self._random.random() < 0.3:
+                del self.rows[key]
+                out.append((json.dumps({"id": key}), None))
+            else:
+                self.rows[key] = f"v{self._version}"
+                out.append((json.dumps({"id": key}), json.dumps({"name": self.rows[key]})))
+        return out
+
+
+def test_tombstones_delete_and_records_replace(make_world: Make, produce: Produce) -> None:
+    world, model = make_world(**JSON), Model(1)
+    for _ in range(3):
+        produce(world.landing.topics, model.records(120))
+        world.settle()
+        assert seen(world) == model.rows
+    check_verified(world)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_at_any_step(make_world: Make, produce: Produce, when: Any) -> None:
+    world, model = make_world(**JSON), Model(2)
+    produce(world.landing.topics, model.records(60))
+    world.settle()
+    for step in range(1, 12):
+        produce(world.landing.topics, model.records(30))
+        with suppress(Killed), deaths(step, when):
+            world.run()
+    world.settle()
+    assert seen(world) == model.rows
+    check_verified(world)
+
+
+def test_changes_of_debezium(make_world: Make, produce: Produce) -> None:
+    world = make_world(**{**CHANGES, "encodings": {"credit": "base64"}})
+    source = Source(3)
+    for _ in range(3):
+        source.changes.clear()
+        source.run(80)
+        produce(world.landing.topics, source.changes)
+        world.settle()
+        assert seen(world) == {key: row["name"] for key, row in source.rows.items()}
+    check_verified(world)
