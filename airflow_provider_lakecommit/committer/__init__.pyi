@@ -47,6 +47,7 @@ from airflow_provider_lakecommit.committer.ledger_updates import join_table as j
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs as renew_epochs
 from airflow_provider_lakecommit.committer.ledger_updates import restore_tag as restore_tag
 from airflow_provider_lakecommit.committer.ledger_updates import swap_sections as swap_sections
+from airflow_provider_lakecommit.committer.newest import Columns as Columns
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy as RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite as Rewrite
 from airflow_provider_lakecommit.committer.replace import Removal as Removal
@@ -68,10 +69,12 @@ from airflow_provider_lakecommit.committer.summary import SnapshotRecord as Snap
 from airflow_provider_lakecommit.committer.summary import has_ledger as has_ledger
 from airflow_provider_lakecommit.committer.summary import record_of as record_of
 from airflow_provider_lakecommit.committer.summary import sections_of as sections_of
+from airflow_provider_lakecommit.committer.summary_extras import DELETED as DELETED
 from airflow_provider_lakecommit.committer.summary_extras import EVOLVED as EVOLVED
 from airflow_provider_lakecommit.committer.summary_extras import MOVED as MOVED
 from airflow_provider_lakecommit.committer.summary_extras import REPLAYED as REPLAYED
 from airflow_provider_lakecommit.committer.summary_extras import SPEC as SPEC
+from airflow_provider_lakecommit.committer.summary_extras import SUPERSEDED as SUPERSEDED
 from airflow_provider_lakecommit.committer.summary_extras import had_before as had_before
 from airflow_provider_lakecommit.committer.summary_extras import merged_sections as merged_sections
 from airflow_provider_lakecommit.committer.summary_extras import moved_lanes as moved_lanes

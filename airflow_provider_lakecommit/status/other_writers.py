@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-__all__ = ["RowChange", "row_change"]
+__all__ = ["RowChange", "live_rows", "row_change"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,14 @@ def row_change(snapshot: Snapshot) -> RowChange:
         matched=_sum(sums, "added-equality-deletes"),
         same=snapshot.summary.operation is Operation.REPLACE and not any(_sum(sums, key) for key in deletes),
     )
+
+
+def live_rows(snapshot: Snapshot) -> int | None:
+    """Return the number of live rows by a snapshot's own summary; ``None``: it does not tell."""
+    sums = snapshot.summary.additional_properties if snapshot.summary else {}
+    if "total-records" not in sums or _sum(sums, "total-equality-deletes"):
+        return None
+    return _sum(sums, "total-records") - _sum(sums, "total-position-deletes")
 
 
 def _sum(sums: Mapping[str, str], key: str) -> int:

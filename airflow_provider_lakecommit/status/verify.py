@@ -51,6 +51,7 @@ from airflow_provider_lakecommit.status.table_history import (
     Severity,
     TableHistory,
 )
+from airflow_provider_lakecommit.status.upserted import dead_rows
 from airflow_provider_lakecommit.status.verify_table import check_table, covered_of, wrong_snapshot, wrong_table
 
 __all__ = [
@@ -71,7 +72,9 @@ FATES = {Role.ROWS: "landed", Role.DEAD_LETTERS: "rejected"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTotals:
-    """Sums over a table's history, of one landing. Of its ``rows``, ``replaced`` were removed again."""
+    """Sums over a table's history, of one landing. Of its ``rows``, ``replaced`` were removed again, ``superseded``
+    and ``deleted`` were taken out by newer records of their keys.
+    """
 
     snapshots: int
     offsets: int
@@ -79,6 +82,8 @@ class TableTotals:
     files: int
     counts: Counts
     replaced: int = 0
+    superseded: int = 0
+    deleted: int = 0
 
 
 def totals(history: TableHistory, landing: str) -> TableTotals:
@@ -90,6 +95,8 @@ def totals(history: TableHistory, landing: str) -> TableTotals:
         files=sum(len(s.files) for s in mine),
         counts=sum((s.counts for s in mine), Counts()),
         replaced=sum(replaced_rows(s.record) for s in mine),
+        superseded=sum(dead_rows(s.record)[0] for s in mine),
+        deleted=sum(dead_rows(s.record)[1] for s in mine),
     )
 
 

@@ -40,7 +40,11 @@ def verified_text(landing: Landing, histories: Iterable[TableHistory], findings:
             f"{history.table}: {t.snapshots} snapshots, {t.offsets} offsets = "
             + " + ".join(f"{n} {name}" for name, n in t.counts.to_dict().items())
             + f"; {t.rows} rows in {t.files} files"
-            + (f", of which {t.replaced} were replaced" if t.replaced else "")
+            + "".join(
+                f", of which {n} were {what}"
+                for what, n in (("replaced", t.replaced), ("superseded", t.superseded), ("deleted", t.deleted))
+                if n
+            )
         )
     yield from (f"  {finding}" for finding in findings)
     standing = "NOT all right" if any(f.level is Severity.WRONG for f in findings) else "all right"

@@ -9,12 +9,17 @@ import json
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 import pytest
 from duckdb_extensions import import_extension
 
+from airflow_provider_lakecommit.status.history import read_history
+from airflow_provider_lakecommit.status.record_rows import check_rows
+from airflow_provider_lakecommit.status.upserted import check_keys, live_problem
+from airflow_provider_lakecommit.status.verify import Severity
 from tests.faults.test_envelopes import Source
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths
@@ -55,6 +60,19 @@ def seen(world: World) -> dict[Any, Any]:
     return dict(rows)
 
 
+def check_all(world: World) -> None:
+    """`verify --rows --keys` finds nothing wrong."""
+    check_verified(world)
+    landing = world.landing
+    with world.session() as session:
+        tables = session.tables
+        histories = [read_history(tables, t, landing.branch, progress=lambda _: None) for t in landing.tables]
+        found = [*check_rows(landing, histories, tables, lambda _: None), *check_keys(landing, tables, lambda _: None)]
+    assert [str(f) for f in found if f.level is Severity.WRONG] == []
+    data = histories[0]
+    assert data.live == len(seen(world))
+
+
 class Model:
     """A source of keyed JSON records, and what its table must hold."""
 
@@ -80,7 +98,26 @@ def test_tombstones_delete_and_records_replace(make_world: Make, produce: Produc
         produce(world.landing.topics, model.records(120))
         world.settle()
         assert seen(world) == model.rows
-    check_verified(world)
+    check_all(world)
+
+
+def test_verify_finds_a_key_that_is_there_twice_and_rows_that_are_missing(make_world: Make, produce: Produce) -> None:
+    world, model = make_world(**JSON), Model(4)
+    produce(world.landing.topics, model.records(80))
+    world.settle()
+    with world.session() as session:
+        table = session.tables.load(world.landing.table)
+        again = table.scan().to_arrow().slice(0, 1)
+        assert list(check_keys(world.landing, session.tables, lambda _: None)) == []
+        table.append(again)
+        (found,) = check_keys(world.landing, session.tables, lambda _: None)
+        assert found.level is Severity.WRONG
+        assert str(again.column("id")[0].as_py()) in found.text
+        history = read_history(session.tables, world.landing.table, "main", progress=lambda _: None)
+    assert history.live is None, "another writer has changed rows"
+    assert live_problem(history) is None
+    short = replace(history, live=len(model.rows) - 1)
+    assert "live rows by its metadata" in str(live_problem(short))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -94,7 +131,7 @@ def test_killed_at_any_step(make_world: Make, produce: Produce, when: Any) -> No
             world.run()
     world.settle()
     assert seen(world) == model.rows
-    check_verified(world)
+    check_all(world)
 
 
 def test_changes_of_debezium(make_world: Make, produce: Produce) -> None:
