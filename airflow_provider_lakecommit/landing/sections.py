@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seven sections of a landing: rarely changed options, in small frozen objects.
+"""The sections of a landing: rarely changed options, in small frozen objects.
 
 Contract: pure, and the same in Python and in YAML. A section does not check its values; the
 :class:`~airflow_provider_lakecommit.landing.Landing` checks all its options together. Everything recorded or sent

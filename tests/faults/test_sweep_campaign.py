@@ -11,7 +11,6 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -158,7 +157,7 @@ class LaneCampaign(Campaign):
 
     def __init__(self, world: World, produce: Callable[..., object], seed: int) -> None:
         super().__init__(world, produce, seed)
-        world.landing = replace(world.landing, start="latest")
+        world.landing = world.landing.changed(window={"start": "latest"})
         for p in range(2):
             produce(world.landing.topics, records(100_000 + PAST * p, PAST), partition=p)
         world.settle()
