@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -42,8 +43,7 @@ _NONE = np.iinfo(np.int64).min
 """In place of a null; older than every value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """What orders changes, one value per row. ``source`` numbers the pairs of topic and partition."""
 
     column: Numbers
@@ -52,13 +52,12 @@ class Order:
     source: Numbers
 
     def take(self, rows: Numbers) -> Order:
-        return Order(self.column[rows], self.generation[rows], self.offset[rows], self.source[rows])
+        return Order(*(values[rows] for values in self))
 
     @classmethod
     def joined(cls, parts: Sequence[Order]) -> Order:
-        names = ("column", "generation", "offset", "source")
-        none = [np.zeros(0, np.int64)]
-        return cls(*(np.concatenate([*none, *(getattr(p, name) for p in parts)]) for name in names))
+        none = np.zeros(0, np.int64)
+        return cls(*(np.concatenate([none, *(part[i] for part in parts)]) for i in range(len(cls._fields))))
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -66,8 +66,7 @@ class Superseded:
     rows_read: int
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(NamedTuple):
     """Rows of a file with keys of the publish, and which keys they have."""
 
     rows: Numbers
