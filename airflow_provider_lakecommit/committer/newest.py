@@ -41,6 +41,7 @@ __all__ = ["Columns", "Newest", "Order", "newest_changes"]
 
 _NONE = np.iinfo(np.int64).min
 """In place of a null; older than every value."""
+_PARTITIONS = 1 << 32
 
 
 class Order(NamedTuple):
@@ -116,9 +117,11 @@ class Columns:
     def _sources(self, topics: pa.Array, partitions: Numbers) -> Numbers:
         names = topics.dictionary_encode()
         codes = pc.fill_null(names.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        pairs, inverse = np.unique(np.stack([codes, partitions]), axis=1, return_inverse=True)
-        found = [(None if c < 0 else names.dictionary[c].as_py(), int(p)) for c, p in pairs.T.tolist()]
-        return np.array([self.sources.setdefault(pair, len(self.sources)) for pair in found], np.int64)[inverse.ravel()]
+        pairs = pa.array(codes * _PARTITIONS + np.maximum(partitions, -1)).dictionary_encode()
+        found = [divmod(pair, _PARTITIONS) for pair in pairs.dictionary.to_pylist()]
+        known = [(None if c < 0 else names.dictionary[c].as_py(), p) for c, p in found]
+        numbers = np.array([self.sources.setdefault(one, len(self.sources)) for one in known], np.int64)
+        return numbers[pairs.indices.to_numpy()]
 
     def _read(self, rows: ParquetRows, group: int, which: Iterable[int]) -> list[pa.Array]:
         numbers = list(which)

@@ -94,7 +94,8 @@ class KeySet:
     def find(self, columns: Sequence[pa.Array]) -> tuple[Numbers, Numbers]:
         """Return the positions of rows that have one of the keys, and which key each of them has."""
         hashed = hashes(columns, self._seed)
-        maybe = np.flatnonzero(self._bitmap[hashed >> self._shift])
+        # An index of signed numbers needs no conversion.
+        maybe = np.flatnonzero(self._bitmap.take((hashed >> self._shift).view(np.int64)))
         if not len(maybe):
             return maybe, maybe
         found = hashed[maybe]
