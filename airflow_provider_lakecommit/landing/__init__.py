@@ -65,7 +65,7 @@ __getattr__ = lazy_names(
         "times": "EXAMPLES duration_of seconds_of span_of",
         "type_text": "PRIMITIVES TypeText parse_type sizes_of",
         "unwrap": "DELETED ENVELOPE_ROOTS IMAGES PAYLOAD columns_of_unwrap",
-        "upsert": "HARD IGNORE IS_DELETED SOFT wrong_columns",
+        "upsert": "HARD IGNORE IS_DELETED SOFT require_appends require_traces wrong_columns",
         "value_sections": "columns_of_key",
         "variables": "from_environment",
     },

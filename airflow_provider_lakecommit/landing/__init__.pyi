@@ -58,6 +58,8 @@ from airflow_provider_lakecommit.landing.upsert import HARD as HARD
 from airflow_provider_lakecommit.landing.upsert import IGNORE as IGNORE
 from airflow_provider_lakecommit.landing.upsert import IS_DELETED as IS_DELETED
 from airflow_provider_lakecommit.landing.upsert import SOFT as SOFT
+from airflow_provider_lakecommit.landing.upsert import require_appends as require_appends
+from airflow_provider_lakecommit.landing.upsert import require_traces as require_traces
 from airflow_provider_lakecommit.landing.upsert import wrong_columns as wrong_columns
 from airflow_provider_lakecommit.landing.value_sections import columns_of_key as columns_of_key
 from airflow_provider_lakecommit.landing.variables import from_environment as from_environment

@@ -10,10 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing.names import meant
 from airflow_provider_lakecommit.landing.value_sections import columns_of_key
 
-__all__ = ["HARD", "IGNORE", "IS_DELETED", "SOFT", "check_key", "check_order", "wrong_columns", "wrong_with_upsert"]
+__all__ = [
+    "HARD",
+    "IGNORE",
+    "IS_DELETED",
+    "SOFT",
+    "check_key",
+    "check_order",
+    "require_appends",
+    "require_traces",
+    "wrong_columns",
+    "wrong_with_upsert",
+]
 
 HARD, SOFT, IGNORE = "hard", "soft", "ignore"
 IS_DELETED = "_is_deleted"
@@ -98,4 +110,24 @@ def _wrong_tombstones(values: Mapping[str, Any], key: Sequence[str], order: Any,
         yield (
             f"upsert.order_by: a tombstone has no {order[0]}: fill it from a header, order by `offset`, or set "
             "`upsert.deletes: ignore` [LC1333]"
+        )
+
+
+def require_appends(landing: Any, what: str) -> None:
+    """:raises SpecError: the landing upserts, and this operation needs the rows of all records"""
+    if landing.upsert.key:
+        raise SpecError(
+            "LC1334",
+            f"landing {landing.name} keeps one row per key (`upsert`), and {what} needs a row of each record. To land "
+            "records again, use `lakecommit reset offsets SPEC --from OFFSETS --again`, or produce them again",
+        )
+
+
+def require_traces(landing: Any) -> None:
+    """:raises SpecError: deletes leave no trace in the table, so that older changes could bring rows back"""
+    if landing.upsert.key and landing.upsert.deletes == HARD:
+        raise SpecError(
+            "LC1335",
+            f"landing {landing.name} deletes rows (`upsert.deletes: hard`), so a backfill of older records could bring "
+            "deleted rows back. Set `upsert.deletes` to soft or ignore",
         )

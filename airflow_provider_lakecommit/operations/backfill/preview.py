@@ -39,6 +39,7 @@ from airflow_provider_lakecommit.cycle import (
 )
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState
+from airflow_provider_lakecommit.landing import Landing, require_appends, require_traces
 from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked
 from airflow_provider_lakecommit.operations.backfill.source import BoundedSource
 
@@ -111,12 +112,14 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
     """What a lane comes to now. It may come to nothing, where all of it is in the tables.
 
     :param session: of the live lane
+    :raises SpecError: the landing's table cannot take older records
     :raises SourceError: a partition or an offset is not there, or nothing of the range is left
     :raises SourceUnavailableError: the brokers do not answer
     :raises LedgerError: another lane has some of it under way, or this one has another range
     :raises TableError: another landing lands these topics into the table
     :raises CatalogError: the catalog is away
     """
+    _check_upsert(session.landing, asked)
     source = session.source.watermarks()
     state = ledger_state(session, session.landing.table)
     own = [] if state is None else [s for s in state.sections if s.landing == session.landing.name]
@@ -167,6 +170,12 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
     here = [s for s in own if s.cluster_id == source.cluster_id]
     check_logs_of_lane(asked.name, bounded, here, {p: source.partitions[p] for p in bounds})
     return found
+
+
+def _check_upsert(landing: Landing, asked: LaneAsked) -> None:
+    if asked.replaces:
+        require_appends(landing, "replaying ranges")
+    require_traces(landing)
 
 
 def _lacking_beside(session: LandingSession, data: Iterable[LedgerSection], there: Coverage) -> Coverage:

@@ -60,6 +60,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.core.provenance import without
 from airflow_provider_lakecommit.cycle import LandingSession, Prepared, PreparedTable, prepared_table
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError, SpecError
+from airflow_provider_lakecommit.landing import require_appends
 from airflow_provider_lakecommit.operations.dead_letters.letters import (
     WHOLE,
     DeadLetter,
@@ -222,6 +223,7 @@ def replay(
     :raises CommitUnknownError: what became of a request cannot be learned in time; the same again goes on
     :raises CatalogError: the catalog or the storage is away
     """
+    require_appends(session.landing, "replaying dead letters")
     if decision is not None:
         bring_forward(session)
     out, known = Replayed(), ledgers(session, table)
