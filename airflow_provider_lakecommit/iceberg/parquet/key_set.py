@@ -5,7 +5,7 @@ Contract: a key has one or several columns of primitive types; a null is in no k
 hashes only select the rows whose values are compared. Integers of any width, dates and timestamps hash alike, so files
 of before a column was widened are searched too, after a cast.
 
-Memory: 32 bits of a bitmap, the hash and the values per key, and one block of the file.
+Memory: 64 bits of a bitmap, the hash and the values per key, and one block of the file.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = ["KeySet", "equal_rows", "hashes", "whole_numbers"]
 
 _ODD, _MORE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _WORD = 8
+_BITS = (1 << np.arange(8)).astype(np.uint8)
 
 
 def whole_numbers(array: pa.Array) -> Numbers | None:
@@ -76,10 +77,14 @@ class KeySet:
         self._columns, self._seed = columns, seed
         self._order = np.argsort(hashed)
         self._hashed = hashed[self._order]
-        bits = max(16, math.ceil(math.log2(max(2, len(hashed)) * 32)))
+        bits = max(16, math.ceil(math.log2(max(2, len(hashed)) * 64)))
         self._shift = np.uint64(64 - bits)
-        self._bitmap = np.zeros(1 << bits, np.bool_)
-        self._bitmap[self._hashed >> self._shift] = True
+        self._bitmap = np.zeros(1 << (bits - 3), np.uint8)
+        if len(hashed):
+            # By their order, the bits of a byte are next to each other.
+            places = (self._hashed >> self._shift).view(np.int64)
+            first = np.flatnonzero(np.diff(places >> 3, prepend=-1))
+            self._bitmap[places[first] >> 3] = np.bitwise_or.reduceat(_BITS.take(places & 7), first)
         self._sorted = [_Sorted(column) for column in columns]
 
     def may_have(self, column: int, low: Any, high: Any) -> bool:
@@ -95,7 +100,8 @@ class KeySet:
         """Return the positions of rows that have one of the keys, and which key each of them has."""
         hashed = hashes(columns, self._seed)
         # An index of signed numbers needs no conversion.
-        maybe = np.flatnonzero(self._bitmap.take((hashed >> self._shift).view(np.int64)))
+        places = (hashed >> self._shift).view(np.int64)
+        maybe = np.flatnonzero(self._bitmap.take(places >> 3) & _BITS.take(places & 7))
         if not len(maybe):
             return maybe, maybe
         found = hashed[maybe]
