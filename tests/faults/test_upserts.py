@@ -16,13 +16,25 @@ import duckdb
 import pytest
 from duckdb_extensions import import_extension
 
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
+from airflow_provider_lakecommit.operations.backfill.replace import replace_preview
+from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.replay import replay
+from airflow_provider_lakecommit.operations.maintenance.compact import compact
+from airflow_provider_lakecommit.operations.reset.word import Way
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.record_rows import check_rows
 from airflow_provider_lakecommit.status.upserted import check_keys, live_problem
 from airflow_provider_lakecommit.status.verify import Severity
+from tests.faults.test_crossings import anew, go_on
 from tests.faults.test_envelopes import Source
+from tests.faults.test_lanes import lane
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths
+
+__all__ = ["anew"]
 
 pytestmark = pytest.mark.faults
 
@@ -144,3 +156,111 @@ def test_changes_of_debezium(make_world: Make, produce: Produce) -> None:
         world.settle()
         assert seen(world) == {key: row["name"] for key, row in source.rows.items()}
     check_verified(world)
+
+
+SOFT: dict[str, Any] = {
+    **JSON,
+    "create": {**JSON["create"], "schema": [*COLUMNS, {"name": "_is_deleted", "type": "boolean"}]},
+    "upsert_deletes": "soft",
+}
+
+
+def test_soft_deletes_keep_the_row_and_mark_it(make_world: Make, produce: Produce) -> None:
+    world, model = make_world(**SOFT), Model(5)
+    produce(world.landing.topics, model.records(150))
+    world.settle()
+    found = {row["id"]: row for row in world.rows()}
+    assert {key: row["name"] for key, row in found.items() if not row["_is_deleted"]} == model.rows
+    gone = [row for row in found.values() if row["_is_deleted"]]
+    assert gone
+    assert all(row["name"] is None for row in gone)
+    check_all(world)
+
+
+def test_history_beside_the_live_stream_never_wins(make_world: Make, produce: Produce) -> None:
+    world, model = make_world(1, **SOFT), Model(6)
+    produce(world.landing.topics, model.records(90))
+    world.landing = world.landing.changed(window={"start": "latest"})
+    world.settle()
+    produce(world.landing.topics, model.records(60))
+    world.settle()
+    expected = dict(model.rows)
+    past = lane(world, "0=0-90")
+    past.finish()
+    found = {row["id"]: row["name"] for row in world.rows() if not row["_is_deleted"]}
+    assert found == expected
+    # Both streams together have each change.
+    assert len(world.rows()) == 25
+    produce(world.landing.topics, model.records(40))
+    world.settle()
+    assert {r["id"]: r["name"] for r in world.rows() if not r["_is_deleted"]} == model.rows
+    check_all(world)
+
+
+def test_what_needs_a_row_of_each_record_is_refused(make_world: Make, produce: Produce) -> None:
+    world, model = make_world(1, **JSON), Model(7)
+    produce(world.landing.topics, model.records(30))
+    world.settle()
+    with world.session() as session:
+        with pytest.raises(SpecError, match="LC1335"):
+            lane_preview(session, lane(world, "0=0-10").asked)
+        with pytest.raises(SpecError, match="LC1334"):
+            replace_preview(session, Coverage())
+        with pytest.raises(SpecError, match="LC1334"):
+            replay(session, Selection())
+
+
+def test_after_a_rollback_the_changes_are_read_again(make_world: Make, produce: Produce) -> None:
+    world, model = make_world(**JSON), Model(8)
+    heads = []
+    for _ in range(3):
+        produce(world.landing.topics, model.records(50))
+        world.settle()
+        with world.session() as session:
+            heads.append(session.tables.load(world.landing.table).current_snapshot().snapshot_id)  # type: ignore[union-attr]
+    with world.session() as session:
+        table = session.tables.load(world.landing.table)
+        table.manage_snapshots().rollback_to_snapshot(heads[0]).commit()
+    produce(world.landing.topics, model.records(20))
+    world.settle()
+    assert seen(world) == model.rows
+    check_all(world)
+
+
+def test_a_topic_made_anew_goes_on_in_the_table(
+    make_world: Make, produce: Produce, anew: Callable[[World, int], None]
+) -> None:
+    world, model = make_world(1, **JSON), Model(9)
+    produce(world.landing.topics, model.records(120))
+    world.settle()
+    anew(world, 1)
+    produce(world.landing.topics, model.records(40))
+    go_on(world, "earliest")
+    world.settle()
+    assert seen(world) == model.rows
+    check_all(world)
+
+
+def test_a_reset_that_goes_back_ends_with_the_newest_changes(make_world: Make, produce: Produce) -> None:
+    world, model = make_world(1, **JSON), Model(11)
+    produce(world.landing.topics, model.records(120))
+    world.settle()
+    go_on(world, {(str(world.landing.topics), 0): 20}, Way(again=True))
+    world.settle()
+    assert seen(world) == model.rows
+    check_all(world)
+
+
+def test_compactions_between_windows(make_world: Make, produce: Produce) -> None:
+    world, model = make_world(**JSON), Model(10)
+    snapshots = 0
+    for _ in range(4):
+        produce(world.landing.topics, model.records(100))
+        world.settle()
+        with world.session() as session:
+            (done,) = compact(session, write=True, tables=[world.landing.table])
+        assert not done.error
+        snapshots += len(done.snapshots)
+        assert seen(world) == model.rows
+    assert snapshots
+    check_all(world)
