@@ -217,6 +217,11 @@ class Counts:
     def total(self) -> int:
         return sum(getattr(self, f.name) for f in fields(self))
 
+    @property
+    def records(self) -> int:
+        """Return the number of records that were read."""
+        return self.total - self.gaps - self.skipped
+
     def to_dict(self) -> dict[str, int]:
         """Return the counts by name, without those that only an upserting landing has."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}

@@ -2,7 +2,7 @@
 """The answers of the status API about cycles and open windows: group by group, slice by slice.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`. The accounting of a landing's cycle adds up:
-``read`` is ``landed`` + ``rejected`` + ``filtered`` + ``gaps`` + ``skipped``, all of them source offsets; ``rows`` are
+``read`` is the sum of the counts from ``landed`` to ``deleted``, all of them source offsets; ``rows`` are
 those written, per table, and a sum of their own. Names are those of `lakecommit status --json` and `history --json`
 (:mod:`~airflow_provider_lakecommit.core.status_fields`).
 """
@@ -44,6 +44,8 @@ class AccountAnswer(BaseModel):
     filtered: int
     gaps: int
     skipped: int
+    superseded: int = 0
+    deleted: int = 0
 
 
 class CycleAnswer(AccountAnswer, CycleMark):

@@ -279,7 +279,7 @@ class _Doing:
             slice=str(self._work),
             status=next((s for s in _WORST_FIRST if s in ends), SliceStatus.AGAIN),
             detail="; ".join([*self._failures, *blocked, *self._ended, *(r.detail for r in self._told)]),
-            records=sum(s.counts.landed + s.counts.rejected + s.counts.filtered for o in done for s in o.spans),
+            records=sum(s.counts.records for o in done for s in o.spans),
             rows=sum(o.rows.get(name, 0) for o in done for name in self._job.landing.data_tables),
             seconds=time.monotonic() - self._began,
         )

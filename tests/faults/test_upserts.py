@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.status.verify import Severity
 from tests.faults.test_crossings import anew, go_on
 from tests.faults.test_envelopes import Source
 from tests.faults.test_lanes import lane
+from tests.faults.test_sweep import age, files, swept
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths
 
@@ -263,4 +264,27 @@ def test_compactions_between_windows(make_world: Make, produce: Produce) -> None
         snapshots += len(done.snapshots)
         assert seen(world) == model.rows
     assert snapshots
+    check_all(world)
+
+
+def test_a_sweep_takes_tombstones_once_they_are_published_and_no_delete_file(
+    make_world: Make, produce: Produce
+) -> None:
+    world, model = make_world(**JSON), Model(12)
+    produce(world.landing.topics, model.records(100))
+    world.settle()
+    produce(world.landing.topics, model.records(60))
+    opened = world.open("staged")
+    before = files(world)
+    world.write(opened)
+    staged = files(world) - before
+    age(files(world))
+    done = swept(world)
+    assert done.error == ""
+    assert staged <= files(world), "what is reported may still be published"
+    assert done.removed, "the tombstone files of the first windows"
+    world.close("staged", opened)
+    age(files(world))
+    assert swept(world).removed
+    assert seen(world) == model.rows
     check_all(world)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table that a real Spark job keeps equal to its source: landed, verified by the command, read by DuckDB and pyiceberg."""
+"""A table that a real Spark job keeps equal to its source, verified by the command, read by DuckDB and pyiceberg."""
 
 from __future__ import annotations
 

@@ -213,8 +213,7 @@ class TablePublisher:
         self, folded: FoldedLog, chunk: Sequence[AcceptedSlice], staged: tuple[StagedSlice, ...]
     ) -> AppendRequest:
         landing = self.session.landing
-        every = [s.counts for a in chunk for s in a.report.spans]
-        records = sum(c.total - c.gaps - c.skipped for c in every)
+        records = sum(s.counts.records for a in chunk for s in a.report.spans)
         size = sum(a.report.bytes for a in chunk)
         return AppendRequest(
             table=self.table.name,
