@@ -98,8 +98,8 @@ class Superseding:
         if head.deletes.equality:
             raise TableError(
                 "LC3052",
-                f"{self._name} has equality deletes, so nobody knows its live rows without reading it whole: have the "
-                "engine that wrote them rewrite the data files",
+                f"{self._name} has equality deletes, which hide its live rows: have the engine that wrote them rewrite "
+                "the data files",
             )
         chosen = [e for e in head.entries.values() if self._may_have(table, e.data_file)]
         with ThreadPoolExecutor(THREADS) as pool:
