@@ -156,6 +156,7 @@ def _verify_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--files", action=BooleanOptionalAction, help="check that files exist (default: on local disks)")
     add("--rows", action="store_true", help="check each row's record too; needs columns.metadata")
+    add("--keys", action="store_true", help="check that no key of `upsert` has two rows")
 
 
 VERIFY = Command(

@@ -22,6 +22,8 @@ from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.spark import CLI
 from airflow_provider_lakecommit.status.landing_history import table_history
 
+_COUNTS = ("landed", "rejected", "filtered", "gaps", "skipped", "superseded", "deleted")
+
 
 def history(spec: LandingSpec, output: Output) -> int:
     landing, found = spec.landing, []
@@ -80,7 +82,7 @@ def _lane(told: Mapping[str, Any]) -> str:
 def _window(w: Mapping[str, Any]) -> str:
     took = "" if w["seconds"] is None else f" in {w['seconds']:.1f} s"
     run = f"; {_run(w['dag'], w['run'])}" if w["run"] else ""
-    counts = ", ".join(f"{w[k]} {k}" for k in ("landed", "rejected", "filtered", "gaps", "skipped") if w[k])
+    counts = ", ".join(f"{w[k]} {k}" for k in _COUNTS if w.get(k))
     made = f"{w['rows']} rows, {w['files']} files, {w['slices']} slices{took}"
     return f"{w['at']} {_lane(w)}{counts or 'nothing'}: {made}{run}"
 

@@ -25,6 +25,10 @@ def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
         from airflow_provider_lakecommit.status import check_rows
 
         findings += check_rows(landing, histories, tables, output.log)
+    if options.keys:
+        from airflow_provider_lakecommit.status import check_keys
+
+        findings += check_keys(landing, tables, output.log)
     wrong = [f for f in findings if f.level is Severity.WRONG]
     output.answer(verified_to_dict(landing, histories, findings), verified_text(landing, histories, findings))
     if wrong:

@@ -18,13 +18,14 @@ __getattr__ = lazy_names(
         "compact": "Compacted Compaction compact_table compacted_of require_present",
         "debt": "debt_of",
         "executor": "Committer CommitterThread",
+        "head": "Head HeadReader",
         "ledger": (
             "Condition LedgerState ancestry expiry_age_ms landing_snapshots read_ledger require_ledger "
             "should_carry tag_name unannounced"
         ),
         "ledger_by_hand": "OtherSections attest_section prune_sections set_section",
         "ledger_updates": "carry_forward change_section join_table renew_epochs restore_tag swap_sections",
-        "manifest_writer": "is_rewritable",
+        "newest": "Columns",
         "outcome_lookup": "RetryPolicy",
         "overwrite": "Rewrite",
         "replace": "Removal ReplaceOutcome ReplaceRequest epochs_of is_due replace_ranges require_ranges",
@@ -32,11 +33,12 @@ __getattr__ = lazy_names(
         "stage": "Attempt stage_untagged",
         "summary": "LogPoint SnapshotKind SnapshotRecord has_ledger record_of sections_of",
         "summary_extras": (
-            "EVOLVED MOVED REPLAYED SPEC had_before merged_sections moved_lanes pruned_sections replay_of "
-            "replay_to_text"
+            "DELETED EVOLVED MOVED REPLAYED SPEC SUPERSEDED had_before merged_sections moved_lanes pruned_sections "
+            "replay_of replay_to_text"
         ),
         "swap": "Change compare_and_swap ledger_change",
         "tags": "check_tags",
         "trim": "expire_older old_snapshots trim_snapshots",
+        "upsert_rule": "UpsertRule",
     },
 )

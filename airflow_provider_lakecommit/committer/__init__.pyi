@@ -24,6 +24,8 @@ from airflow_provider_lakecommit.committer.compact import require_present as req
 from airflow_provider_lakecommit.committer.debt import debt_of as debt_of
 from airflow_provider_lakecommit.committer.executor import Committer as Committer
 from airflow_provider_lakecommit.committer.executor import CommitterThread as CommitterThread
+from airflow_provider_lakecommit.committer.head import Head as Head
+from airflow_provider_lakecommit.committer.head import HeadReader as HeadReader
 from airflow_provider_lakecommit.committer.ledger import Condition as Condition
 from airflow_provider_lakecommit.committer.ledger import LedgerState as LedgerState
 from airflow_provider_lakecommit.committer.ledger import ancestry as ancestry
@@ -44,7 +46,7 @@ from airflow_provider_lakecommit.committer.ledger_updates import join_table as j
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs as renew_epochs
 from airflow_provider_lakecommit.committer.ledger_updates import restore_tag as restore_tag
 from airflow_provider_lakecommit.committer.ledger_updates import swap_sections as swap_sections
-from airflow_provider_lakecommit.committer.manifest_writer import is_rewritable as is_rewritable
+from airflow_provider_lakecommit.committer.newest import Columns as Columns
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy as RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite as Rewrite
 from airflow_provider_lakecommit.committer.replace import Removal as Removal
@@ -66,10 +68,12 @@ from airflow_provider_lakecommit.committer.summary import SnapshotRecord as Snap
 from airflow_provider_lakecommit.committer.summary import has_ledger as has_ledger
 from airflow_provider_lakecommit.committer.summary import record_of as record_of
 from airflow_provider_lakecommit.committer.summary import sections_of as sections_of
+from airflow_provider_lakecommit.committer.summary_extras import DELETED as DELETED
 from airflow_provider_lakecommit.committer.summary_extras import EVOLVED as EVOLVED
 from airflow_provider_lakecommit.committer.summary_extras import MOVED as MOVED
 from airflow_provider_lakecommit.committer.summary_extras import REPLAYED as REPLAYED
 from airflow_provider_lakecommit.committer.summary_extras import SPEC as SPEC
+from airflow_provider_lakecommit.committer.summary_extras import SUPERSEDED as SUPERSEDED
 from airflow_provider_lakecommit.committer.summary_extras import had_before as had_before
 from airflow_provider_lakecommit.committer.summary_extras import merged_sections as merged_sections
 from airflow_provider_lakecommit.committer.summary_extras import moved_lanes as moved_lanes
@@ -83,3 +87,4 @@ from airflow_provider_lakecommit.committer.tags import check_tags as check_tags
 from airflow_provider_lakecommit.committer.trim import expire_older as expire_older
 from airflow_provider_lakecommit.committer.trim import old_snapshots as old_snapshots
 from airflow_provider_lakecommit.committer.trim import trim_snapshots as trim_snapshots
+from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule as UpsertRule

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 from uuid import UUID
 
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -25,8 +27,11 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from airflow_provider_lakecommit.committer.checks import AppendDecision, Refused, StagedSlice, judge
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.committer.stage import Attempt, stage
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary_extras import DELETED, SUPERSEDED
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.core import (
     LIVE,
     RESET_ASSERT,
@@ -46,6 +51,9 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import Tables
 
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.committer.supersede import Superseded, Superseding
+
 __all__ = ["AppendRequest", "PublishOutcome", "publish"]
 
 
@@ -61,6 +69,7 @@ class AppendRequest:
     :param extra: further summary keys, without prefix
     :param kept: attempts whose ranges the source does not have any more: see :func:`judge`
     :param decisions: of persons, by the log, which the table's history is to keep
+    :param upsert: the rows supersede those of the same keys; ``None``: they are appended
     """
 
     table: str
@@ -77,6 +86,7 @@ class AppendRequest:
     extra: Mapping[str, str] = field(default_factory=dict)
     kept: frozenset[UUID] = frozenset()
     decisions: tuple[Decision, ...] = ()
+    upsert: UpsertRule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,15 +112,24 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
     :raises CatalogError: the catalog or the storage cannot be reached; nothing was sent
     """
     last: list[AppendDecision] = []
+    looked: list[Superseded] = []
+    superseding = _superseding(request)
 
     def decide(loaded: Table) -> Change[AppendDecision] | None:
         metadata, state = loaded.metadata, read_ledger(loaded.metadata, request.branch)
         section = _section(request, metadata, state)
         judgement = judge(request.slices, metadata, state, section, request.kept)
         last[:] = [judgement]
-        return _change(request, metadata, state, section, judgement) if judgement.accepted else None
+        if not judgement.accepted:
+            return None
+        changes = any(s.files or s.tombstones for s in judgement.accepted)
+        looked[:] = [superseding.on(loaded, state, judgement.accepted)] if superseding and changes else []
+        return _change(request, metadata, state, section, judgement, looked[0] if looked else None)
 
-    swapped = compare_and_swap(tables, request.table, request.branch, decide, retry_policy)
+    def staging(loaded: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
+        return stage(loaded, branch, files, summary, rewrite=looked[0].rewrite if looked else None)
+
+    swapped = compare_and_swap(tables, request.table, request.branch, decide, retry_policy, staging=staging)
     judgement = swapped.landed.why if swapped.landed else last[0]
     return PublishOutcome(
         published=judgement.accepted if swapped.landed else (),
@@ -122,6 +141,15 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
         state=read_ledger(swapped.metadata, request.branch),
         metadata=swapped.metadata,
     )
+
+
+def _superseding(request: AppendRequest) -> Superseding | None:
+    if request.upsert is None:
+        return None
+    # Loads Arrow, which appends do without.
+    from airflow_provider_lakecommit.committer.supersede import Superseding
+
+    return Superseding(request.table, request.branch, request.landing, request.lane, request.upsert)
 
 
 def _section(request: AppendRequest, metadata: TableMetadata, state: LedgerState) -> LedgerSection:
@@ -149,8 +177,10 @@ def _change(
     state: LedgerState,
     section: LedgerSection,
     judgement: AppendDecision,
+    looked: Superseded | None,
 ) -> Change[AppendDecision]:
     chosen = judgement.accepted
+    upserted = {} if looked is None else {SUPERSEDED: str(looked.superseded), DELETED: str(looked.deleted)}
     ranges = Coverage.union(s.coverage for s in chosen)
     record = SnapshotRecord(
         kind=SnapshotKind.APPEND,
@@ -166,7 +196,7 @@ def _change(
         rows=sum(s.rows for s in chosen),
         spec_version=request.spec_version or section.spec_version,
         control_end=request.control_end,
-        extra=request.extra,
+        extra={**request.extra, **upserted},
         decisions=request.decisions,
     )
     sections = _replaced(state.sections, _next(request, section, chosen, whole=not judgement.refused))

@@ -25,6 +25,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
+from airflow_provider_lakecommit.control import DataFile as WireFile
 from airflow_provider_lakecommit.core import (
     NOTHING,
     Coverage,
@@ -45,7 +46,8 @@ __all__ = ["AppendDecision", "Grounds", "Refused", "StagedSlice", "judge"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedSlice:
     """A reported slice with its files for one table, written there under ``schema_id`` and ``spec_id``, and judged by
-    ``rules``. ``generation`` and ``columns`` are those of its report and of the table's share in that.
+    ``rules``. ``generation`` and ``columns`` are those of its report and of the table's share in that. ``tombstones``
+    have the keys that it deletes; no table gets these files.
     """
 
     slice_id: UUID
@@ -60,9 +62,12 @@ class StagedSlice:
     rules: str = ""
     generation: int | None = None
     columns: tuple[int, ...] = ()
+    tombstones: tuple[WireFile, ...] = ()
 
     @classmethod
-    def of(cls, report: SliceReport, table: str, files: Iterable[DataFile]) -> StagedSlice:
+    def of(
+        cls, report: SliceReport, table: str, files: Iterable[DataFile], tombstones: Iterable[WireFile] = ()
+    ) -> StagedSlice:
         """A report's share for one table.
 
         :raises KeyError: when the slice was not done for that table
@@ -83,6 +88,7 @@ class StagedSlice:
             rules=report.rules,
             generation=report.generation,
             columns=share.columns,
+            tombstones=tuple(tombstones),
         )
 
     @property

@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.core import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 
 __all__ = [
+    "DELETED",
     "EVOLVED",
     "HAD",
     "MERGED",
@@ -33,6 +34,7 @@ __all__ = [
     "PRUNED",
     "REPLAYED",
     "SPEC",
+    "SUPERSEDED",
     "had_before",
     "had_to_text",
     "merged_sections",
@@ -56,6 +58,8 @@ REPLAYED = "replayed"
 """Extra key of a snapshot with rows of dead letters: which offsets these are of, and how many of them gave no row."""
 EVOLVED = "evolved"
 """Extra key of a snapshot that came with another schema: its id, the changes, and by what they were found, as JSON."""
+SUPERSEDED, DELETED = "superseded", "deleted"
+"""Extra keys of an upserting append: how many rows newer ones superseded, and how many the source deleted."""
 SPEC = "spec"
 """Extra key of an append: the landing's spec version and the fields that it is made of, as JSON, for people."""
 

@@ -8,7 +8,7 @@ not ours and is ignored.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, astuple, fields
 from typing import Any
 from uuid import UUID
 
@@ -46,6 +46,9 @@ DAMAGED_HEADERS = "lakecommit-damaged-headers"
 """What a record bears in place of headers that the client cannot give."""
 DAMAGED_BATCH = "lakecommit-damaged-batch"
 """What a record bears that stands for those which cannot be read from its offset on; its value tells why."""
+
+_APPENDED = 5
+"""Counts that every landing has; those of an upserting one follow."""
 
 
 def header(values: Mapping[str, Any], what: str) -> list[tuple[str, bytes]]:
@@ -204,12 +207,14 @@ def _cost(values: list[int]) -> SliceCost:
 
 
 def _counts_to_json(c: Counts) -> list[int]:
-    return [c.landed, c.rejected, c.filtered, c.gaps, c.skipped]
+    values = [*astuple(c)]
+    return values if any(values[_APPENDED:]) else values[:_APPENDED]
 
 
 def _counts(values: list[int]) -> Counts:
-    landed, rejected, filtered, gaps, skipped = map(count, values)
-    return Counts(landed=landed, rejected=rejected, filtered=filtered, gaps=gaps, skipped=skipped)
+    if len(values) not in (_APPENDED, len(fields(Counts))):
+        raise ValueError(f"{len(values)} counts")
+    return Counts(**dict(zip((f.name for f in fields(Counts)), map(count, values), strict=False)))
 
 
 def _table_to_json(t: TableReport) -> list[Any]:

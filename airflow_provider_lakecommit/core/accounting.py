@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Account for every source record of a slice before it may be published.
 
-Per span, landed + rejected + filtered + gaps + skipped equals the number of offsets, and the rows per table equal the
-record counts of the files. A slice that does not add up is never published: its range is read again.
+Per span, the sum of all counts equals the number of offsets, and the rows per table equal the record counts of the
+files. A slice that does not add up is never published: its range is read again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def spans_problem(spans: Sequence[SpanReport]) -> str | None:
     """Return why the spans do not add up, or ``None``."""
     for s in spans:
         c = s.counts
-        if min(c.landed, c.rejected, c.filtered, c.gaps, c.skipped) < 0:
+        if min(c.to_dict().values()) < 0:
             return f"{s.span} has a negative count ({c})"
         if c.total != len(s.span):
             return f"{s.span} spans {len(s.span)} offsets, its report accounts for {c.total} ({c})"

@@ -173,7 +173,8 @@ class Counts:
 
     ``landed`` gave at least one row in at least one table, ``rejected`` went to the dead letters, ``filtered`` gave no
     row (tombstones), ``gaps`` are offsets without a record (compaction, transaction markers, aborted records),
-    ``skipped`` were given up by a user.
+    ``skipped`` were given up by a user. In an upserting landing, ``superseded`` records were followed by a newer one of
+    the same key in their slice, and ``deleted`` ones delete the row of their key.
     """
 
     landed: int = 0
@@ -181,10 +182,22 @@ class Counts:
     filtered: int = 0
     gaps: int = 0
     skipped: int = 0
+    superseded: int = 0
+    deleted: int = 0
 
     @property
     def total(self) -> int:
         return sum(getattr(self, f.name) for f in fields(self))
+
+    @property
+    def records(self) -> int:
+        """Return the number of records that were read."""
+        return self.total - self.gaps - self.skipped
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the counts by name, without those that only an upserting landing has."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: n for name, n in values.items() if n or name not in ("superseded", "deleted")}
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})

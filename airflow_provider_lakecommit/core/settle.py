@@ -120,17 +120,21 @@ def _starts_at(parts: Mapping[SourcePartition, RangeSet], frontier: Mapping[Sour
     return all(len(ranges.ranges) == 1 and ranges.ranges[0].start == frontier[p] for p, ranges in parts.items())
 
 
-def chunks(settlement: Settlement, table: str, max_files: int) -> list[tuple[AcceptedSlice, ...]]:
-    """Cut ready slices into ordered chunks of at most ``max_files`` files; a single step may have more."""
+def chunks(
+    settlement: Settlement, table: str, max_files: int, max_changes: int | None = None
+) -> list[tuple[AcceptedSlice, ...]]:
+    """Cut what is ready into ordered chunks of at most ``max_files`` files and ``max_changes`` rows and deletes (a
+    single step may have more).
+    """
     out: list[list[AcceptedSlice]] = []
-    files = 0
+    files = changes = 0
     for step in settlement.steps:
-        n = sum(s.file_count(table) for s in step)
-        if not out or files + n > max_files:
+        n, m = sum(s.file_count(table) for s in step), sum(s.changes(table) for s in step)
+        if not out or files + n > max_files or (max_changes is not None and changes + m > max_changes):
             out.append([])
-            files = 0
+            files = changes = 0
         out[-1].extend(step)
-        files += n
+        files, changes = files + n, changes + m
     return [tuple(c) for c in out]
 
 

@@ -147,6 +147,11 @@ class AcceptedSlice:
         of = self.report.table(table)
         return of.files if of else 0
 
+    def changes(self, table: str) -> int:
+        """Return how many rows and deletes it has for a table."""
+        of = self.report.table(table)
+        return of.rows + sum(r.counts.deleted for r in self.report.spans) if of else 0
+
     def matters(self, table: str) -> bool:
         """Return True if it needs a snapshot: for files, or because an operator skipped records."""
         return self.file_count(table) > 0 or any(r.counts.skipped for r in self.report.spans)

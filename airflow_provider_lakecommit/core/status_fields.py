@@ -6,7 +6,6 @@ Offsets are one past the last.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from airflow_provider_lakecommit.core.model import Counts
@@ -14,7 +13,7 @@ from airflow_provider_lakecommit.core.model import Counts
 
 def account_fields(counts: Counts) -> dict[str, Any]:
     """Return how many source offsets were read and what became of them; ``read`` is the sum."""
-    return {"read": counts.total, **asdict(counts)}
+    return {"read": counts.total, **counts.to_dict()}
 
 
 def pending_fields(*, slices: int, files: int, bytes: int) -> dict[str, Any]:

@@ -199,7 +199,7 @@ class PublishedSnapshot:
             "offsets": self.coverage.to_dict(),
             "rows": self.rows,
             "files": self.files,
-            "counts": asdict(self.counts),
+            "counts": self.counts.to_dict(),
             "debt": None if self.debt is None else self.debt.to_dict(),
         }
 
@@ -281,7 +281,9 @@ class Closed:
     def _nothing_landed(self) -> bool:
         """Return True if the snapshots report nothing but rejects."""
         counts = [p.counts for p in self.published]
-        return not any(c.landed for c in counts) and any(c.rejected >= sum(self.rejects.values()) for c in counts)
+        return not any(c.landed or c.deleted for c in counts) and any(
+            c.rejected >= sum(self.rejects.values()) for c in counts
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.landing.sections import (
     Format,
     Maintain,
     Transform,
+    Upsert,
     Window,
 )
 
@@ -41,6 +42,7 @@ __all__ = [
     "LandingSpec",
     "Maintain",
     "Transform",
+    "Upsert",
     "Window",
     "declares_set",
     "load_set",
@@ -65,6 +67,7 @@ __getattr__ = lazy_names(
         "times": "EXAMPLES duration_of seconds_of span_of",
         "type_text": "PRIMITIVES TypeText parse_type sizes_of",
         "unwrap": "DELETED ENVELOPE_ROOTS IMAGES PAYLOAD columns_of_unwrap",
+        "upsert": "HARD IGNORE IS_DELETED SOFT require_appends require_traces wrong_columns",
         "value_sections": "columns_of_key",
         "variables": "from_environment",
     },

@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.landing.sections import DeadLetters as DeadLett
 from airflow_provider_lakecommit.landing.sections import Format as Format
 from airflow_provider_lakecommit.landing.sections import Maintain as Maintain
 from airflow_provider_lakecommit.landing.sections import Transform as Transform
+from airflow_provider_lakecommit.landing.sections import Upsert as Upsert
 from airflow_provider_lakecommit.landing.sections import Window as Window
 from airflow_provider_lakecommit.landing.sections import merged as merged
 from airflow_provider_lakecommit.landing.spark_section import SPARK_KEYS as SPARK_KEYS
@@ -54,5 +55,12 @@ from airflow_provider_lakecommit.landing.unwrap import ENVELOPE_ROOTS as ENVELOP
 from airflow_provider_lakecommit.landing.unwrap import IMAGES as IMAGES
 from airflow_provider_lakecommit.landing.unwrap import PAYLOAD as PAYLOAD
 from airflow_provider_lakecommit.landing.unwrap import columns_of_unwrap as columns_of_unwrap
+from airflow_provider_lakecommit.landing.upsert import HARD as HARD
+from airflow_provider_lakecommit.landing.upsert import IGNORE as IGNORE
+from airflow_provider_lakecommit.landing.upsert import IS_DELETED as IS_DELETED
+from airflow_provider_lakecommit.landing.upsert import SOFT as SOFT
+from airflow_provider_lakecommit.landing.upsert import require_appends as require_appends
+from airflow_provider_lakecommit.landing.upsert import require_traces as require_traces
+from airflow_provider_lakecommit.landing.upsert import wrong_columns as wrong_columns
 from airflow_provider_lakecommit.landing.value_sections import columns_of_key as columns_of_key
 from airflow_provider_lakecommit.landing.variables import from_environment as from_environment

@@ -30,6 +30,14 @@ from airflow_provider_lakecommit.landing.transform import (
     wrong_with_transform,
 )
 from airflow_provider_lakecommit.landing.unwrap import check_unwrap, wrong_with_unwrap
+from airflow_provider_lakecommit.landing.upsert import (
+    HARD,
+    IGNORE,
+    SOFT,
+    check_key,
+    check_order,
+    wrong_with_upsert,
+)
 from airflow_provider_lakecommit.landing.value_sections import csv_section, headers_section, key_section, wrong_together
 
 __all__ = [
@@ -202,6 +210,9 @@ CHECKS: Mapping[str, Check] = {
     "transform": check_transform,
     "record_schema": check_record_schema,
     "functions": check_functions,
+    "upsert_key": check_key,
+    "upsert_order_by": check_order,
+    "upsert_deletes": _one_of(HARD, SOFT, IGNORE),
     "groups": _integer(1, optional=True),
     "max_records": _integer(1, optional=True),
     "max_bytes": _integer(1, optional=True),
@@ -257,7 +268,7 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
     wrong = [f"{label(key)}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
     if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
         wrong.append("dead_letter_table: must differ from `table` [LC1122]")
-    wrong += wrong_with_unwrap(values)
+    wrong += [*wrong_with_unwrap(values), *wrong_with_upsert(values)]
     if values.get("speculation") is not None and values.get("replicas", 1) != 1:
         wrong.append("window.speculation: remove it: `window.replicas` already repeats all slices [LC1123]")
     if _by_registry(values.get("create")) and values.get("format", "json") not in WITH_REGISTRY:

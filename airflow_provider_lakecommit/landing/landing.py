@@ -49,6 +49,7 @@ from airflow_provider_lakecommit.landing.sections import (
     Format,
     Maintain,
     Transform,
+    Upsert,
     Window,
     from_flat,
     hint,
@@ -93,7 +94,6 @@ class Landing:
         ones, ``.element``, ``.key`` and ``.value`` within lists and maps): ``iso8601`` (default), ``epoch_seconds``,
         ``epoch_millis``, ``epoch_micros``, ``epoch_nanos``, for dates ``epoch_days``, for times ``seconds_of_day``,
         ``millis_of_day``, ``micros_of_day``, ``nanos_of_day``, or a strptime pattern
-    :param start: where a topic begins on its first run: ``earliest`` or ``latest``
     :param evolve: what a window may change in its tables before it is written: ``none``; ``add`` optional columns that
         the records for a table have, or that its SQL gives, and the table lacks; ``widen`` types too (int to long,
         float to double, more digits)
@@ -107,6 +107,7 @@ class Landing:
     :param branch: branch to write to; any other than ``main`` must exist
     :param transform: SQL between a record and its rows, or the unwrapping of change envelopes
     :param columns: columns that are not fields of the value, and fields without a column
+    :param upsert: keep one row per key: the newest state of the source instead of all its changes
     :param dead_letters: how many records of a slice may be rejected
     :param window: the size of a window, its division, and its time limits
     :param backpressure: when to plan less because commits fail or slices wait to be published
@@ -120,7 +121,6 @@ class Landing:
     table: str
     format: str | Mapping[str, Any] | Format = field(default_factory=Format)
     timestamps: Mapping[str, str] = field(default_factory=dict)
-    start: str = "earliest"
     evolve: str = "none"
     create: Mapping[str, Any] | None = None
     route: Mapping[str, Any] | None = None
@@ -128,6 +128,7 @@ class Landing:
     branch: str = "main"
     transform: Transform = field(default_factory=Transform)
     columns: Columns = field(default_factory=Columns)
+    upsert: Upsert = field(default_factory=Upsert)
     dead_letters: DeadLetters = field(default_factory=DeadLetters)
     window: Window = field(default_factory=Window)
     backpressure: Backpressure = field(default_factory=Backpressure)
@@ -206,7 +207,7 @@ class Landing:
         made = [c for c in map(self.create_of, self.data_tables) if c is not None]
         listed = {c.get("name") for create in made for c in create["schema"] if isinstance(c, Mapping)}
         filled = listed | {*columns_of_key(self.columns.key), *self.columns.headers}
-        return MARK_COLUMNS if made and filled.isdisjoint(MARK_COLUMNS) else ()
+        return MARK_COLUMNS if (made or self.upsert.key) and filled.isdisjoint(MARK_COLUMNS) else ()
 
     def create_of(self, table: str) -> Mapping[str, Any] | None:
         """Return how to make a missing data table."""

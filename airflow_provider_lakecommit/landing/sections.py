@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seven sections of a landing: rarely changed options, in small frozen objects.
+"""The sections of a landing: rarely changed options, in small frozen objects.
 
 Contract: pure, and the same in Python and in YAML. A section does not check its values; the
 :class:`~airflow_provider_lakecommit.landing.Landing` checks all its options together. Everything recorded or sent
@@ -34,6 +34,7 @@ __all__ = [
     "Format",
     "Maintain",
     "Transform",
+    "Upsert",
     "Window",
     "from_flat",
     "hint",
@@ -143,6 +144,34 @@ class Columns:
 
 @_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
+class Upsert:
+    """Keep one row per key: the newest state of the source instead of all its changes.
+
+    :param key: columns that identify a row; without them the landing appends
+    :param order_by: which change of a key is the newest: ``offset``, or a column followed by ``offset``, as in
+        ``[_lsn, offset]``
+    :param deletes: what a delete in the source does: ``hard`` removes the row, ``soft`` sets the column
+        ``_is_deleted``, ``ignore`` keeps the row
+    """
+
+    key: Sequence[str] = field(default=(), metadata={_FLAT: "upsert_key"})
+    order_by: str | Sequence[str] = field(default="offset", metadata={_FLAT: "upsert_order_by"})
+    deletes: str = field(default="hard", metadata={_FLAT: "upsert_deletes"})
+
+    def __post_init__(self) -> None:
+        for name in ("key", "order_by"):
+            stated = getattr(self, name)
+            if not isinstance(stated, str) and isinstance(stated, Sequence):
+                object.__setattr__(self, name, tuple(stated))
+
+    @property
+    def order_column(self) -> str | None:
+        """Return the column that orders the changes of a key, before their offsets."""
+        return None if isinstance(self.order_by, str) else self.order_by[0]
+
+
+@_refuses_unknown_keys
+@dataclass(frozen=True, kw_only=True)
 class DeadLetters:
     """The budget of rejected records per slice; `dead_letter_table` names their table.
 
@@ -159,6 +188,7 @@ class DeadLetters:
 class Window:
     """The size of a window, its division, and its time limits.
 
+    :param start: where a topic begins on its first run: ``earliest`` or ``latest``
     :param groups: number of partition groups, which is the number of mapped write tasks (default 1)
     :param group_by: ``partition``: a group has the partitions of one number modulo ``groups``; ``load``: slices are
         distributed evenly, also those of one partition
@@ -177,6 +207,7 @@ class Window:
     :param on_spec_change: ``finish`` publishes slices written under an older spec, ``void`` reads them again
     """
 
+    start: str = "earliest"
     groups: int | None = None
     group_by: str = "partition"
     max_records: int | None = None
@@ -272,6 +303,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "format": Format,
     "transform": Transform,
     "columns": Columns,
+    "upsert": Upsert,
     "dead_letters": DeadLetters,
     "window": Window,
     "backpressure": Backpressure,
@@ -289,7 +321,7 @@ PLACES: Mapping[str, tuple[str, str]] = {
 _FLAT_NAMES = {place: name for name, place in PLACES.items()}
 TOP = (
     *("name", "topics", "table", "branch", "timestamps"),
-    *("start", "evolve", "create", "route", "dead_letter_table"),
+    *("evolve", "create", "route", "dead_letter_table"),
 )
 """Options of a landing that are in no section."""
 _BY_KEY = {key: (section, key) for section, key in reversed([*PLACES.values()])}

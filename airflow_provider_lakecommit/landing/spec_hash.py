@@ -31,7 +31,7 @@ DECODING = (
     *("metadata_columns", "unwrap", "route", "transform", "record_schema", "functions"),
 )
 """Options that decide the disposition of a record, by their recorded names."""
-SHAPING = ("table", "dead_letter_table", *DECODING)
+SHAPING = ("table", "dead_letter_table", "upsert_key", "upsert_order_by", "upsert_deletes", *DECODING)
 """Options that the spec version hashes."""
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The status API's answers about cycles and open windows: group by group, slice by slice.
 
-``read`` is ``landed`` + ``rejected`` + ``filtered`` + ``gaps`` + ``skipped``, all source offsets; ``rows`` are the
-written ones per table. Names are shared with the command line (:mod:`~airflow_provider_lakecommit.core.status_fields`).
+``read`` is the sum of the counts from ``landed`` to ``deleted``, all source offsets; ``rows`` are the written ones per
+table. Names are shared with the command line (:mod:`~airflow_provider_lakecommit.core.status_fields`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class AccountAnswer(BaseModel):
     filtered: int
     gaps: int
     skipped: int
+    superseded: int = 0
+    deleted: int = 0
 
 
 class CycleAnswer(AccountAnswer, CycleMark):

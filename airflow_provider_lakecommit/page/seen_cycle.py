@@ -191,13 +191,24 @@ def with_report(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
 def _sum(first: Counts, more: Iterable[Counts]) -> Counts:
     """Return their sum in one step, as this runs several times per event."""
     landed, rejected, filtered, gaps, skipped = first.landed, first.rejected, first.filtered, first.gaps, first.skipped
+    superseded, deleted = first.superseded, first.deleted
     for c in more:
         landed += c.landed
         rejected += c.rejected
         filtered += c.filtered
         gaps += c.gaps
         skipped += c.skipped
-    return Counts(landed=landed, rejected=rejected, filtered=filtered, gaps=gaps, skipped=skipped)
+        superseded += c.superseded
+        deleted += c.deleted
+    return Counts(
+        landed=landed,
+        rejected=rejected,
+        filtered=filtered,
+        gaps=gaps,
+        skipped=skipped,
+        superseded=superseded,
+        deleted=deleted,
+    )
 
 
 def _outcome(entry: SliceReported) -> SliceOutcome:

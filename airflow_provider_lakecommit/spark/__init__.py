@@ -25,5 +25,6 @@ __getattr__ = lazy_names(
         "metadata": "with_metadata",
         "probe": "local_view run_probe try_storage",
         "task": "QUIET",
+        "upserts": "check_upsert",
     },
 )

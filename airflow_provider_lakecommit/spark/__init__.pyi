@@ -34,3 +34,4 @@ from airflow_provider_lakecommit.spark.probe import local_view as local_view
 from airflow_provider_lakecommit.spark.probe import run_probe as run_probe
 from airflow_provider_lakecommit.spark.probe import try_storage as try_storage
 from airflow_provider_lakecommit.spark.task import QUIET as QUIET
+from airflow_provider_lakecommit.spark.upserts import check_upsert as check_upsert

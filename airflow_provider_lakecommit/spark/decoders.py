@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.formats import (
     schema_names_for,
 )
 from airflow_provider_lakecommit.iceberg import create_from_spec
-from airflow_provider_lakecommit.landing import ENVELOPE_ROOTS, PAYLOAD, Landing, columns_of_unwrap, meant
+from airflow_provider_lakecommit.landing import ENVELOPE_ROOTS, IS_DELETED, PAYLOAD, Landing, columns_of_unwrap, meant
 from airflow_provider_lakecommit.spark.key_columns import key_columns, registry_for
 from airflow_provider_lakecommit.spark.metadata import mistyped
 from airflow_provider_lakecommit.spark.record_parts import filled_by_parts
@@ -123,7 +123,9 @@ def tables_of_values(landing: Landing, values: Sequence[bytes], kafka: Kafka | N
 
 def filled_elsewhere(landing: Landing) -> Set[str]:
     """Return the top-level columns that are not filled from the records' values."""
-    return filled_by_parts(landing.columns.key, landing.columns.headers) | frozenset(landing.record_columns)
+    marked = landing.upsert.key and landing.transform.unwrap is None
+    other = frozenset((*landing.record_columns, *((IS_DELETED,) if marked else ())))
+    return filled_by_parts(landing.columns.key, landing.columns.headers) | other
 
 
 def _router(landing: Landing, route: Route, decoders: Mapping[str, Decoder], kafka: Kafka | None) -> Router:

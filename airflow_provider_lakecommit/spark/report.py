@@ -15,7 +15,7 @@ from types import MappingProxyType
 from uuid import UUID
 
 from pyiceberg.manifest import DataFile as ManifestFile
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.control import DataFile, DataWritten, Outgoing, Sender, table_reference
@@ -42,18 +42,30 @@ def report_records(
     new_id: NewId,
     at: datetime,
     marks: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    tombstones: Mapping[str, Sequence[ManifestFile]] = MappingProxyType({}),
 ) -> list[Outgoing]:
     """Return DATA_WRITTEN of every table that got files, then DATA_COMPLETE. A slice that is over its budget or cannot
     be done has no targets.
 
     :param report: the slice's report; its tables are filled in here
     :param marks: by table, the columns that identify a row's record
+    :param tombstones: by table, files with the keys that the slice deletes: delete files of the event, of no partition
     """
     out: list[Outgoing] = []
     tables: list[TableReport] = []
     for name, target in targets.items():
-        written = files.get(name, ())
+        written, gone = files.get(name, ()), tombstones.get(name, ())
         records = _file_records(sender, catalog, target, written, report, new_id, at) if written else []
+        if gone:
+            wire = to_wire(gone, spec=UNPARTITIONED_PARTITION_SPEC, schema=Schema.model_validate_json(target.schema))
+            payload = DataWritten(
+                commit_id=sender.commit_id,
+                table=table_reference(catalog, target.table, target.uuid),
+                partition_fields=(),
+                data_files=None,
+                delete_files=wire,
+            )
+            records.append(sender.files(new_id(), at, payload, report, target.table))
         out.extend(records)
         tables.append(
             TableReport(
@@ -63,7 +75,7 @@ def report_records(
                 schema_id=target.schema_id,
                 spec_id=target.spec_id,
                 events=len(records),
-                files=len(written),
+                files=len(written) + len(gone),
                 rows=sum(f.record_count for f in written),
                 columns=marks.get(name, ()),
             )

@@ -24,9 +24,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import count
+from typing import Any, cast
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 from pyiceberg.manifest import DataFile
@@ -65,6 +67,7 @@ from airflow_provider_lakecommit.spark.positions import offset_of, position_behi
 from airflow_provider_lakecommit.spark.read import BATCH_RECORDS, SliceReader
 from airflow_provider_lakecommit.spark.totals import SliceTotals
 from airflow_provider_lakecommit.spark.unknown_places import UnknownPlaces
+from airflow_provider_lakecommit.spark.upserts import LastChanges, UpsertDecoder, tombstone_target
 
 __all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "run_slice"]
 
@@ -102,7 +105,8 @@ class SliceOutcome:
     """The result of an attempt: ``spans`` are those of the slice, or the part read before it was stopped. ``bytes`` are
     those of the record values; a ``blocked`` outcome has no files, and may cover a part of the slice. ``rejected`` are
     the first rejects with place and reason, ``rejects`` counts all by kind and column, ``reject_reason`` is the most
-    frequent one. ``unknown_at`` is the place of the first field of each unknown path.
+    frequent one. ``unknown_at`` is the place of the first field of each unknown path. ``tombstones`` are files with the
+    keys that an upserting landing's slice deletes.
     """
 
     spans: tuple[SpanReport, ...]
@@ -116,6 +120,7 @@ class SliceOutcome:
     rejects: Mapping[str, int] = field(default_factory=dict)
     reject_reason: str = ""
     unknown_at: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
+    tombstones: Sequence[DataFile] = ()
 
 
 def run_slice(
@@ -154,20 +159,31 @@ class _SliceRun:
         data = work.landing.data_tables
         schemas = {n: Schema.model_validate_json(t.schema) for n, t in targets.items()}
         self._schemas = {n: schema for n, schema in schemas.items() if n in data}
+        self._upserts = UpsertDecoder(work.landing, schemas[work.landing.table]) if work.landing.upsert.key else None
+        if self._upserts:
+            self._schemas[work.landing.table] = self._upserts.schema
         self._dead = {n: schema for n, schema in schemas.items() if n not in data}
         self._decoder = block_decoder(work.landing, self._schemas, kafka)
         self._unknown = UnknownPlaces(None if work.landing.evolve == "none" else self._decoder)
         self._keys = {n: key_columns(work.landing, schema, kafka) for n, schema in self._schemas.items()}
-        self._writers = {
-            name: FanoutWriter(
-                targets[name],
-                file_io(io_of(name)),
+
+        def writer(target: TableTarget, numbers: Iterator[int]) -> FanoutWriter:
+            return FanoutWriter(
+                target,
+                file_io(io_of(target.table)),
                 work.attempt,
                 owner=(work.landing.name, work.lane),
                 providers=work.landing.connections.location_providers,
+                numbers=numbers,
             )
-            for name in work.slice.tables
-        }
+
+        numbers = {name: count() for name in work.slice.tables}
+        self._writers = {name: writer(targets[name], numbers[name]) for name in work.slice.tables}
+        self._tombstones: FanoutWriter | None = None
+        self._changes: LastChanges | None = None
+        if self._upserts and (table := work.landing.table) in self._writers:
+            self._tombstones = writer(tombstone_target(work.landing, targets[table]), numbers[table])
+            self._changes = LastChanges(work.landing, targets[table], self._writers[table], self._tombstones)
         self._totals = SliceTotals(work.slice, work.landing)
         self._clock = CostClock()
 
@@ -253,26 +269,45 @@ class _SliceRun:
             odd = odd_times(rows.table, rules)
             add_names(totals.ignored, {f"{ODD_TIME}{column}": count for column, count in odd.items()})
         totals.rejects.add(messages, decoded.rejects)
-        self._unknown.add(messages, values, decoded)
+        # No field is in a tombstone, nor in an empty value.
+        self._unknown.add(messages, [v or b"" for v in values] if self._upserts else cast(list[bytes], values), decoded)
         self._clock.lap(Work.DECODE)
         if not totals.hopeless():
-            self._write(messages, decoded)
+            self._write(chunk, messages, decoded)
             self._clock.lap(Work.WRITE)
 
-    def _valued(self, chunk: Chunk) -> tuple[Sequence[Message], Sequence[bytes], Sequence[int]]:
-        """Return the records with a value, their values for the decoder, and their positions in the chunk."""
+    def _valued(self, chunk: Chunk) -> tuple[Sequence[Message], Sequence[bytes | None], Sequence[int]]:
+        """Return the records with a value, their values for the decoder, and their positions in the chunk; of an
+        upserting landing all records.
+        """
+        if self._upserts:
+            return chunk.messages, chunk.values, range(len(chunk.messages))
         messages, values, places = _valued(chunk)
         return messages, with_schemas(self._landing, messages, values), places
 
-    def _decoded(self, messages: Sequence[Message], values: Sequence[bytes]) -> Block:
-        block = self._decoder.decode(values).extended(lambda name, rows: self._keys[name].added(rows, messages))
+    def _decoded(self, messages: Sequence[Message], values: Sequence[bytes | None]) -> Block:
+        if self._upserts:
+            table = self._landing.table
+
+            def decode(places: Sequence[int]) -> Block:
+                some = [values[i] or b"" for i in places]
+                return self._decoder.decode(with_schemas(self._landing, [messages[i] for i in places], some))
+
+            block = self._upserts.decode(values, decode, lambda rows: self._keys[table].added(rows, messages))
+        else:
+            found = self._decoder.decode(cast(Sequence[bytes], values))
+            block = found.extended(lambda name, rows: self._keys[name].added(rows, messages))
         if self._landing.evolve == "none" or not block.rejects:
             return block
         return replace(block, rejects=with_types(block.rejects, self._schemas[self._landing.table]))
 
-    def _write(self, messages: Sequence[Message], decoded: Block) -> None:
+    def _write(self, chunk: Chunk, messages: Sequence[Message], decoded: Block) -> None:
         for name, table in self._made(messages, decoded, self._totals.ignored):
-            self._writers[name].write(table)
+            if self._changes and name == self._landing.table:
+                spans = np.repeat([r.span for r in chunk.runs], [r.end - r.start for r in chunk.runs])
+                self._changes.add(table, spans[np.asarray(decoded.tables[name].records, np.int64)])
+            else:
+                self._writers[name].write(table)
 
     def _made(
         self, messages: Sequence[Message], decoded: Block, ignored: Counter[str] | None = None
@@ -303,17 +338,22 @@ class _SliceRun:
 
     def _outcome(self, seen: Mapping[int, ReadPosition]) -> SliceOutcome:
         totals = self._totals
+        if self._changes and not totals.blocked_at_the_end():
+            self._changes.flush()
+            totals.settle(self._landing.table, self._changes.superseded, self._changes.deleted)
         spans = tuple(
             replace(r, position=self._position(r.span, seen.get(n)))
             for n, r in zip(totals.places, totals.reports(), strict=True)
         )
         blocked = totals.blocked_at_the_end()
         files: dict[str, list[DataFile]] = {}
+        tombstones: list[DataFile] = []
         if blocked:
             blocked = totals.told(blocked)
             self._abort()
         else:
             files = {name: writer.close() for name, writer in self._writers.items()}
+            tombstones = self._tombstones.close() if self._tombstones else []
         rows = {name: sum(f.record_count for f in made) for name, made in files.items()}
         totals.check_rows(rows)
         self._clock.lap(Work.WRITE)
@@ -329,10 +369,11 @@ class _SliceRun:
             rejects=dict(totals.rejects.kinds),
             reject_reason=totals.rejects.reason,
             unknown_at=self._unknown.found,
+            tombstones=tombstones,
         )
 
     def _abort(self) -> None:
-        for writer in self._writers.values():
+        for writer in (*self._writers.values(), *((self._tombstones,) if self._tombstones else ())):
             writer.abort()
 
 

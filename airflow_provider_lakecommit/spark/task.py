@@ -238,7 +238,9 @@ class _Doing:
             try:
                 self._others.check(spans, at_once=True)
             except ReplicaReported:
-                delete_files(self._secrets, outcome.files)
+                table = self._job.landing.table
+                own = {table: [*outcome.files.get(table, ()), *outcome.tombstones]}
+                delete_files(self._secrets, {**outcome.files, **own})
                 raise
 
     def told_of(self, deaths: int) -> None:
@@ -277,7 +279,7 @@ class _Doing:
             slice=str(self._work),
             status=next((s for s in _WORST_FIRST if s in ends), SliceStatus.AGAIN),
             detail="; ".join([*self._failures, *blocked, *self._ended, *(r.detail for r in self._told)]),
-            records=sum(s.counts.landed + s.counts.rejected + s.counts.filtered for o in done for s in o.spans),
+            records=sum(s.counts.records for o in done for s in o.spans),
             rows=sum(o.rows.get(name, 0) for o in done for name in self._job.landing.data_tables),
             seconds=time.monotonic() - self._began,
         )
@@ -339,6 +341,7 @@ def _records(
         catalog=job.catalog,
         targets=targets,
         files=finished.files if finished else {},
+        tombstones={job.landing.table: finished.tombstones} if finished and finished.tombstones else {},
         report=report,
         new_id=uuid4,
         at=datetime.now(UTC),

@@ -102,6 +102,13 @@ class SliceTotals:
                 filtered=records - _within(places, run) + _within(filtered, run),
             )
 
+    def settle(self, table: str, superseded: Mapping[int, int], deleted: Mapping[int, int]) -> None:
+        """Count records, by number of the span, that became no rows of a table after all."""
+        for n, place in enumerate(self.places):
+            old, dead, counts = superseded.get(place, 0), deleted.get(place, 0), self._counts[n]
+            self._counts[n] = replace(counts, landed=counts.landed - old - dead, superseded=old, deleted=dead)
+        self._rows[table] -= sum(superseded.values()) + sum(deleted.values())
+
     def blocked(self) -> str | None:
         """Return why the slice cannot be published, as far as known; the ratio is evaluated at the end."""
         rejected = self.rejected

@@ -15,6 +15,7 @@ __getattr__ = lazy_names(
         "status": "Status TableStatus read_status to_dict",
         "status_rules": "StatusLimits StatusVerdict status_verdict",
         "table_history": "Severity",
+        "upserted": "check_keys",
         "verify": "check_landing verified_text verified_to_dict",
     },
 )

@@ -15,6 +15,7 @@ from airflow_provider_lakecommit.status.status_rules import StatusLimits as Stat
 from airflow_provider_lakecommit.status.status_rules import StatusVerdict as StatusVerdict
 from airflow_provider_lakecommit.status.status_rules import status_verdict as status_verdict
 from airflow_provider_lakecommit.status.table_history import Severity as Severity
+from airflow_provider_lakecommit.status.upserted import check_keys as check_keys
 from airflow_provider_lakecommit.status.verify import check_landing as check_landing
 from airflow_provider_lakecommit.status.verify import verified_text as verified_text
 from airflow_provider_lakecommit.status.verify import verified_to_dict as verified_to_dict

@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.core import CONNECT_RESCUE, RESET_ASSERT, RESET
 from airflow_provider_lakecommit.exceptions import TableError, WireError
 from airflow_provider_lakecommit.iceberg import Tables, rows_in_footer, trouble_of
 from airflow_provider_lakecommit.status.brought_back import brought_back
-from airflow_provider_lakecommit.status.other_writers import row_change
+from airflow_provider_lakecommit.status.other_writers import live_rows, row_change
 from airflow_provider_lakecommit.status.replaced import copied_rows
 from airflow_provider_lakecommit.status.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
 
@@ -92,14 +92,14 @@ def read_history(
     ours = {s.record.snapshot_id for s in landing}
     _look_at_places(reading, landing)
     _look_for_lost_files(reading, line, landing, entries)
-    fewer = 0
+    fewer, others = 0, False
     _look_for_rolled_back(reading, line, entries, landing, picked_id)
     for snapshot in line:
         if snapshot.snapshot_id not in ours and not has_ledger(snapshot):
             operation = snapshot.summary.operation.value if snapshot.summary else "unknown operation"
             by = snapshot.summary.additional_properties.get(RESCUED_BY) if snapshot.summary else None
             rescued, change = f", by `{CONNECT_RESCUE}`, {by}" if by else "", row_change(snapshot)
-            fewer += change.fewer
+            fewer, others = fewer + change.fewer, others or not change.same
             text = f"made by another writer ({operation}{rescued})" + (f": {change}" if str(change) else "")
             (reading.wrong if change.wrong else reading.note)(text, snapshot.snapshot_id)
     if files or (files is None and _is_local(table.location())):
@@ -119,6 +119,7 @@ def read_history(
         problems=tuple(reading.problems),
         fewer=fewer,
         taken_out=_taken_out(table.metadata, line, landing, branch),
+        live=None if others or not line else live_rows(line[0]),
     )
 
 

@@ -61,6 +61,14 @@ def row_change(snapshot: Snapshot) -> RowChange:
     )
 
 
+def live_rows(snapshot: Snapshot) -> int | None:
+    """Return the number of live rows by a snapshot's own summary; ``None``: it does not tell."""
+    sums = snapshot.summary.additional_properties if snapshot.summary else {}
+    if "total-records" not in sums or _sum(sums, "total-equality-deletes"):
+        return None
+    return _sum(sums, "total-records") - _sum(sums, "total-position-deletes")
+
+
 def _sum(sums: Mapping[str, str], key: str) -> int:
     text = sums.get(key, "")
     return int(text) if text.isascii() and text.isdigit() else 0

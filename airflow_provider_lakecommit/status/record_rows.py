@@ -42,6 +42,7 @@ from airflow_provider_lakecommit.iceberg import (
     record_column_ids,
 )
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.status.upserted import dead_rows
 from airflow_provider_lakecommit.status.verify import FATES, Finding, Severity, TableHistory, pieces_in, replayed_in
 
 MOST_RANGES = 5
@@ -269,6 +270,8 @@ def _missing(
         everywhere &= _covered(h)
     first, fate = histories[0], FATES[role]
     replayed = replayed_in(first, landing.name) if role is Role.ROWS else Coverage()
+    # A newer row of its key has superseded a row that is not there.
+    upserted = role is Role.ROWS and any(dead_rows(s.record) != (0, 0) for h in histories for s in h.snapshots)
     explained = any(h.fewer for h in histories) or tally.unmarked
     untold: dict[Place, RangeSet] = {}
     for p, pieces in sorted(pieces_in(first, landing.name).items()):
@@ -283,6 +286,8 @@ def _missing(
             text = f"of {p} {piece.range} {there} records have a row, but {counted} were counted"
             if there < counted and explained:
                 yield Severity.NOTE, f"{text}: other writers removed rows, or rows do not identify their record"
+            elif there < counted and upserted:
+                continue
             elif there != counted:
                 yield Severity.WRONG, text
     if untold:

@@ -3,15 +3,22 @@
 
 A replacement records the removed ranges, their number of rows, and how many rows of others were copied; the removed and
 added files by its manifests must hold just as many. It removes no more rows than were landed of its ranges. A
-compaction has as many rows out and deleted as in. Any other landing snapshot removes no file. A replaced file that is
-in the table again has rows that no ledger counts.
+compaction has as many rows out and deleted as in. An upserting append removes files without a live row. Any other
+landing snapshot removes no file. A replaced file that is in the table again has rows that no ledger counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from airflow_provider_lakecommit.committer import SnapshotKind, SnapshotRecord, compacted_of, replaced_of, replay_of
+from airflow_provider_lakecommit.committer import (
+    SUPERSEDED,
+    SnapshotKind,
+    SnapshotRecord,
+    compacted_of,
+    replaced_of,
+    replay_of,
+)
 from airflow_provider_lakecommit.core import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 
@@ -47,7 +54,7 @@ def removal_problems(record: SnapshotRecord, removed: Collection[int], had: Cove
     if replaced is None:
         if record.kind is SnapshotKind.REPLACE:
             yield "replaced ranges, but does not record which"
-        elif removed:
+        elif removed and SUPERSEDED not in record.extra:
             yield f"removed {len(removed)} files of {sum(removed)} rows, but does not record it"
         return
     if sum(removed) != replaced.file_rows:

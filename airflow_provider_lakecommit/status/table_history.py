@@ -64,7 +64,8 @@ class LandingSnapshot:
 class TableHistory:
     """The history of one table. ``whole`` is false if the oldest landing snapshots were expired; ``taken_out`` are the
     rows of landings that only snapshots outside the branch have, without a ledger on it; ``fewer`` how many rows other
-    writers removed; ``absent``: the table does not exist.
+    writers removed; ``absent``: the table does not exist; ``live`` is the number of live rows by the summary of the
+    head, ``None`` if another writer may have changed rows.
     """
 
     table: str
@@ -75,3 +76,4 @@ class TableHistory:
     taken_out: Mapping[str, int] = field(default_factory=dict)
     fewer: int = 0
     absent: bool = False
+    live: int | None = None

@@ -50,6 +50,7 @@ from airflow_provider_lakecommit.status.table_history import (
     Severity,
     TableHistory,
 )
+from airflow_provider_lakecommit.status.upserted import dead_rows
 from airflow_provider_lakecommit.status.verify_table import check_table, covered_of, wrong_snapshot, wrong_table
 
 __all__ = [
@@ -70,7 +71,9 @@ FATES = {Role.ROWS: "landed", Role.DEAD_LETTERS: "rejected"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTotals:
-    """Sums over a table's history, of one landing. Of its ``rows``, ``replaced`` were removed again."""
+    """Sums over a table's history, of one landing. Of its ``rows``, ``replaced`` were removed again, ``superseded``
+    and ``deleted`` were taken out by newer records of their keys.
+    """
 
     snapshots: int
     offsets: int
@@ -78,6 +81,8 @@ class TableTotals:
     files: int
     counts: Counts
     replaced: int = 0
+    superseded: int = 0
+    deleted: int = 0
 
 
 def totals(history: TableHistory, landing: str) -> TableTotals:
@@ -89,6 +94,8 @@ def totals(history: TableHistory, landing: str) -> TableTotals:
         files=sum(len(s.files) for s in mine),
         counts=sum((s.counts for s in mine), Counts()),
         replaced=sum(replaced_rows(s.record) for s in mine),
+        superseded=sum(dead_rows(s.record)[0] for s in mine),
+        deleted=sum(dead_rows(s.record)[1] for s in mine),
     )
 
 
@@ -314,12 +321,16 @@ def verified_text(landing: Landing, histories: Iterable[TableHistory], findings:
     fewer = 0
     for history in histories:
         t = totals(history, landing.name)
-        c = t.counts
         fewer += history.fewer
         yield (
-            f"{history.table}: {t.snapshots} snapshots, {t.offsets} offsets = {c.landed} landed + {c.rejected} "
-            f"rejected + {c.filtered} filtered + {c.gaps} gaps + {c.skipped} skipped; {t.rows} rows in {t.files} files"
-            + (f", of which {t.replaced} were replaced" if t.replaced else "")
+            f"{history.table}: {t.snapshots} snapshots, {t.offsets} offsets = "
+            + " + ".join(f"{n} {name}" for name, n in t.counts.to_dict().items())
+            + f"; {t.rows} rows in {t.files} files"
+            + "".join(
+                f", of which {n} were {what}"
+                for what, n in (("replaced", t.replaced), ("superseded", t.superseded), ("deleted", t.deleted))
+                if n
+            )
         )
     yield from (f"  {finding}" for finding in findings)
     standing = "NOT all right" if any(f.level is Severity.WRONG for f in findings) else "all right"

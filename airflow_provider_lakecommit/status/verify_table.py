@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.status.replaced import (
     taken_from,
 )
 from airflow_provider_lakecommit.status.table_history import Finding, LandingSnapshot, Sections, Severity, TableHistory
+from airflow_provider_lakecommit.status.upserted import live_problem
 
 
 def check_table(history: TableHistory) -> Iterator[Finding]:
@@ -48,6 +49,8 @@ def check_table(history: TableHistory) -> Iterator[Finding]:
         if n > 1:
             yield wrong_table(history, f"{n} snapshots have the token {token}: the same slices were published again")
     yield from (wrong_table(history, text) for text in _paths(history))
+    if (live := live_problem(history)) is not None:
+        yield wrong_table(history, live)
     yield from _replaced(history)
 
 

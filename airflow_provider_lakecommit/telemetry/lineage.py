@@ -107,7 +107,7 @@ def _inputs(commit: Commit) -> list[Any]:
     found = []
     for topic in topics:
         # Counts are sums over all topics of a landing.
-        records = sum(p.counts.landed + p.counts.rejected + p.counts.filtered for p in data)
+        records = sum(p.counts.records for p in data)
         statistics = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=records)
         offsets = _offsets([p.coverage for p in published], "input", topic)
         facets = {OFFSETS: offsets, **({"inputStatistics": statistics} if len(topics) == 1 else {})}

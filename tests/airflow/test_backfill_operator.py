@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing import Landing, merged
 from airflow_provider_lakecommit.operations.backfill import closing
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
 from tests.airflow.attempt import Asked, attempt, killed_in_its_second_slice
@@ -30,7 +30,7 @@ def late(world: World, produce: Produce) -> World:
     """A landing that began behind 20 orders in each of two partitions."""
     for p in range(2):
         produce(world.topic, orders(*range(100 * p, 100 * p + 20)), p)
-    late = replace(world, landing={**world.landing, "start": "latest"})
+    late = replace(world, landing=merged(world.landing, {"window": {"start": "latest"}}))
     assert attempt(late.asked("origin")).state == "skipped"
     produce(world.topic, orders(50), 0)
     assert attempt(late.asked("live")).state == "success"

@@ -159,7 +159,7 @@ def test_a_hard_reset_begins_where_the_landing_says(landed: World, produce: Prod
     """Also where the live lane began behind a range that a lane landed."""
     world = replace(
         landed,
-        landing=replace(
+        landing=changed_landing(
             landed.landing, name="second", table="shop.second", dead_letter_table="shop.second_dead", start="latest"
         ),
     )
@@ -167,7 +167,7 @@ def test_a_hard_reset_begins_where_the_landing_says(landed: World, produce: Prod
     produce(str(world.landing.topics), records(100, 20), partition=0)
     world.settle()
     lane(world, "0=0-60").finish()
-    world.landing = replace(world.landing, start="earliest")
+    world.landing = world.landing.changed(window={"start": "earliest"})
     with world.session() as session:
         found = delete_preview(session, None)
         assert sum(t.replaced.rows for t in found.tables) == 80
@@ -448,7 +448,7 @@ def fragile(own_broker: Broker, make_world: Make) -> tuple[Log, World]:
 def test_a_log_that_loses_its_end_before_the_first_record_is_read_is_noticed(fragile: tuple[Log, World]) -> None:
     """A landing that starts with the latest record knows the log that it begins in, though it has read nothing."""
     log, world = fragile
-    world.landing = replace(world.landing, start="latest")
+    world.landing = world.landing.changed(window={"start": "latest"})
     log.grow(0, 30)
     world.run()
     log.shrink(20)

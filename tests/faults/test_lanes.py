@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -79,7 +79,7 @@ def sections(world: World, table: str | None = None) -> dict[str, str]:
 def late(make_world: Make, produce: Produce) -> World:
     """A landing that began at offset 30 of 50, in each of two partitions."""
     world = make_world(partitions=2)
-    late = replace(world.landing, start="latest")
+    late = world.landing.changed(window={"start": "latest"})
     world.landing = late
     for p in range(2):
         produce(late.topics, records(100 * p, 30), partition=p)
@@ -263,7 +263,7 @@ def test_a_lane_that_is_not_whole_is_not_closed(late: World) -> None:
 
 def test_bad_records_of_a_lane_are_dead_letters_once(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1)
-    world.landing = replace(world.landing, start="latest")
+    world.landing = world.landing.changed(window={"start": "latest"})
     produce(world.landing.topics, [*records(0, 10), ("bad", "{"), *records(10, 10)], partition=0)
     world.settle()
     past = lane(world, "0=0-21")

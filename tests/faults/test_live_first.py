@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -30,7 +29,7 @@ NOW, LONG = timedelta(0), timedelta(hours=1)
 def late(make_world: Make, produce: Produce) -> World:
     """A landing that began at offset 20 of its two partitions, and has landed all."""
     world = make_world(2)
-    world.landing = replace(world.landing, start="latest")
+    world.landing = world.landing.changed(window={"start": "latest"})
     for p in range(2):
         produce(world.landing.topics, records(100 * p, 20), partition=p)
     world.settle()

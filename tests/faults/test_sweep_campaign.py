@@ -11,7 +11,6 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -135,7 +134,7 @@ class Campaign:
         for t in prepared.tables:
             held = [task.file.file_path for task in session.tables.load(t.name).scan().plan_files()]
             waits = state.accepted[t.name] if state else ()
-            held += [f.file_path for a in waits for f in reported_files(a, t.name, t.table.metadata)]
+            held += [f.file_path for a in waits for f in reported_files(a, t.name, t.table.metadata)[0]]
             gone = [path for path in held if not Path(path.removeprefix("file://")).exists()]
             assert not gone, (gone, session.lane, self.story)
 
@@ -158,7 +157,7 @@ class LaneCampaign(Campaign):
 
     def __init__(self, world: World, produce: Callable[..., object], seed: int) -> None:
         super().__init__(world, produce, seed)
-        world.landing = replace(world.landing, start="latest")
+        world.landing = world.landing.changed(window={"start": "latest"})
         for p in range(2):
             produce(world.landing.topics, records(100_000 + PAST * p, PAST), partition=p)
         world.settle()

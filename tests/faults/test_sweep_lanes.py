@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -32,7 +31,7 @@ pytestmark = pytest.mark.faults
 def late(make_world: Callable[..., World], produce: Callable[..., object]) -> World:
     """A landing that began behind thirty of fifty records."""
     world = make_world(1, dead_letter_table=None)
-    world.landing = replace(world.landing, start="latest")
+    world.landing = world.landing.changed(window={"start": "latest"})
     produce(world.landing.topics, records(0, 30), partition=0)
     world.settle()
     produce(world.landing.topics, records(30, 20), partition=0)

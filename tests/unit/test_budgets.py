@@ -14,10 +14,10 @@ import pytest
 from tests.support.sources import ROOT, imported, sources
 
 BUDGETS = {
-    "lines": 84_480,
+    "lines": 89_020,
     "doors": 42,
-    "pairs of rooms": 286,
-    "dataclasses": 405,
+    "pairs of rooms": 287,
+    "dataclasses": 422,
     "example DAGs": 10,
 }
 

@@ -67,6 +67,7 @@ PLAIN = """
     refused incompatible paths names one route router fit wise transform subject unwrap bundle bundled hash wrong
     default function overflow rounds
     garbage rarely collected
+    newest order upserts upserted supersede superseding
     array decimal entries failing suspects guarded joined null parents release taken wrapped
 """
 

@@ -171,7 +171,7 @@ RULES = (
     rule("spark/launch", "landing redaction spark", nowhere=AIRFLOW, lazily=SPARK),
     rule("stall", "control core landing", nowhere=AIRFLOW | SPARK | LAKE),
     *(rule(f"stall/{module}", "core", only=NOTHING) for module in ("verdict", "state", "observe", "guard")),
-    rule("committer", "control core core/planning iceberg", nowhere=AIRFLOW | SPARK | KAFKA),
+    rule("committer", "control core core/planning iceberg iceberg/parquet", nowhere=AIRFLOW | SPARK | KAFKA),
     rule(
         "formats/evolution",
         "committer core formats formats/avro formats/protobuf formats/registry iceberg kafka landing",

@@ -190,7 +190,7 @@ def line_of(outcome: CycleOutcome, data_tables: Sequence[str]) -> dict[str, Any]
     return {
         "cycle": outcome.number,
         **outcome.closed.to_dict(),
-        "counts": {name: getattr(counts, name) for name in ("landed", "rejected", "filtered", "gaps", "skipped")},
+        "counts": counts.to_dict(),
         "offsets": covered.to_dict(),
         "window": {
             "window_id": str(plan.window_id),

@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.committer import (
     RetryPolicy,
     SnapshotRecord,
     StagedSlice,
+    UpsertRule,
     debt_of,
     landing_snapshots,
     publish,
@@ -61,6 +62,8 @@ HASTE = RetryPolicy(seconds=5.0)
 """Retry budget for a table that is already failing while others wait: enough to win an occasional commit race."""
 LOOK_AT_EMPTY = 1_000_000
 """Offsets of pending slices without a row that a commit checks if records are unsigned."""
+MOST_CHANGES = 2_000_000
+"""Most changes of an upserting publish, whose keys are in memory."""
 MOST_SPEC = 4_000
 """Most characters of a spec in a snapshot; a longer one is left out."""
 
@@ -192,7 +195,8 @@ class TablePublisher:
         matters = any(s.matters(self.table.name) for s in settlement.ready)
         if not matters and not is_behind(self.session, self.table, folded, settlement.ready):
             return ()
-        chunk = chunks(settlement, self.table.name, self.session.landing.backpressure.commit_files)[0]
+        most = MOST_CHANGES if self._upsert else None
+        chunk = chunks(settlement, self.table.name, self.session.landing.backpressure.commit_files, most)[0]
         return self._refusals.of_one_spec(chunk, self.table.table.metadata.default_spec_id)
 
     def _staged(self, chunk: Sequence[AcceptedSlice]) -> tuple[StagedSlice, ...]:
@@ -210,7 +214,7 @@ class TablePublisher:
         self, folded: FoldedLog, chunk: Sequence[AcceptedSlice], staged: tuple[StagedSlice, ...]
     ) -> AppendRequest:
         landing = self.session.landing
-        records = sum(c.landed + c.rejected + c.filtered for a in chunk for c in (s.counts for s in a.report.spans))
+        records = sum(s.counts.records for a in chunk for s in a.report.spans)
         size = sum(a.report.bytes for a in chunk)
         return AppendRequest(
             table=self.table.name,
@@ -225,10 +229,18 @@ class TablePublisher:
             record_bytes=max(1, size // records) if records and size else None,
             # With "void" the next plan finds the change, and voids the rest of the old spec.
             spec_version=None if landing.window.on_spec_change == "void" else landing.spec_version,
-            extra={"files": str(sum(len(s.files) for s in staged)), **self._told(folded, chunk)},
+            extra={"files": str(sum(map(_files, staged))), **self._told(folded, chunk)},
             kept=frozenset(self._refusals.kept),
             decisions=tuple(d for e in folded.entries if isinstance(e, CycleOpened) for d in e.directives.decided),
+            upsert=self._upsert,
         )
+
+    @property
+    def _upsert(self) -> UpsertRule | None:
+        landing = self.session.landing
+        if not landing.upsert.key or self.table.name != landing.table:
+            return None
+        return UpsertRule(key=(*landing.upsert.key,), order=landing.upsert.order_column)
 
     def _told(self, folded: FoldedLog, chunk: Sequence[AcceptedSlice]) -> dict[str, str]:
         """Return the spec for readers, and for the data table the duration of the slices' windows, which sizes later
@@ -251,7 +263,7 @@ class TablePublisher:
             commit_id=self.ticket.commit_id,
             coverage=Coverage.union(s.coverage for s in done),
             rows=sum(s.rows for s in done),
-            files=sum(len(s.files) for s in done),
+            files=sum(map(_files, done)),
             counts=Account.of(r for s in done for r in s.spans).total,
             debt=debt_of(outcome.metadata, self.session.landing.branch, self.session.landing.maintain),
         )
@@ -284,3 +296,8 @@ class TablePublisher:
     def _look(self, folded: FoldedLog) -> FoldedLog:
         ledgers = [self.table.ledger if t.table == self.table.name else t for t in folded.ledgers]
         return self.session.read_state(ledgers, since=folded)
+
+
+def _files(one: StagedSlice) -> int:
+    """Return how many files it has; one that only deletes rows has tombstone files, and changes the table too."""
+    return len(one.files) + len(one.tombstones)

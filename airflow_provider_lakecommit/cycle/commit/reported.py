@@ -24,6 +24,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer import StagedSlice
 from airflow_provider_lakecommit.control import DAMAGE, DataWritten, decode
+from airflow_provider_lakecommit.control import DataFile as WireFile
 from airflow_provider_lakecommit.core import (
     AcceptedSlice,
     Role,
@@ -39,7 +40,7 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.cycle.session.ports import SourcePort
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 from airflow_provider_lakecommit.iceberg import rows_in_footer, to_pyiceberg, trouble_of
-from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing import IGNORE, Landing
 from airflow_provider_lakecommit.spark import marks_of
 
 __all__ = ["CHECK_AGE", "hidden_record", "report_problem", "reported_files", "staged_slice"]
@@ -50,12 +51,14 @@ a slice's report is younger than its first file, and clocks differ, so half of t
 """
 
 
-def reported_files(accepted: AcceptedSlice, name: str, metadata: TableMetadata) -> list[DataFile]:
-    """Return the files of a slice for a table, as its DATA_WRITTENs list them.
+def reported_files(
+    accepted: AcceptedSlice, name: str, metadata: TableMetadata
+) -> tuple[list[DataFile], list[WireFile]]:
+    """Return the data files and the tombstone files of a slice for a table, as its DATA_WRITTENs list them.
 
     :raises TableError: they do not belong to this table
     """
-    report, files = accepted.report.table(name), list[DataFile]()
+    report, files, tombstones = accepted.report.table(name), list[DataFile](), list[WireFile]()
     for value in accepted.files[name]:
         if report is None:
             raise TableError("LC6204", "its report does not mention this table")
@@ -68,28 +71,34 @@ def reported_files(accepted: AcceptedSlice, name: str, metadata: TableMetadata) 
             payload = decode(value).payload
             if not isinstance(payload, DataWritten):
                 raise TableError("LC6206", "its file list is not a DATA_WRITTEN event")
+            tombstones += payload.delete_files or ()
+            if payload.delete_files:
+                continue
             files += to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
         except DAMAGE as e:
             raise TableError("LC6207", f"its file list in the control topic cannot be read: {e}") from e
-    return files
+    return files, tombstones
 
 
-def _files_to_append(session: LandingSession, accepted: AcceptedSlice, name: str, table: Table) -> list[DataFile]:
-    """Return the files of a slice for a table, ready to append.
+def _files_to_append(
+    session: LandingSession, accepted: AcceptedSlice, name: str, table: Table
+) -> tuple[list[DataFile], list[WireFile]]:
+    """Return the files of a slice for a table, ready to append, and its tombstone files.
 
     :raises TableError: they cannot be appended, or one of an old slice is missing
     """
-    files = reported_files(accepted, name, table.metadata)
+    files, tombstones = reported_files(accepted, name, table.metadata)
     landing, told = session.landing, accepted.report
-    problem = report_problem(landing, table, name, told, files)
+    problem = report_problem(landing, table, name, told, files, tombstones)
     if not problem and name == landing.table and not session.signed:
         problem = hidden_record(session.source, landing, told)
     if problem:
         raise TableError("LC6208", problem)
-    old = () if accepted.young(session.now(), CHECK_AGE) else files
-    if gone := next((f.file_path for f in old if not table.io.new_input(f.file_path).exists()), None):
+    paths = [*(f.file_path for f in files), *(f.file_path for f in tombstones)]
+    old = () if accepted.young(session.now(), CHECK_AGE) else paths
+    if gone := next((path for path in old if not table.io.new_input(path).exists()), None):
         raise TableError("LC6209", f"its file {gone} is missing: it was deleted from storage")
-    return files
+    return files, tombstones
 
 
 def staged_slice(session: LandingSession, accepted: AcceptedSlice, name: str, table: Table) -> StagedSlice:
@@ -98,13 +107,18 @@ def staged_slice(session: LandingSession, accepted: AcceptedSlice, name: str, ta
 
     :raises TableError: as :func:`_files_to_append`
     """
-    share = StagedSlice.of(accepted.report, name, _files_to_append(session, accepted, name, table))
+    share = StagedSlice.of(accepted.report, name, *_files_to_append(session, accepted, name, table))
     marks = marks_of(session.landing, name, table.schema())
     return share if share.columns == marks else replace(share, columns=())
 
 
 def report_problem(
-    landing: Landing, table: Table, name: str, report: SliceReport, files: Sequence[DataFile]
+    landing: Landing,
+    table: Table,
+    name: str,
+    report: SliceReport,
+    files: Sequence[DataFile],
+    tombstones: Sequence[WireFile] = (),
 ) -> str | None:
     """Return why a report on a table is refused, or ``None``.
 
@@ -112,7 +126,8 @@ def report_problem(
     """
     return (
         _rows_problem(landing, name, report)
-        or _files_problem(landing, table, report, [f.file_path for f in files])
+        or _tombstones_problem(landing, name, report, tombstones)
+        or _files_problem(landing, table, report, [*(f.file_path for f in files), *(f.file_path for f in tombstones)])
         or (_footers_problem(table, files) if report.whole else None)
     )
 
@@ -123,9 +138,10 @@ def hidden_record(source: SourcePort, landing: Landing, report: SliceReport) -> 
 
     :raises SourceUnavailableError: the brokers did not answer
     """
-    if not landing.one_row_each:
+    if not landing.one_row_each or (landing.upsert.key and landing.upsert.deletes == IGNORE):
         return None
-    empty = [s.span for s in report.spans if not (s.counts.landed or s.counts.rejected or s.counts.skipped)]
+    told = ((s.span, s.counts) for s in report.spans)
+    empty = [span for span, c in told if not (c.landed or c.rejected or c.skipped or c.superseded or c.deleted)]
     # A missing partition, or a recreated one with a shorter log, would never answer. Checked before and after, since
     # it may change at any time.
     there = source.watermarks(missing_ok=True).partitions if empty else {}
@@ -148,6 +164,15 @@ def _rows_problem(landing: Landing, name: str, report: SliceReport) -> str | Non
     if rows == records or (rows > records and not dead and not landing.one_row_each):
         return None
     return f"its report counts {rows} rows for {records} {'rejected' if dead else 'landed'} records"
+
+
+def _tombstones_problem(landing: Landing, name: str, report: SliceReport, tombstones: Sequence[WireFile]) -> str | None:
+    if role_of(landing.destinations, name) is Role.DEAD_LETTERS:
+        return None
+    deleted, rows = sum(s.counts.deleted for s in report.spans), sum(f.record_count for f in tombstones)
+    if deleted != rows or (rows and not landing.upsert.key):
+        return f"its report counts {deleted} deletes, its tombstone files have {rows}"
+    return None
 
 
 def _routed_rows_problem(landing: Landing, name: str, report: SliceReport, rows: int, records: int) -> str | None:

@@ -31,9 +31,9 @@ def joining_offsets(session: LandingSession, partitions: Marks) -> dict[SourcePa
     :raises ControlTopicError: the control topic cannot be read
     """
     landing = session.landing
-    firsts = first_offsets(partitions, landing.start)
+    firsts = first_offsets(partitions, landing.window.start)
     name = set_of(landing.name, landing.table)
-    if landing.start == "earliest" or not partitions or not name:
+    if landing.window.start == "earliest" or not partitions or not name:
         return firsts
     begun = _begun_by(session, f"{name}.")
     return {p: min(at, max(begun.get(p, at), partitions[p].start)) for p, at in firsts.items()}

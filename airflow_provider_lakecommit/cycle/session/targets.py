@@ -55,10 +55,12 @@ def check_fit(landing: Landing, target: TableTarget) -> None:
     :raises TableError: naming every failing column, field or property
     """
     from airflow_provider_lakecommit.iceberg import check_target
+    from airflow_provider_lakecommit.spark import check_upsert
 
     if role_of(landing.destinations, target.table) is Role.ROWS:
         try:
             check_evolving(landing, target.table, Schema.model_validate_json(target.schema))
+            check_upsert(landing, target)
         except TableError as e:
             if len(landing.data_tables) == 1:
                 raise

@@ -65,6 +65,24 @@ class ParquetRows:
             yield pa.Table.from_batches([batch]), live
             at += batch.num_rows
 
+    @property
+    def group_rows(self) -> list[int]:
+        """Return the number of rows of each row group."""
+        footer = self._file.metadata
+        return [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+
+    def group(self, number: int, columns: Sequence[str]) -> pa.Table:
+        """Return some columns of one row group."""
+        with _named(self._io, self._path):
+            return self._file.read_row_group(number, list(columns), use_threads=False)
+
+    def group_bounds(self, number: int, column: str) -> tuple[Any, Any] | None:
+        """Return the least and the greatest value of a column in one row group, if the file states them."""
+        group = self._file.metadata.row_group(number)
+        every = (group.column(i) for i in range(group.num_columns))
+        found = next((c.statistics for c in every if c.path_in_schema == column), None)
+        return None if found is None or not found.has_min_max else (found.min, found.max)
+
     def _block_rows(self) -> int:
         footer = self._file.metadata
         size = sum(footer.row_group(i).total_byte_size for i in range(footer.num_row_groups))

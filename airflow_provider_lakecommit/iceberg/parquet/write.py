@@ -77,6 +77,7 @@ class FanoutWriter:
     """Write the rows of one slice to one table.
 
     :param owner: the landing and the stream of the files, for their names
+    :param numbers: of the files of its attempt, which several writers may share
     :raises TableError: see :class:`~airflow_provider_lakecommit.iceberg.parquet.layout.Layout`
     """
 
@@ -91,6 +92,7 @@ class FanoutWriter:
         open_files: int = OPEN_FILES,
         open_bytes: int = OPEN_BYTES,
         providers: Collection[str] = (),
+        numbers: Iterator[int] | None = None,
     ) -> None:
         self._layout = layout = Layout(target, providers)
         self._io = io
@@ -105,7 +107,7 @@ class FanoutWriter:
         self._open: dict[Key, OpenFile] = {}
         self._done: list[DataFile] = []
         self._made: list[str] = []
-        self._numbers = count()
+        self._numbers = count() if numbers is None else numbers
         self._closing = False
 
     def write(self, table: pa.Table) -> None:

@@ -38,6 +38,7 @@ from airflow_provider_lakecommit.cycle import (
 )
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState
+from airflow_provider_lakecommit.landing import Landing, require_appends, require_traces
 from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked
 from airflow_provider_lakecommit.operations.backfill.source import BoundedSource
 
@@ -110,12 +111,14 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
     """Return the current preview. Its range may be empty, if everything is in the tables.
 
     :param session: of the live stream
+    :raises SpecError: the landing's table cannot take older records
     :raises SourceError: a partition or an offset does not exist, or nothing of the range is left
     :raises SourceUnavailableError: the brokers do not answer
     :raises LedgerError: another backfill is landing some of it, or this one has another range
     :raises TableError: another landing lands these topics into the table
     :raises CatalogError: the catalog is unreachable
     """
+    _check_upsert(session.landing, asked)
     source = session.source.watermarks()
     state = ledger_state(session, session.landing.table)
     own = [] if state is None else [s for s in state.sections if s.landing == session.landing.name]
@@ -166,6 +169,12 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
     here = [s for s in own if s.cluster_id == source.cluster_id]
     check_logs_of_lane(asked.name, bounded, here, {p: source.partitions[p] for p in bounds})
     return found
+
+
+def _check_upsert(landing: Landing, asked: LaneAsked) -> None:
+    if asked.replaces:
+        require_appends(landing, "replaying ranges")
+    require_traces(landing)
 
 
 def _lacking_beside(session: LandingSession, data: Iterable[LedgerSection], there: Coverage) -> Coverage:

@@ -54,6 +54,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.core.provenance import without
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.landing import require_appends
 from airflow_provider_lakecommit.operations.backfill.copier import Copier
 from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges
 from airflow_provider_lakecommit.operations.backfill.survey import FoundFile, Survey
@@ -306,6 +307,7 @@ def preview_of(session: LandingSession, name: str, coverage: Coverage, *, hard: 
     """Return what taking ranges out of one table would do, or ``None`` if it has nothing of them. Raises as
     :func:`replace_preview`.
     """
+    require_appends(session.landing, "replacing or deleting ranges")
     loaded, branch, landing = session.tables.find(name), session.landing.branch, session.landing.name
     if loaded is None:
         return None

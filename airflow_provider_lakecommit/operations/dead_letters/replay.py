@@ -59,6 +59,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.core.provenance import without
 from airflow_provider_lakecommit.cycle import LandingSession, Prepared, PreparedTable, prepared_table
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError, SpecError
+from airflow_provider_lakecommit.landing import require_appends
 from airflow_provider_lakecommit.operations.dead_letters.letters import (
     WHOLE,
     DeadLetter,
@@ -219,6 +220,7 @@ def replay(
     :raises CommitUnknownError: the outcome of a request stays unknown; run it again to continue
     :raises CatalogError: the catalog or the storage is unreachable
     """
+    require_appends(session.landing, "replaying dead letters")
     if decision is not None:
         bring_forward(session)
     out, known = Replayed(), ledgers(session, table)

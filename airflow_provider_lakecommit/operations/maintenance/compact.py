@@ -15,7 +15,7 @@ reported, and the others go on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
@@ -24,8 +24,7 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestEntry
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.manifest import DataFile, FileFormat, ManifestEntry
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
 
@@ -34,10 +33,11 @@ from airflow_provider_lakecommit.committer import (
     Compacted,
     Compaction,
     Condition,
+    Head,
+    HeadReader,
     Rewrite,
     compact_table,
     debt_of,
-    is_rewritable,
     read_ledger,
     require_present,
 )
@@ -46,12 +46,10 @@ from airflow_provider_lakecommit.cycle import LandingSession, target_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, StorageError, TableError
 from airflow_provider_lakecommit.iceberg import (
     DeletePositions,
-    Deletes,
     Layout,
     Numbers,
     delete_unused,
     deletes_of,
-    is_data,
     trouble_of,
     write_deletes,
 )
@@ -117,20 +115,6 @@ def compact(
         yield out
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Head:
-    """The data files and delete files of one head. ``fixed`` files are listed beside equality deletes: their manifests
-    must stay as they are.
-    """
-
-    entries: Mapping[str, ManifestEntry]
-    deletes: Deletes
-    fixed: frozenset[str] = frozenset()
-
-    def can_be_rewritten(self, entry: ManifestEntry, specs: Mapping[int, PartitionSpec]) -> bool:
-        return entry.data_file.file_path not in self.fixed and self.deletes.equality_of(entry, specs) is None
-
-
 class _TableCompaction:
     """The work of one table."""
 
@@ -142,8 +126,8 @@ class _TableCompaction:
         target = self._layout.format.file_bytes
         self._rules = BinRules(target=min(target, SORTED_BYTES) if self._layout.sorting else target, tiered=tiered)
         self._positions = DeletePositions(name)
-        self._listed: dict[str, list[ManifestEntry]] = {}
-        self._planned = _Head(entries={}, deletes=deletes_of(self._table, ()))
+        self._heads = HeadReader(name, self._branch)
+        self._planned = Head(entries={}, deletes=deletes_of(self._table, ()))
         self._bins: list[Bin] = []
         self._settles = False
         self._attempt, self._numbers = uuid4(), count()
@@ -161,7 +145,7 @@ class _TableCompaction:
         if state.condition is Condition.ABSENT:
             return False
         require_present(state, self._name)
-        self._planned = head = self._head(self._table)
+        self._planned = head = self._heads.read(self._table)
         specs = self._table.metadata.specs()
         sources = (
             Source(e, sum(d.record_count for d in head.deletes.of(e)))
@@ -235,7 +219,7 @@ class _TableCompaction:
 
     def _decided(self, loaded: Table, written: Sequence[WrittenBin], made: list[str]) -> Compaction | None:
         """What of the bins can be put in place on this head."""
-        head = self._head(loaded)
+        head = self._heads.read(loaded)
         kept = [(w, late) for w in written if (late := self._late(loaded, head, w)) is not None]
         self._out.given_up += len(written) - len(kept)
         if not kept and not self._settles:
@@ -269,7 +253,7 @@ class _TableCompaction:
             ),
         )
 
-    def _late(self, loaded: Table, head: _Head, written: WrittenBin) -> Numbers | None:
+    def _late(self, loaded: Table, head: Head, written: WrittenBin) -> Numbers | None:
         """Return the positions in a bin's file that were deleted since; ``None``: the bin cannot be used."""
         specs, moved = loaded.metadata.specs(), [np.zeros(0, np.int64)]
         for source in written.bin.sources:
@@ -282,29 +266,8 @@ class _TableCompaction:
             moved.append(written.moved(source.path, np.setdiff1d(now, before, assume_unique=True)))
         return np.sort(np.concatenate(moved))
 
-    def _dead(self, table: Table, head: _Head, entry: ManifestEntry) -> Numbers:
+    def _dead(self, table: Table, head: Head, entry: ManifestEntry) -> Numbers:
         return self._positions.of(table, entry.data_file, head.deletes.of(entry))
-
-    def _head(self, table: Table) -> _Head:
-        snapshot = table.metadata.snapshot_by_name(self._branch)
-        try:
-            manifests = [] if snapshot is None else snapshot.manifests(table.io)
-            data = [m for m in manifests if m.content == ManifestContent.DATA]
-            for m in data:
-                if m.manifest_path not in self._listed:
-                    self._listed[m.manifest_path] = m.fetch_manifest_entry(table.io, discard_deleted=True)
-            self._listed = {m.manifest_path: self._listed[m.manifest_path] for m in data}
-            listed = list(self._listed.values())
-            deletes = deletes_of(table, manifests, (e for some in listed for e in some))
-        except OSError as e:
-            raise StorageError(
-                "LC7716", f"the manifests of {self._name} cannot be read ({trouble_of(table.io, e)}): check the storage"
-            ) from None
-        return _Head(
-            entries={e.data_file.file_path: e for some in listed for e in some if is_data(e.data_file)},
-            deletes=deletes,
-            fixed=frozenset(e.data_file.file_path for some in listed if not is_rewritable(some) for e in some),
-        )
 
     def _new_path(self, of: DataFile) -> str:
         """A new file where the table has its data, in the folder of the partition if the table has such folders."""

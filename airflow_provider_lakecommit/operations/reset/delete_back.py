@@ -136,7 +136,7 @@ def _found(session: LandingSession, source: SourceState, within: Coverage | None
         tables=tables,
         removed=removed | past,
         before=Coverage() if hard else found - removed - live,
-        start=session.landing.start if hard else "",
+        start=session.landing.window.start if hard else "",
         within=within,
     )
 

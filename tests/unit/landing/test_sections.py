@@ -191,7 +191,7 @@ def test_an_option_at_its_former_place_is_named_with_its_new_one(key: str) -> No
         ({"window": {"stalled_cycles": 2}}, "unknown key 'stalled_cycles' (it is `backpressure: stalled_cycles`)"),
         ({"window": {"target_window": "5m"}}, "window: unknown key 'target_window' (it is `window: target`)"),
         ({"window": {"format": "csv"}}, "window: unknown key 'format' (it is `format`, outside of `window`)"),
-        ({"window": 5}, "window: 5 is not a mapping of groups, group_by, "),
+        ({"window": 5}, "window: 5 is not a mapping of start, groups, group_by, "),
         ({"transform": "select 1"}, "(the value of the option is `transform: sql`)"),
         ({"transform": {"shop.a": "select 1"}}, "'shop.a' (the value of the option is `transform: sql`)"),
         ({"window": {"groups": 0}, "zzz": 1}, "unknown key 'zzz' [LC1125]\n- window.groups: 0 is not a whole number"),
@@ -208,17 +208,17 @@ def test_a_section_refuses_a_wrong_key_by_itself() -> None:
 
 def test_some_keys_of_a_section_are_changed() -> None:
     landing = Landing(**LEAST, window=Window(groups=4, max_records=5))
-    changed = landing.changed(window={"groups": 2}, start="latest")
-    assert (changed.window, changed.start) == (Window(groups=2, max_records=5), "latest")
+    changed = landing.changed(window={"groups": 2}, branch="audit")
+    assert (changed.window, changed.branch) == (Window(groups=2, max_records=5), "audit")
     assert landing.changed(window=Window(groups=1)).window == Window(groups=1)
     with pytest.raises(SpecError, match="LC1103"):
         landing.changed(window={"groups": 0})
 
 
 def test_sections_are_merged_key_by_key() -> None:
-    assert merged({"window": {"groups": 1, "max_records": 5}, "start": "latest"}, {"window": {"groups": 2}}) == {
+    assert merged({"window": {"groups": 1, "max_records": 5}, "branch": "audit"}, {"window": {"groups": 2}}) == {
         "window": {"groups": 2, "max_records": 5},
-        "start": "latest",
+        "branch": "audit",
     }
     assert merged({"window": Window(groups=1)}, {"window": Window(max_records=5)}, {"window": None}) == {
         "window": {"groups": 1, "max_records": 5}

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The newest change of each key, among the slices of one publish.
+
+Contract: the changes are read from the files of the slices: rows from data files, deletes from tombstone files. The
+order of two changes is that of the order column, if there is one, then that of their readings and offsets. All rows but
+those of the newest changes are *superseded*, also where several slices, or one slice twice, change a key.
+
+Memory: some 60 bytes per change, and its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+
+from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.core import Role
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.iceberg import (
+    KeySet,
+    Numbers,
+    ParquetRows,
+    arrow_field,
+    equal_rows,
+    hashes,
+    mark_columns,
+    opened,
+    whole_numbers,
+)
+
+__all__ = ["Columns", "Newest", "Order", "newest_changes"]
+
+_NONE = np.iinfo(np.int64).min
+"""In place of a null; older than every value."""
+_PARTITIONS = 1 << 32
+
+
+class Order(NamedTuple):
+    """What orders changes, one value per row. ``source`` numbers the pairs of topic and partition."""
+
+    column: Numbers
+    generation: Numbers
+    offset: Numbers
+    source: Numbers
+
+    def take(self, rows: Numbers) -> Order:
+        return Order(*(values[rows] for values in self))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Order]) -> Order:
+        none = np.zeros(0, np.int64)
+        return cls(*(np.concatenate([none, *(part[i] for part in parts)]) for i in range(len(cls._fields))))
+
+
+@dataclass(slots=True)
+class Columns:
+    """The columns that identify and order rows, as files have them.
+
+    :param key: of the current schema of the table
+    :param order: column that orders changes before their offsets
+    :raises TableError: the table lacks one of them
+    """
+
+    schema: Schema
+    key: tuple[str, ...]
+    order: str | None
+    sources: dict[tuple[str | None, int], int] = field(default_factory=dict)
+    _fields: list[pa.Field] = field(init=False)
+    _ids: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        marks = mark_columns(self.schema, Role.ROWS)
+        names = (*self.key, *((self.order,) if self.order else ()))
+        found = [f for name in names for f in self.schema.fields if f.name == name]
+        if len(found) < len(names) or not marks:
+            raise TableError(
+                "LC3050",
+                f"the table lacks columns that `upsert` needs: {', '.join(names)}, kafka_topic, kafka_partition, "
+                "kafka_generation, kafka_offset. Add them, or change the spec",
+            )
+        found += [self.schema.find_field(i) for i in marks]
+        self._ids, self._fields = [f.field_id for f in found], [_stored(f) for f in found]
+
+    def keys(self, rows: ParquetRows, group: int) -> list[pa.Array] | None:
+        """Return the key columns of a row group; ``None`` if the file lacks one, so that no row has a key."""
+        many = len(self.key)
+        found = self._read(rows, group, range(many))
+        return None if any(rows.name(i) is None for i in self._ids[:many]) else found
+
+    def name(self, rows: ParquetRows, number: int) -> str | None:
+        """Return the name of a key column in a file."""
+        return rows.name(self._ids[number])
+
+    @property
+    def order_id(self) -> int | None:
+        return self._ids[len(self.key)] if self.order else None
+
+    def ids(self) -> Sequence[int]:
+        """Return the ids of the key columns."""
+        return self._ids[: len(self.key)]
+
+    def orders(self, rows: ParquetRows, group: int) -> Order:
+        """Return what orders the rows of a row group."""
+        *column, topic, partition, generation, offset = self._read(rows, group, range(len(self.key), len(self._ids)))
+        first = _numbers(column[0]) if column else np.zeros(len(topic), np.int64)
+        return Order(first, _numbers(generation), _numbers(offset), self._sources(topic, _numbers(partition)))
+
+    def _sources(self, topics: pa.Array, partitions: Numbers) -> Numbers:
+        names = topics.dictionary_encode()
+        codes = pc.fill_null(names.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        pairs = pa.array(codes * _PARTITIONS + np.maximum(partitions, -1)).dictionary_encode()
+        found = [divmod(pair, _PARTITIONS) for pair in pairs.dictionary.to_pylist()]
+        known = [(None if c < 0 else names.dictionary[c].as_py(), p) for c, p in found]
+        numbers: Numbers = np.array([self.sources.setdefault(one, len(self.sources)) for one in known], np.int64)
+        return numbers.take(pairs.indices.to_numpy())
+
+    def _read(self, rows: ParquetRows, group: int, which: Iterable[int]) -> list[pa.Array]:
+        numbers = list(which)
+        names = [rows.name(self._ids[i]) for i in numbers]
+        block = rows.group(group, [n for n in names if n is not None])
+        made = []
+        for i, name in zip(numbers, names, strict=True):
+            kind = self._fields[i].type
+            array = pa.nulls(block.num_rows, kind) if name is None else block.column(name).combine_chunks()
+            array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+            array = array.storage if isinstance(array, pa.ExtensionArray) else array
+            made.append(array if array.type == kind else array.cast(kind))
+        return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newest:
+    """One change per key: its row in one of the new ``files``, or a delete. ``old`` are the positions of superseded
+    rows, by number of the file; ``deleted`` of them were superseded by a delete.
+    """
+
+    keys: KeySet
+    order: Order
+    is_delete: Numbers
+    file: Numbers
+    row: Numbers
+    files: Sequence[DataFile]
+    old: Mapping[int, Numbers]
+    deleted: int
+
+
+def newest_changes(io: FileIO, slices: Iterable[StagedSlice], columns: Columns) -> Newest:
+    """Read the changes of some slices and return the newest one of each key.
+
+    :raises StorageError: a file cannot be read
+    """
+    files = [f for s in slices for f in s.files]
+    paths = [
+        *((f.file_path, n) for n, f in enumerate(files)),
+        *((t.file_path, -1) for s in slices for t in s.tombstones),
+    ]
+    parts = [part for path, number in paths for part in _changes(io, path, number, columns)]
+    keys = [pa.concat_arrays([p[0][i] for p in parts]) if parts else pa.nulls(0) for i in range(len(columns.key))]
+    order = Order.joined([p[1] for p in parts])
+    none = np.zeros(0, np.int64)
+    file, row = (np.concatenate([none, *(p[i] for p in parts)]) for i in (2, 3))
+    del parts
+    seed, hashed, by_key, same = 0, *_by_key(keys, order, 0)
+    while not _really_same(keys, by_key, same):
+        seed += 1
+        hashed, by_key, same = _by_key(keys, order, seed)
+    last = by_key[~np.append(same, False)] if len(by_key) else none
+    winner = last[np.cumsum(np.append(0, ~same))] if len(by_key) else none
+    lost = np.append(same, False) & (file[by_key] >= 0) if len(by_key) else np.zeros(0, bool)
+    losers = by_key[lost]
+    return Newest(
+        keys=KeySet([k.take(pa.array(last)) for k in keys], hashed[last], seed),
+        order=order.take(last),
+        is_delete=file[last] < 0,
+        file=file[last],
+        row=row[last],
+        files=files,
+        old={n: np.sort(row[losers[file[losers] == n]]) for n in np.unique(file[losers]).tolist()},
+        deleted=int((file[winner[lost]] < 0).sum()),
+    )
+
+
+def _changes(
+    io: FileIO, path: str, number: int, columns: Columns
+) -> Iterator[tuple[list[pa.Array], Order, Numbers, Numbers]]:
+    """Yield keys and order of the changes in a file, the number of the file, and their positions."""
+    with opened(io, path, None) as rows:
+        at = 0
+        for group, many in enumerate(rows.group_rows):
+            keys = columns.keys(rows, group)
+            if keys is None or any(k.null_count for k in keys):
+                raise TableError("LC3051", f"file {path} has a row without a key: its range is read again")
+            yield keys, columns.orders(rows, group), np.full(many, number, np.int64), np.arange(at, at + many)
+            at += many
+
+
+def _by_key(keys: Sequence[pa.Array], order: Order, seed: int) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the hashes of all changes, the changes by hash and then by age, and which have the hash of the next."""
+    hashed = hashes(keys, seed)
+    by_key = np.lexsort((order.offset, order.generation, order.column, hashed))
+    return hashed, by_key, hashed[by_key[:-1]] == hashed[by_key[1:]]
+
+
+def _really_same(keys: Sequence[pa.Array], by_key: Numbers, same: Numbers) -> bool:
+    """Return False if two different keys have one hash."""
+    first = np.flatnonzero(same)
+    these, others = (pa.array(by_key[rows]) for rows in (first, first + 1))
+    return bool(equal_rows([k.take(these) for k in keys], [k.take(others) for k in keys]).all())
+
+
+def _stored(field: NestedField) -> pa.Field:
+    """Return a column as it is compared: a UUID as its bytes."""
+    found = arrow_field(field)
+    return found.with_type(found.type.storage_type) if isinstance(found.type, pa.BaseExtensionType) else found
+
+
+def _numbers(array: pa.Array) -> Numbers:
+    """Return whole numbers; a null is older than every value."""
+    numbers = whole_numbers(array)
+    if numbers is None:
+        raise TypeError(f"{array.type} orders nothing")
+    if not array.null_count:
+        return numbers
+    return np.where(array.is_valid().to_numpy(zero_copy_only=False), numbers, _NONE)

@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows of a table the changes of a publish supersede, and the delete files that say so.
+
+Contract: looked up once per publish, on the very head that the compare-and-swap asserts. Files whose bounds exclude
+all keys are not read; of the others only the key columns are. **The row with the greatest order stays**, whoever
+publishes when: a change that is older than the table's row is itself superseded. Each data file has at most one
+delete file of ours, which each publish replaces by one with all deleted positions, so that live rows are exactly
+`total-records` less `total-position-deletes`. A data file without a live row is taken out.
+
+The order of two rows of one topic partition and one topic is that of their offsets. In the live stream everything that
+an older reading landed is older, and so is a row of another partition: there the ledger mostly proves that no row can
+be newer, and then none is checked. In a backfill a row of another partition stays.
+
+Failure story: after a lost swap only new files are searched, and only delete files that differ are written again. What
+is written for a lost attempt is garbage for a sweep, by the mark in its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+import numpy as np
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFile, FileFormat, ManifestEntry
+from pyiceberg.table import Table
+from pyiceberg.types import IcebergType, IntegerType, LongType, PrimitiveType
+
+from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.committer.head import Head, HeadReader
+from airflow_provider_lakecommit.committer.ledger import LedgerState
+from airflow_provider_lakecommit.committer.newest import Columns, Newest, Order, newest_changes
+from airflow_provider_lakecommit.committer.overwrite import Rewrite
+from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
+from airflow_provider_lakecommit.core import LIVE, REWRITE, SourcePartition, file_mark, file_name
+from airflow_provider_lakecommit.exceptions import StorageError, TableError
+from airflow_provider_lakecommit.iceberg import (
+    DeletePositions,
+    Numbers,
+    opened,
+    own_locations,
+    trouble_of,
+    write_deletes,
+)
+
+__all__ = ["Superseded", "Superseding"]
+
+THREADS = 2
+_NOTHING = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Superseded:
+    """What a publish does to rows: ``superseded`` by a newer one, and ``deleted`` by the source; ``rewrite`` has the
+    files for it, ``None`` if no row is affected.
+    """
+
+    rewrite: Rewrite | None
+    superseded: int
+    deleted: int
+    files_read: int
+    rows_read: int
+
+
+class _Found(NamedTuple):
+    """Rows of a file with keys of the publish, and which keys they have."""
+
+    rows: Numbers
+    keys: Numbers
+    scanned: int
+
+
+class Superseding:
+    """The look-up of one publish, over all heads that it meets."""
+
+    def __init__(self, name: str, branch: str, landing: str, lane: str, rule: UpsertRule) -> None:
+        self._name, self._landing, self._lane, self._rule = name, landing, lane, rule
+        self._heads, self._positions = HeadReader(name, branch), DeletePositions(name)
+        self._of: tuple[object, ...] = ()
+        self._found: dict[str, _Found] = {}
+        self._written: dict[str, tuple[Numbers, DataFile]] = {}
+        self._attempt, self._numbers = uuid4(), count()
+        self._columns: Columns
+        self._newest: Newest
+
+    def on(self, table: Table, state: LedgerState, slices: Sequence[StagedSlice]) -> Superseded:
+        """Return what slices supersede on this head.
+
+        :raises TableError: rows of the table cannot be known
+        :raises StorageError: the storage cannot be read or written
+        """
+        self._prepare(table, slices)
+        head = self._heads.read(table)
+        if head.deletes.equality:
+            raise TableError(
+                "LC3052",
+                f"{self._name} has equality deletes, which hide its live rows: have the engine that wrote them rewrite "
+                "the data files",
+            )
+        chosen = [e for e in head.entries.values() if self._may_have(table, e.data_file)]
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = list(pool.map(lambda e: self._search(table, e.data_file), chosen))
+        marks = _Marks(newest=self._newest)
+        ordered = self._is_ordered(state, slices)
+        for entry, hits in zip(chosen, found, strict=True):
+            if len(hits.rows):
+                dead = self._positions.of(table, entry.data_file, head.deletes.of(entry))
+                self._mark(table, entry, hits, dead, None if ordered else self._readings(state, slices), marks)
+        old = {n: [rows] for n, rows in self._newest.old.items()}
+        for n in np.unique(self._newest.file[marks.beaten_rows]).tolist():
+            rows = self._newest.row[marks.beaten_rows & (self._newest.file == n)]
+            old.setdefault(n, []).append(rows)
+        new = {n: np.sort(np.concatenate(rows)) for n, rows in old.items()}
+        deleted = self._newest.deleted + marks.deleted
+        return Superseded(
+            rewrite=self._rewrite(table, head, marks.hits, new),
+            superseded=sum(map(len, (*new.values(), *marks.hits.values()))) - deleted,
+            deleted=deleted,
+            files_read=len(chosen),
+            rows_read=sum(f.scanned for f in found),
+        )
+
+    # -- what is searched for -----------------------------------------------------------------------------------------
+
+    def _prepare(self, table: Table, slices: Sequence[StagedSlice]) -> None:
+        of = (table.metadata.current_schema_id, *(s.attempt for s in slices))
+        if of != self._of:
+            self._columns = Columns(table.schema(), self._rule.key, self._rule.order)
+            self._newest = newest_changes(table.io, slices, self._columns)
+            self._of, self._found = of, {}
+
+    def _may_have(self, table: Table, file: DataFile) -> bool:
+        if not file.record_count or not len(self._newest.file):
+            return False
+        if file.file_format != FileFormat.PARQUET:
+            raise TableError(
+                "LC3053",
+                f"{self._name}: file {file.file_path} is {file.file_format.value}: only Parquet is searched for keys; "
+                "rewrite it with another engine",
+            )
+        schema = table.schema()
+        for number, field_id in enumerate(self._columns.ids()):
+            kind = schema.find_field(field_id).field_type
+            low, high = (_bound(kind, (b or {}).get(field_id)) for b in (file.lower_bounds, file.upper_bounds))
+            if low is not None and high is not None and not self._newest.keys.may_have(number, low, high):
+                return False
+        return True
+
+    def _search(self, table: Table, file: DataFile) -> _Found:
+        """Return the rows of a file that have a key of the publish, also deleted ones: that never changes."""
+        if file.file_path in self._found:
+            return self._found[file.file_path]
+        rows, keys, at, scanned = [_NOTHING], [_NOTHING], 0, 0
+        with opened(table.io, file.file_path, table.metadata.name_mapping()) as parquet:
+            for group, many in enumerate(parquet.group_rows):
+                block = self._columns.keys(parquet, group) if self._group_may_have(parquet, group) else None
+                if block is not None:
+                    scanned += many
+                    found, key = self._newest.keys.find(block)
+                    rows.append(found + at)
+                    keys.append(key)
+                at += many
+        made = _Found(np.concatenate(rows), np.concatenate(keys), scanned)
+        self._found[file.file_path] = made
+        return made
+
+    def _group_may_have(self, parquet: Any, group: int) -> bool:
+        for number in range(len(self._rule.key)):
+            name = self._columns.name(parquet, number)
+            bounds = None if name is None else parquet.group_bounds(group, name)
+            if bounds is None or not all(type(b) in (int, str, bytes) for b in bounds):
+                continue
+            if not self._newest.keys.may_have(number, *bounds):
+                return False
+        return True
+
+    # -- what is newer ------------------------------------------------------------------------------------------------
+
+    def _mark(
+        self,
+        table: Table,
+        entry: ManifestEntry,
+        hits: _Found,
+        dead: Numbers,
+        readings: Mapping[int, Collection[int]] | None,
+        marks: _Marks,
+    ) -> None:
+        live = ~np.isin(hits.rows, dead, assume_unique=True) if len(dead) else np.ones(len(hits.rows), bool)
+        rows, keys = hits.rows[live], hits.keys[live]
+        if readings is not None and len(rows) and not self._surely_older(entry.data_file):
+            stays = self._stays(table, entry.data_file, rows, keys, readings)
+            marks.beaten[keys[stays]] = True
+            rows, keys = rows[~stays], keys[~stays]
+        if len(rows):
+            marks.hits[entry.data_file.file_path] = rows
+            marks.keys[entry.data_file.file_path] = keys
+
+    def _is_ordered(self, state: LedgerState, slices: Iterable[StagedSlice]) -> bool:
+        """Return True if the ledger proves that no row of the table is newer than a change of the live stream."""
+        if self._lane != LIVE or self._rule.order is not None:
+            return False
+        for one in slices:
+            first = {p: r.ranges[0].start for p, r in one.coverage.parts.items()}
+            for section in state.sections:
+                for e in section.provenance:
+                    if e.generation < (one.generation or 0):
+                        continue
+                    parts = ((p, e.coverage[p].ranges) for p in first)
+                    if any(ranges and ranges[-1].end > first[p] for p, ranges in parts):
+                        return False
+        return True
+
+    def _readings(self, state: LedgerState, slices: Iterable[StagedSlice]) -> Mapping[int, Collection[int]]:
+        """Return the readings of the very topics that the slices are of, by number of the source."""
+        mine: dict[SourcePartition, set[int]] = {}
+        for one in slices:
+            for p in one.coverage.parts:
+                mine.setdefault(p, set()).add(one.generation or 0)
+        for section in state.sections:
+            for e in section.provenance:
+                for p in mine.keys() & e.coverage.parts.keys():
+                    mine[p].add(e.generation)
+        out: dict[int, set[int]] = {}
+        for p, generations in mine.items():
+            if (n := self._columns.sources.get((p.topic, p.partition))) is not None:
+                out.setdefault(n, set()).update(generations)
+        return out
+
+    def _surely_older(self, file: DataFile) -> bool:
+        """Return True if the bounds of a file show that the order column of all its rows is less than any change's."""
+        field_id, least = self._columns.order_id, self._newest.order.column
+        high = None if field_id is None else (file.upper_bounds or {}).get(field_id)
+        return high is not None and int(_bound(LongType(), high)) < int(least.min())
+
+    def _stays(
+        self, table: Table, file: DataFile, rows: Numbers, keys: Numbers, readings: Mapping[int, Collection[int]]
+    ) -> Numbers:
+        """Return which rows of a file are newer than the changes of their keys."""
+        by_row = np.argsort(rows)
+        ordered, parts, at = rows[by_row], [], 0
+        with opened(table.io, file.file_path, table.metadata.name_mapping()) as parquet:
+            for group, many in enumerate(parquet.group_rows):
+                first, last = np.searchsorted(ordered, [at, at + many])
+                if last > first:
+                    parts.append(self._columns.orders(parquet, group).take(ordered[first:last] - at))
+                at += many
+        out = np.zeros(len(rows), bool)
+        new = self._newest.order.take(keys[by_row])
+        out[by_row] = is_newer(Order.joined(parts), new, readings, live=self._lane == LIVE)
+        return out
+
+    # -- what is written ----------------------------------------------------------------------------------------------
+
+    def _rewrite(
+        self, table: Table, head: Head, hits: Mapping[str, Numbers], new: Mapping[int, Numbers]
+    ) -> Rewrite | None:
+        if not hits and not new:
+            return None
+        removed, replaced, due = set[str](), set[str](), list[tuple[DataFile, Numbers]]()
+        for path, rows in hits.items():
+            entry = head.entries[path]
+            applied = head.deletes.of(entry)
+            own = [d for d in applied if set(self._positions.named_by(d.file_path)) == {path}]
+            others = [d for d in applied if d not in own]
+            every = np.union1d(self._positions.of(table, entry.data_file, own), rows)
+            replaced.update(d.file_path for d in own)
+            if len(every) == entry.data_file.record_count and not others:
+                removed.add(path)
+                continue
+            # What another engine's delete file names is counted there.
+            every = np.setdiff1d(every, self._positions.of(table, entry.data_file, others), assume_unique=True)
+            due.append((entry.data_file, every))
+        due += [(self._newest.files[n], rows) for n, rows in new.items()]
+        mark = file_mark(table.metadata.table_uuid, self._landing, REWRITE)
+        with ThreadPoolExecutor(THREADS) as pool:
+            deletes = tuple(pool.map(lambda one: self._delete_file(table, mark, *one), due))
+        return Rewrite(removed=frozenset(removed), removed_deletes=frozenset(replaced), deletes=deletes)
+
+    def _delete_file(self, table: Table, mark: str, file: DataFile, rows: Numbers) -> DataFile:
+        before = self._written.get(file.file_path)
+        if before is not None and np.array_equal(before[0], rows):
+            return before[1]
+        path = own_locations(table).new_data_location(file_name(self._attempt, mark, next(self._numbers)))
+        try:
+            made = write_deletes(table.io.new_output(path), file, rows)
+        except OSError as e:
+            raise StorageError(
+                "LC3054", f"delete file {path} cannot be written ({trouble_of(table.io, e)}): check the storage"
+            ) from None
+        self._written[file.file_path] = (rows, made)
+        return made
+
+
+@dataclass(slots=True, kw_only=True)
+class _Marks:
+    """What becomes of rows: ``hits`` are superseded in files of the table, ``beaten`` says which changes lose."""
+
+    newest: Newest
+    hits: dict[str, Numbers] = field(default_factory=dict)
+    keys: dict[str, Numbers] = field(default_factory=dict)
+    beaten: Numbers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.beaten = np.zeros(len(self.newest.file), bool)
+
+    @property
+    def beaten_rows(self) -> Numbers:
+        return self.beaten & ~self.newest.is_delete
+
+    @property
+    def deleted(self) -> int:
+        """Return how many rows of the table a delete in the source takes out."""
+        by_delete = self.newest.is_delete & ~self.beaten
+        return int(sum(by_delete[keys].sum() for keys in self.keys.values()))
+
+
+def is_newer(old: Order, new: Order, readings: Mapping[int, Collection[int]], *, live: bool) -> Numbers:
+    """Return which rows of a table are newer than a change of the same key.
+
+    :param readings: the readings of the topic that the changes are of, by source
+    """
+    same = old.source == new.source
+    known = np.zeros(len(same), bool)
+    for source, generations in readings.items():
+        known |= (old.source == source) & np.isin(old.generation, list(generations))
+    later = old.offset > new.offset
+    if live:
+        by_offset = same & known & (old.generation >= new.generation) & later
+    else:
+        # A reading of an older topic of this name is older; what another partition or writer has, cannot be compared.
+        marked = old.generation >= 0
+        by_offset = np.where(same & marked, known & later, True)
+    newer: Numbers = (old.column > new.column) | ((old.column == new.column) & by_offset)
+    return newer
+
+
+def _bound(kind: IcebergType, value: bytes | None) -> Any:
+    """Return a bound of a column as keys are compared; ``None``: there is none, or it cannot be read."""
+    if value is None or not isinstance(kind, PrimitiveType):
+        return None
+    if isinstance(kind, LongType) and len(value) == 4:
+        # Of before the column was widened.
+        kind = IntegerType()
+    try:
+        found = from_bytes(kind, value)
+    except (ValueError, TypeError):
+        return None
+    return found.bytes if isinstance(found, UUID) else found

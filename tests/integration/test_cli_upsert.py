@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table that a real Spark job keeps equal to its source, verified by the command, read by DuckDB and pyiceberg."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.test_cli_land import land, new_landing, table_of
+from tests.support.cli import run
+from tests.support.doc_sql import duck
+
+__all__ = ["new_landing"]
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+SPEC: dict[str, Any] = {
+    "table": "shop.accounts",
+    "create": {
+        "schema": [{"name": "id", "type": "long", "required": True}, {"name": "balance", "type": "long"}],
+        "partition_by": ["bucket(4, id)"],
+    },
+    "key": {"columns": ["id"], "format": "json"},
+    "upsert_key": ["id"],
+    "slice_records": 300,
+    "groups": 2,
+}
+
+
+def test_each_run_leaves_one_row_per_key(new_landing: Callable[..., tuple[Path, Any]], tmp_path: Path) -> None:
+    spec, sender = new_landing(2, **SPEC)
+    values = json.loads(spec.read_text())
+    expected: dict[int, int] = {}
+    for run_number in range(2):
+        for partition in range(2):
+            changes = []
+            for n in range(800):
+                key = (n * 7 + run_number * 13) % 250 * 2 + partition
+                balance = None if n % 11 == 0 else run_number * 1000 + n
+                expected |= {key: balance}  # type: ignore[dict-item]
+                value = None if balance is None else json.dumps({"balance": balance})
+                changes.append((json.dumps({"id": key}), value))
+            sender.produce(values["topics"], changes, partition)
+        expected = {key: balance for key, balance in expected.items() if balance is not None}
+        answer = land(spec)
+        assert answer.code == 0, answer.err
+        with duck(tmp_path / "extensions") as engine:
+            engine.execute("LOAD iceberg")
+            place = table_of(spec).metadata_location
+            rows = engine.execute(f"SELECT id, balance FROM iceberg_scan('{place}')").fetchall()
+        assert len(rows) == len(dict(rows))
+        assert dict(rows) == expected
+        ours = table_of(spec).scan(selected_fields=("id", "balance")).to_arrow().to_pylist()
+        assert sorted(rows) == sorted((r["id"], r["balance"]) for r in ours)
+    summary = table_of(spec).current_snapshot().summary.additional_properties  # type: ignore[union-attr]
+    assert int(summary["lakecommit.superseded"]) > 0
+    assert int(summary["lakecommit.deleted"]) > 0
+    verified = run("verify", str(spec), "--rows", "--keys", "--json")
+    assert verified.code == 0, verified.out
+    (table, *_) = json.loads(verified.out)["tables"]
+    assert table["rows"] - table["superseded"] - table["deleted"] == len(expected)
+    assert table["counts"]["superseded"] > 0
+    assert table["counts"]["deleted"] > 0
