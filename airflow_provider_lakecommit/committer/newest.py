@@ -121,8 +121,8 @@ class Columns:
         found = [divmod(pair, _PARTITIONS) for pair in pairs.dictionary.to_pylist()]
         known = [(None if c < 0 else names.dictionary[c].as_py(), p) for c, p in found]
         numbers = np.array([self.sources.setdefault(one, len(self.sources)) for one in known], np.int64)
-        of_rows: Numbers = numbers.take(pairs.indices.to_numpy())
-        return of_rows
+        out: Numbers = numbers.take(pairs.indices.to_numpy())
+        return out
 
     def _read(self, rows: ParquetRows, group: int, which: Iterable[int]) -> list[pa.Array]:
         numbers = list(which)

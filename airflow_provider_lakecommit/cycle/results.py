@@ -271,8 +271,9 @@ class Closed:
     def _nothing_landed(self) -> bool:
         """Return True if the snapshots report nothing but rejects."""
         counts = [p.counts for p in self.published]
-        rejected = sum(self.rejects.values())
-        return not any(c.landed or c.deleted for c in counts) and any(c.rejected >= rejected for c in counts)
+        return not any(c.landed or c.deleted for c in counts) and any(
+            c.rejected >= sum(self.rejects.values()) for c in counts
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {
