@@ -16,7 +16,7 @@ from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION, TableMetada
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
-from airflow_provider_lakecommit.core import TableDebt
+from airflow_provider_lakecommit.core import DUE, TableDebt
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS
 
 __all__ = ["debt_of"]
@@ -54,6 +54,9 @@ def debt_of(metadata: TableMetadata, branch: str, limits: Limits) -> TableDebt |
     rows, dead = _total(line[0], "records") or 0, _total(line[0], "position-deletes") or 0
     # Many snapshots of few files hurt nobody.
     snapshots = since / limits.max_snapshots if files - needed >= limits.max_snapshots else 0.0
+    crowding = max((files - needed) / limits.max_files, snapshots)
+    deletion = dead / max(1, rows) / limits.max_dead
+    compacted = _is_compacted(metadata, line[0], limits)
     return TableDebt(
         files=files,
         bytes=size,
@@ -62,8 +65,10 @@ def debt_of(metadata: TableMetadata, branch: str, limits: Limits) -> TableDebt |
         rows=rows,
         dead_rows=dead,
         snapshots=since,
-        compacted=_is_compacted(metadata, line[0], limits),
-        share=max((files - needed) / limits.max_files, dead / max(1, rows) / limits.max_dead, snapshots),
+        compacted=compacted,
+        share=max(crowding, deletion),
+        # A file is rewritten for its deleted rows from the limit on: in a table with half of that, some are.
+        due=compacted and (crowding >= DUE or deletion >= 1 / 2),
     )
 
 

@@ -14,7 +14,7 @@ from airflow_provider_lakecommit.core.commands import MAINTAIN
 __all__ = ["DUE", "TableDebt"]
 
 DUE = 0.2
-"""The share of the debt limit at which a run compacts."""
+"""The share of the limit of files at which a run compacts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,7 @@ class TableDebt:
     """``needed`` of the ``files`` of a table hold its ``bytes``; ``delete_files`` delete ``dead_rows`` of its ``rows``;
     ``snapshots`` were made since the last compaction of any engine, or since the history begins. ``compacted``: runs
     compact the table. ``share`` is the debt as a share of its limit: 1 and more asks for a compaction.
+    ``due``: a run is to compact the table now.
     """
 
     files: int
@@ -33,11 +34,7 @@ class TableDebt:
     snapshots: int = 0
     compacted: bool = False
     share: float = 0.0
-
-    @property
-    def is_due(self) -> bool:
-        """Return True if a run is to compact the table now."""
-        return self.compacted and self.share >= DUE
+    due: bool = False
 
     @property
     def defers(self) -> bool:

@@ -247,9 +247,10 @@ class Closed:
     failed: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def debts(self) -> tuple[TableDebt, ...]:
-        """How much the tables that it wrote to need compaction."""
-        return tuple(p.debt for p in self.published if p.debt is not None)
+    def asks_for_compaction(self) -> bool:
+        """Return True if it wrote to a table that is due, or left everything, maybe because a table is."""
+        due = any(p.debt is not None and p.debt.due for p in self.published)
+        return due or (not self.published and self.left > 0)
 
     @property
     def rows(self) -> int:

@@ -195,8 +195,9 @@ class LakeCommitOperator(LandingTask):
                     check_planned(ticket.landing, self.landing)
                 with self.session() as session:
                     closed = close_cycle(session, self.identity(context), ticket, retry=retry, retell=retell)
-                    with RunCompaction(session, session.log) as compaction:
-                        compaction.after(closed.debts)
+                    if closed.asks_for_compaction:
+                        with RunCompaction(session, session.log) as compaction:
+                            compaction.begin()
                     return closed
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: told(e)})
@@ -284,8 +285,9 @@ def close_set(
         def step(session: LandingSession) -> Closed:
             ticket = tickets[session.landing.name]
             closed = close_cycle(session, run, ticket, retry=retry, retell=retell, executor=concurrent.executor)
-            with RunCompaction(session, session.log) as compaction:
-                compaction.after(closed.debts)
+            if closed.asks_for_compaction:
+                with RunCompaction(session, session.log) as compaction:
+                    compaction.begin()
             return closed
 
         ended = for_all(

@@ -219,7 +219,7 @@ class KafkaToIcebergOperator(LandingTask):
             log,
             release=lambda cycle: is_over(cycle, identity, session, context["ti"]),
             early=True,
-            maintain=compaction.after,
+            maintain=compaction.begin,
             **continuous,
         )
         outcomes, total = [], Total(landing=self.landing.name)

@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from threading import Event
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -33,6 +34,8 @@ from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.stage import stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
 from airflow_provider_lakecommit.committer.trim import expire_older
+from airflow_provider_lakecommit.core import Counts
+from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
 from airflow_provider_lakecommit.landing import Maintain
 from airflow_provider_lakecommit.operations.backfill.replace import replace_preview
@@ -478,7 +481,7 @@ def test_a_run_compacts_what_is_due_in_the_tables_that_it_may(
     few = lake.session(compact=compact, max_debt_files=10)
     with RunCompaction(few, lines.append) as compaction:
         for _ in range(2):
-            compaction.after(())
+            compaction.begin()
     assert (len(lake.files()), lines) == ((1, ["shop.orders: compacted 6 files into 1"]) if does else (6, []))
     assert lake.found() == lake.expected(SIX)
 
@@ -504,16 +507,44 @@ def test_each_group_of_bins_has_storage_keys_of_its_own(tmp_path: Path, monkeypa
     assert lake.findings() == []
 
 
-def test_a_run_looks_only_at_tables_whose_commit_left_enough_debt(lake: RowsLake) -> None:
+def test_a_cycle_asks_for_a_compaction_of_what_is_due_or_after_it_left_everything(lake: RowsLake) -> None:
     land_six(lake)
-    found = debt_of(lake.load().metadata, "main", FEW)
+    found = debt_of(lake.load().metadata, "main", Maintain(max_files=5))
+    few = debt_of(lake.load().metadata, "main", Maintain(max_files=100))
     assert found is not None
-    with RunCompaction(lake.session(max_debt_files=5), print) as compaction:
-        compaction.after([replace(found, share=0.1)])
-    assert len(lake.files()) == 6
-    with RunCompaction(lake.session(max_debt_files=5), print) as compaction:
-        compaction.after([replace(found, share=0.1), replace(found, share=0.2)])
-    assert len(lake.files()) == 1
+    assert few is not None
+    assert (found.due, few.due) == (True, False)
+    published = {
+        debt: PublishedSnapshot(
+            table=lake.name,
+            snapshot_id=1,
+            commit_id=UUID(int=1),
+            coverage=coverage(),
+            rows=1,
+            files=1,
+            counts=Counts(),
+            debt=debt,
+        )
+        for debt in (found, few)
+    }
+    closed = Closed(commit_id=UUID(int=1), published=tuple(published.values()))
+    assert closed.asks_for_compaction
+    assert not replace(closed, published=(published[few],), left=5).asks_for_compaction
+    assert not replace(closed, published=()).asks_for_compaction
+    assert replace(closed, published=(), left=5).asks_for_compaction
+
+
+@pytest.mark.parametrize(("dead", "due"), [(2, False), (5, True)])
+def test_deleted_rows_are_due_at_half_their_limit(lake: RowsLake, dead: int, due: bool) -> None:
+    lake.land((0, 0, 100))
+    metadata = lake.load().metadata
+    head = metadata.snapshot_by_name("main")
+    assert head is not None
+    assert head.summary is not None
+    head.summary.additional_properties["total-position-deletes"] = str(dead)
+    found = debt_of(metadata, "main", Maintain())
+    assert found is not None
+    assert (found.dead_rows, found.due, round(found.share, 2)) == (dead, due, dead / 10)
 
 
 def test_a_compaction_of_a_run_that_fails_is_told_and_fails_no_run(lake: RowsLake) -> None:
@@ -521,5 +552,5 @@ def test_a_compaction_of_a_run_that_fails_is_told_and_fails_no_run(lake: RowsLak
     land_six(lake)
     lake.catalog.away = True
     with RunCompaction(lake.session(max_debt_files=5), lines.append) as compaction:
-        compaction.after(())
+        compaction.begin()
     assert "WARNING: could not compact" in lines[-1]

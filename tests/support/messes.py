@@ -355,8 +355,8 @@ MESSES = (
     Mess(name="fast-forward", act=fast_forward, adds=FOREIGN),
     Mess(name="branch replaced", act=replace_branch, adds=FOREIGN),
     Mess(name="table dropped", act=drop, cure=ANEW),
-    Mess(name="table dropped and made anew", act=drop_and_make_anew, cure=ANEW),
-    Mess(name="table purged and made anew", act=purge_and_make_anew, cure=ANEW),
+    Mess(name="table dropped and recreated", act=drop_and_make_anew, cure=ANEW),
+    Mess(name="table purged and recreated", act=purge_and_make_anew, cure=ANEW),
     Mess(
         name="table renamed away",
         act=rename_away,

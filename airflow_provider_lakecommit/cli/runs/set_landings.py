@@ -62,7 +62,7 @@ class Landings:
                 release=is_dead,
                 executor=self.concurrent.executor,
                 early=section.is_warm,
-                maintain=compaction.after,
+                maintain=compaction.begin,
             )
             self.under_way[name] = runner
             if self.stopped:

@@ -18,13 +18,13 @@ continues from there. Nothing grows with the number of windows.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 from airflow_provider_lakecommit.committer import CommitterThread
-from airflow_provider_lakecommit.core import Cycle, TableDebt
+from airflow_provider_lakecommit.core import Cycle
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.interval import Interval, WindowLog, had_trouble
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
@@ -77,7 +77,7 @@ class Follow:
         progress: tuple[Callable[[Progress], None], float] | None = None,
         over: Callable[[], bool] = lambda: False,
         turns: bool = False,
-        maintain: Callable[[Sequence[TableDebt]], None] = lambda _: None,
+        maintain: Callable[[], None] = lambda: None,
     ) -> None:
         self._session, self._options, self._log = session, options, log
         self._successor = Successor(session, log.say, engine.start, turns=turns)

@@ -23,12 +23,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import wait
 from contextlib import suppress
 
 from airflow_provider_lakecommit.committer import CommitterThread
-from airflow_provider_lakecommit.core import Cycle, TableDebt
+from airflow_provider_lakecommit.core import Cycle
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.commit.drain import drained_after, tried_again
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
@@ -60,7 +60,7 @@ class LandingRunner:
     :param progress: called regularly with the progress of writing; by default it is logged
     :param early: start the engine while the cycle is opened, even if there turns out to be nothing to do; for engines
         that cost almost nothing
-    :param maintain: called after each cycle, with the debts of the tables that it wrote to
+    :param maintain: called after a cycle that asks for a compaction; must return at once
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LandingRunner:
         executor: CommitterThread | None = None,
         early: bool = False,
         progress: tuple[Callable[[Progress], None], float] | None = None,
-        maintain: Callable[[Sequence[TableDebt]], None] = lambda _: None,
+        maintain: Callable[[], None] = lambda: None,
     ) -> None:
         self._session = session
         self._identify = identify
@@ -167,7 +167,8 @@ class LandingRunner:
             outcome = self._finish(self._windows[0])
             self._windows.popleft()
             yield outcome
-            self._maintain(outcome.closed.debts)
+            if outcome.closed.asks_for_compaction:
+                self._maintain()
             # A window's missing ranges are for a cycle opened from then on: the open ones do not know of them.
             current = outcome.number >= replanned
             replanned, sound = (replanned, current) if outcome.whole else (number, False)

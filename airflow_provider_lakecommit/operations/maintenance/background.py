@@ -12,11 +12,10 @@ under way, and begins no further one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import Event, Lock, Thread
 
 from airflow_provider_lakecommit.committer import debt_of
-from airflow_provider_lakecommit.core import TableDebt
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 
@@ -45,12 +44,9 @@ class RunCompaction:
         if self._thread is not None:
             self._thread.join()
 
-    def after(self, debts: Sequence[TableDebt]) -> None:
-        """Start a compaction if a table needs one, unless one is under way. Returns at once.
-
-        :param debts: of the tables that the commit wrote to; if it wrote to none, all are looked at
-        """
-        if (not debts or any(debt.is_due for debt in debts)) and (self._thread is None or not self._thread.is_alive()):
+    def begin(self) -> None:
+        """Start to compact the tables that are due, unless that is under way. Returns at once."""
+        if self._thread is None or not self._thread.is_alive():
             self._thread = Thread(target=self._run, name="compaction")
             self._thread.start()
 
@@ -83,4 +79,4 @@ class RunCompaction:
         if table is None:
             return False
         debt = debt_of(table.metadata, self._session.landing.branch, self._session.landing.maintain)
-        return debt is not None and debt.is_due
+        return debt is not None and debt.due

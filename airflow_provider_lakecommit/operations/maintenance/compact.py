@@ -158,7 +158,8 @@ class _TableCompaction:
         out.bins, out.later = len(self._bins), len(found) - len(self._bins)
         out.files, out.bytes = sum(len(b.sources) for b in self._bins), sum(b.size for b in self._bins)
         debt = debt_of(self._table.metadata, self._branch, self._session.landing.maintain)
-        self._settles = not found and debt is not None and debt.share >= DUE
+        most = self._session.landing.maintain.max_files
+        self._settles = not found and debt is not None and debt.files - debt.needed >= DUE * most
         return bool(self._bins) or self._settles
 
     def run(self, most_time: timedelta | None, progress: Callable[[CompactedTable], None]) -> None:
