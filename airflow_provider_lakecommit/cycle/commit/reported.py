@@ -126,7 +126,7 @@ def report_problem(
     """
     return (
         _rows_problem(landing, name, report)
-        or _tombstones_problem(landing, name, report, tombstones)
+        or _changes_problem(landing, name, report, tombstones)
         or _files_problem(landing, table, report, [*(f.file_path for f in files), *(f.file_path for f in tombstones)])
         or (_footers_problem(table, files) if report.whole else None)
     )
@@ -166,11 +166,17 @@ def _rows_problem(landing: Landing, name: str, report: SliceReport) -> str | Non
     return f"its report counts {rows} rows for {records} {'rejected' if dead else 'landed'} records"
 
 
-def _tombstones_problem(landing: Landing, name: str, report: SliceReport, tombstones: Sequence[WireFile]) -> str | None:
+def _changes_problem(landing: Landing, name: str, report: SliceReport, tombstones: Sequence[WireFile]) -> str | None:
+    """Check records that a newer one superseded, or that delete a row: only an upserting landing has them."""
     if role_of(landing.destinations, name) is Role.DEAD_LETTERS:
         return None
-    deleted, rows = sum(s.counts.deleted for s in report.spans), sum(f.record_count for f in tombstones)
-    if deleted != rows or (rows and not landing.upsert.key):
+    counts, rows = [s.counts for s in report.spans], sum(f.record_count for f in tombstones)
+    superseded, deleted = sum(c.superseded for c in counts), sum(c.deleted for c in counts)
+    if (superseded or deleted or rows) and not landing.upsert.key:
+        return f"its report counts {superseded} superseded and {deleted} deleting records, but the landing appends"
+    if superseded and not deleted and not any(c.landed for c in counts):
+        return f"its report counts {superseded} superseded records, and none that is newer"
+    if deleted != rows:
         return f"its report counts {deleted} deletes, its tombstone files have {rows}"
     return None
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.model import Counts, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.cycle.commit.reported import hidden_record
+from airflow_provider_lakecommit.cycle.commit.reported import hidden_record, report_problem
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 from tests.fakes.kafka import FakeSource
 from tests.fakes.session import FakeLanding
@@ -42,3 +42,33 @@ def test_a_partition_that_is_gone_is_not_asked(landing: FakeLanding) -> None:
         assert hidden_record(source, landing.session.landing, report) is None
     with pytest.raises(SourceUnavailableError):
         hidden_record(FakeSource({P0: 20}, values=away), landing.session.landing, report)
+
+
+@pytest.mark.parametrize(
+    ("upserts", "counts", "refused"),
+    [
+        (False, Counts(superseded=10), True),
+        (False, Counts(deleted=10), True),
+        (False, Counts(filtered=10), False),
+        (True, Counts(superseded=10), True),
+        (True, Counts(deleted=10), True),
+        (True, Counts(filtered=10), False),
+    ],
+)
+def test_records_without_a_row_are_not_passed_off_as_superseded_or_deleted(
+    landing: FakeLanding, upserts: bool, counts: Counts, refused: bool
+) -> None:
+    """A forged report would cover offsets whose rows are in no table."""
+    declared = landing.session.landing
+    declared = (
+        declared.changed(upsert={"key": ["id"]}, columns={"key": {"columns": ["id"], "format": "json"}})
+        if upserts
+        else declared
+    )
+    (work,) = plan([[(P0, 0, 10)]]).slices
+    report = replace(
+        report_of(work, attempt=UUID(int=9), files={}), spans=(SpanReport(span=work.spans[0], counts=counts),)
+    )
+    landing.open("a")
+    table = landing.session.tables.load(declared.table)
+    assert (report_problem(declared, table, declared.table, report, ()) is not None) is refused
