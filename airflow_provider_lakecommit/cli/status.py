@@ -91,7 +91,7 @@ def _table(t: TableStatus) -> Iterable[str]:
     others = f", {t.foreign_since} snapshots of others since" if t.foreign_since else ""
     yield f"  {t.table}: {t.condition}{reason}{at}{others}"
     if t.debt is not None:
-        advice = t.debt.remedy if t.debt.share >= 1 else ""
+        advice = f"; {t.debt.remedy}" if t.debt.share >= 1 else ""
         yield f"    {'WARNING: ' if advice else ''}{t.debt}{advice}"
     if t.pending_slices:
         yield f"    staged: {t.pending_slices} slices, {t.pending_files} files, {t.pending_bytes} bytes"

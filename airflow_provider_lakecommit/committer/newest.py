@@ -34,13 +34,11 @@ from airflow_provider_lakecommit.iceberg import (
     hashes,
     mark_columns,
     opened,
-    whole_numbers,
+    order_numbers,
 )
 
 __all__ = ["Columns", "Newest", "Order", "newest_changes"]
 
-_NONE = np.iinfo(np.int64).min
-"""In place of a null; older than every value."""
 _PARTITIONS = 1 << 32
 
 
@@ -111,8 +109,10 @@ class Columns:
     def orders(self, rows: ParquetRows, group: int) -> Order:
         """Return what orders the rows of a row group."""
         *column, topic, partition, generation, offset = self._read(rows, group, range(len(self.key), len(self._ids)))
-        first = _numbers(column[0]) if column else np.zeros(len(topic), np.int64)
-        return Order(first, _numbers(generation), _numbers(offset), self._sources(topic, _numbers(partition)))
+        first = order_numbers(column[0]) if column else np.zeros(len(topic), np.int64)
+        return Order(
+            first, order_numbers(generation), order_numbers(offset), self._sources(topic, order_numbers(partition))
+        )
 
     def _sources(self, topics: pa.Array, partitions: Numbers) -> Numbers:
         names = topics.dictionary_encode()
@@ -222,13 +222,3 @@ def _stored(field: NestedField) -> pa.Field:
     """Return a column as it is compared: a UUID as its bytes."""
     found = arrow_field(field)
     return found.with_type(found.type.storage_type) if isinstance(found.type, pa.BaseExtensionType) else found
-
-
-def _numbers(array: pa.Array) -> Numbers:
-    """Return whole numbers; a null is older than every value."""
-    numbers = whole_numbers(array)
-    if numbers is None:
-        raise TypeError(f"{array.type} orders nothing")
-    if not array.null_count:
-        return numbers
-    return np.where(array.is_valid().to_numpy(zero_copy_only=False), numbers, _NONE)

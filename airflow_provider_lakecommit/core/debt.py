@@ -11,8 +11,6 @@ from typing import Any
 
 from airflow_provider_lakecommit.core.commands import MAINTAIN
 
-__all__ = ["DUE", "TableDebt"]
-
 DUE = 0.2
 """The share of the limit of files at which a run compacts."""
 
@@ -43,9 +41,9 @@ class TableDebt:
 
     @property
     def remedy(self) -> str:
-        """Return the end of a warning about it."""
+        """Return what clears it."""
         runs = "" if self.compacted else "; no run compacts it, see `maintain.compact`"
-        return f"; `{MAINTAIN} SPEC --yes` compacts them{runs}"
+        return f"`{MAINTAIN} SPEC --yes` compacts them{runs}"
 
     def __str__(self) -> str:
         mean = f"{self.files} data files of {self.bytes / max(1, self.files) / 1e6:.1f} MB on average"

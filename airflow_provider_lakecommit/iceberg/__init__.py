@@ -14,7 +14,7 @@ __getattr__ = lazy_names(
         "locations": "location_problem",
         "parquet.arrow_types": "arrow_field arrow_schema",
         "parquet.deletes": "DeletePositions Deletes deletes_of write_deletes",
-        "parquet.key_set": "KeySet equal_rows hashes whole_numbers",
+        "parquet.key_set": "KeySet equal_rows hashes order_numbers",
         "parquet.layout": "Layout check_target",
         "parquet.parquet": "FileFormat",
         "parquet.parquet_rows": "Numbers ParquetRows opened",

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.iceberg.parquet.deletes import write_deletes as
 from airflow_provider_lakecommit.iceberg.parquet.key_set import KeySet as KeySet
 from airflow_provider_lakecommit.iceberg.parquet.key_set import equal_rows as equal_rows
 from airflow_provider_lakecommit.iceberg.parquet.key_set import hashes as hashes
-from airflow_provider_lakecommit.iceberg.parquet.key_set import whole_numbers as whole_numbers
+from airflow_provider_lakecommit.iceberg.parquet.key_set import order_numbers as order_numbers
 from airflow_provider_lakecommit.iceberg.parquet.layout import Layout as Layout
 from airflow_provider_lakecommit.iceberg.parquet.layout import check_target as check_target
 from airflow_provider_lakecommit.iceberg.parquet.parquet import FileFormat as FileFormat

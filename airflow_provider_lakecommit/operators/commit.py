@@ -186,7 +186,6 @@ class LakeCommitOperator(LandingTask):
 
     def _close(self, context: Context) -> Closed:
         from airflow_provider_lakecommit.cycle import close_cycle
-        from airflow_provider_lakecommit.operations import RunCompaction
 
         ticket, retry, retell = self._ticket(context), self.is_retry(context), self.retells(context)
         with no_retry_in_vain(self):
@@ -195,9 +194,7 @@ class LakeCommitOperator(LandingTask):
                     check_planned(ticket.landing, self.landing)
                 with self.session() as session:
                     closed = close_cycle(session, self.identity(context), ticket, retry=retry, retell=retell)
-                    if closed.asks_for_compaction:
-                        with RunCompaction(session, session.log) as compaction:
-                            compaction.begin()
+                    _compact_if_asked(session, closed)
                     return closed
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: told(e)})
@@ -274,7 +271,6 @@ def close_set(
     :return: how each ended, and the commits, for lineage
     """
     from airflow_provider_lakecommit.cycle import ConcurrentLandings, Expansion, close_cycle, for_all
-    from airflow_provider_lakecommit.operations import RunCompaction
 
     with (
         set_places(declared) as at,
@@ -285,9 +281,7 @@ def close_set(
         def step(session: LandingSession) -> Closed:
             ticket = tickets[session.landing.name]
             closed = close_cycle(session, run, ticket, retry=retry, retell=retell, executor=concurrent.executor)
-            if closed.asks_for_compaction:
-                with RunCompaction(session, session.log) as compaction:
-                    compaction.begin()
+            _compact_if_asked(session, closed)
             return closed
 
         ended = for_all(
@@ -299,6 +293,14 @@ def close_set(
             if not isinstance(each, BaseException)
         ]
         return ended, commits
+
+
+def _compact_if_asked(session: LandingSession, closed: Closed) -> None:
+    from airflow_provider_lakecommit.operations import RunCompaction
+
+    if closed.asks_for_compaction:
+        with RunCompaction(session, session.log) as compaction:
+            compaction.begin()
 
 
 def set_ends(ended: Mapping[str, Closed | BaseException], seconds: float, log: Any) -> dict[str, tuple[str, str]]:

@@ -27,7 +27,7 @@ from pyiceberg.types import BooleanType, NestedField
 from airflow_provider_lakecommit.core import TableTarget
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats import Block, Decoded, Reject, put_back
-from airflow_provider_lakecommit.iceberg import FanoutWriter, Numbers, arrow_field, whole_numbers
+from airflow_provider_lakecommit.iceberg import FanoutWriter, Numbers, arrow_field, order_numbers
 from airflow_provider_lakecommit.landing import (
     HARD,
     IGNORE,
@@ -262,10 +262,5 @@ def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _ordering(column: pa.ChunkedArray) -> Numbers:
-    """Return the values as numbers; a null is older than all of them."""
     array = column.combine_chunks()
-    array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
-    numbers = whole_numbers(array)
-    if numbers is None:
-        raise TypeError(f"{array.type} orders nothing")
-    return np.where(array.is_valid().to_numpy(zero_copy_only=False), numbers, np.iinfo(np.int64).min)
+    return order_numbers(pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array)

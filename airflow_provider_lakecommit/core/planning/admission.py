@@ -194,7 +194,7 @@ def _admitted(p: Pressure, t: Terms) -> Admit:
             for table, row in p.failed.items()
             if row and not p.failures
         )
-        + tuple(f"WARNING: {table} has {debt}{debt.remedy}" for table, debt in p.debts.items() if debt.share >= 1),
+        + tuple(f"WARNING: {table} has {debt}; {debt.remedy}" for table, debt in p.debts.items() if debt.share >= 1),
     )
     return _slower(most, p) if t.slow_down and p.failures else most
 

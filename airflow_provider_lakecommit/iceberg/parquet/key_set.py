@@ -43,6 +43,19 @@ def whole_numbers(array: pa.Array) -> Numbers | None:
     return numbers.astype(np.int64, copy=False)
 
 
+def order_numbers(array: pa.Array) -> Numbers:
+    """Return the values of a column that orders rows as 64-bit integers; a null is older than every value.
+
+    :raises TypeError: the type orders nothing
+    """
+    numbers = whole_numbers(array)
+    if numbers is None:
+        raise TypeError(f"{array.type} orders nothing")
+    if not array.null_count:
+        return numbers
+    return np.where(array.is_valid().to_numpy(zero_copy_only=False), numbers, np.iinfo(np.int64).min)
+
+
 def hashes(columns: Sequence[pa.Array], seed: int = 0) -> Numbers:
     """Return a 64-bit hash of each row. Of one column of whole numbers it is different for different values."""
     first = whole_numbers(columns[0]) if len(columns) == 1 else None

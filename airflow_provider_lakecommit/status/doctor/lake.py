@@ -134,7 +134,7 @@ def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckR
         )
     debt = debt_of(table.metadata, session.landing.branch, session.landing.maintain)
     if debt is not None and debt.share >= 1:
-        yield warn(f"files of {name}", str(debt), debt.remedy.removeprefix("; "))
+        yield warn(f"files of {name}", str(debt), debt.remedy)
     if state.condition is Condition.ROLLED_BACK and state.tag_id is None and _renewed_last(session, table):
         yield fail(
             check,
