@@ -15,8 +15,6 @@ from __future__ import annotations
 from contextlib import suppress
 from importlib import import_module
 
-__all__ = ["MODULES", "preload"]
-
 MODULES = (
     "confluent_kafka.admin",
     "pyiceberg.catalog.rest",

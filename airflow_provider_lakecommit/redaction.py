@@ -26,8 +26,6 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
-__all__ = ["is_secret", "redacted", "secrets_in", "shown_as", "without", "yaml_trouble"]
-
 STRUCK = "***"
 _SHORTEST = 3
 _COMMON = frozenset({"true", "false", "none", "null"})

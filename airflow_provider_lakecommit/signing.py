@@ -32,8 +32,6 @@ from typing import Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
 
-__all__ = ["HEADER", "KEY", "OTHER_KEY", "PREFIX", "UNSIGNED_BELOW", "Place", "SigningKeys", "resolved"]
-
 PREFIX = "lakecommit."
 """Prefix of settings that are not for the Kafka client."""
 KEY = "lakecommit.signing.key"

@@ -22,17 +22,6 @@ from airflow_provider_lakecommit.committer.ledger import LedgerState, ancestry
 from airflow_provider_lakecommit.core import CONNECT_ADOPT, AdoptedSink, LedgerSection, SourcePartition
 from airflow_provider_lakecommit.exceptions import LedgerError
 
-__all__ = [
-    "ADOPTED_FROM",
-    "SinkTurn",
-    "check_adopted",
-    "check_turn",
-    "sink_commits",
-    "sink_commits_text",
-    "sink_turn",
-    "turn_is_over",
-]
-
 ADOPTED_FROM = "lakecommit.adopted-from"
 """Summary key of the snapshot that tells a sink that it is done up to here: its group."""
 _POSITION = "kafka.connect.offsets."

@@ -12,8 +12,6 @@ from collections.abc import Collection, Iterable
 from airflow_provider_lakecommit.core import LedgerSection, SourcePartition
 from airflow_provider_lakecommit.exceptions import TableError
 
-__all__ = ["check_alone", "check_no_other"]
-
 
 def check_no_other(
     table: str, landing: str, sections: Iterable[LedgerSection], partitions: Collection[SourcePartition]

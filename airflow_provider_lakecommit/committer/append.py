@@ -54,8 +54,6 @@ from airflow_provider_lakecommit.iceberg import Tables
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.committer.supersede import Superseded, Superseding
 
-__all__ = ["AppendRequest", "PublishOutcome", "publish"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendRequest:

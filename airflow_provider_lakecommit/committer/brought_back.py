@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.committer.summary import SnapshotRecord, record
 from airflow_provider_lakecommit.core import RESET_ASSERT, Coverage, attempt_of
 from airflow_provider_lakecommit.exceptions import LedgerError
 
-__all__ = ["check_not_brought_back"]
-
 
 def check_not_brought_back(table: Table, state: LedgerState, name: str) -> None:
     """Refuse a table that has rows which its ledger does not count, and which would be read again.

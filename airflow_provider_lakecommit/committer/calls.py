@@ -16,8 +16,6 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Call", "CallQueue", "ExitError"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -40,8 +40,6 @@ from airflow_provider_lakecommit.core import (
     spans_problem,
 )
 
-__all__ = ["AppendDecision", "Grounds", "Refused", "StagedSlice", "judge"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedSlice:

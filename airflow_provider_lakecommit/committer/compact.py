@@ -31,8 +31,6 @@ from airflow_provider_lakecommit.core import LAND, LIVE
 from airflow_provider_lakecommit.exceptions import LedgerError, WireError
 from airflow_provider_lakecommit.iceberg import Tables
 
-__all__ = ["COMPACTED", "Compacted", "Compaction", "compact_table", "compacted_of", "require_present"]
-
 COMPACTED = "compacted"
 """Extra key of a snapshot: the numbers of a compaction, as JSON."""
 

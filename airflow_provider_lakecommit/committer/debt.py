@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.core import DUE, TableDebt
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS
 
-__all__ = ["debt_of"]
-
 GOOD_ENOUGH = 64
 """A file of this part of the target size is no debt: it costs more to read than to open. Else the first load of a long
 topic, in files of one slice each, would have to wait for compactions.

@@ -25,8 +25,6 @@ from typing import Any, Generic, Self, TypeVar
 from airflow_provider_lakecommit.committer.blocking_pool import BlockingPool, ExitError
 from airflow_provider_lakecommit.committer.table_locks import TableLocks
 
-__all__ = ["GRACE", "INTERCEPTORS", "Committer", "CommitterThread", "Interceptor", "TableTask"]
-
 GRACE = 5.0
 """Seconds that work which runs has to end when the committer is closed."""
 INTERRUPTED = 1.0

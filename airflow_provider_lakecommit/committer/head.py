@@ -20,8 +20,6 @@ from airflow_provider_lakecommit.committer.manifest_writer import is_rewritable
 from airflow_provider_lakecommit.exceptions import StorageError
 from airflow_provider_lakecommit.iceberg import Deletes, deletes_of, is_data, trouble_of
 
-__all__ = ["Head", "HeadReader"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:

@@ -46,19 +46,6 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 
-__all__ = [
-    "Condition",
-    "LedgerState",
-    "ancestry",
-    "expiry_age_ms",
-    "landing_snapshots",
-    "read_ledger",
-    "require_ledger",
-    "should_carry",
-    "tag_name",
-    "unannounced",
-]
-
 FOREIGN_LIMIT = 20
 """Foreign snapshots after the ledger at which it is carried forward."""
 CROWDED = 0.7

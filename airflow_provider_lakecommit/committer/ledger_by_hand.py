@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.core import RESET_OFFSETS, Coverage, Decision, 
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import Tables
 
-__all__ = ["OtherSections", "attest_section", "prune_sections", "set_section"]
-
 
 class OtherSections(StrEnum):
     """A user's decision on the rows of other landings in a table whose ledger is lost."""

@@ -25,9 +25,6 @@ from airflow_provider_lakecommit.core import RESET_ASSERT, RESET_OFFSETS, Contro
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import Tables
 
-__all__ = ["carry_forward", "change_section", "join_table", "renew_epochs", "restore_tag", "swap_sections"]
-
-
 Update = Callable[[LedgerState], tuple[LedgerSection, ...] | None]
 
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 else:
     Producer = object
 
-__all__ = ["KnownSpecs", "is_rewritable", "schema_of"]
-
 
 def schema_of(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
     """A schema that has all columns of a spec.

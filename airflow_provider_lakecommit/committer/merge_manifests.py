@@ -22,8 +22,6 @@ from pyiceberg.table.update.snapshot import _FastAppendFiles
 
 from airflow_provider_lakecommit.committer.manifest_writer import KnownSpecs, is_rewritable
 
-__all__ = ["TIER", "WHOLE", "MergingAppend", "tiers_to_merge"]
-
 TIER = 32
 WHOLE = TIER**3
 """Files from which on a manifest is as large as it should be: some megabytes."""

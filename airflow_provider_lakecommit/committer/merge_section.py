@@ -37,8 +37,6 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.iceberg import Tables
 
-__all__ = ["merge_section"]
-
 
 def merge_section(
     tables: Tables,

@@ -37,8 +37,6 @@ from airflow_provider_lakecommit.iceberg import (
     order_numbers,
 )
 
-__all__ = ["Columns", "Newest", "Order", "newest_changes"]
-
 _PARTITIONS = 1 << 32
 
 

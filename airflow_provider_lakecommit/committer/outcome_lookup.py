@@ -24,8 +24,6 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitRefusedError, CommitUnknownError
 from airflow_provider_lakecommit.iceberg import Tables, is_no_room
 
-__all__ = ["OutcomeLookup", "RetryPolicy"]
-
 _NO_RIGHT = (ForbiddenError, UnauthorizedError)
 
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 else:
     Producer = _SnapshotProducer
 
-__all__ = ["OverwritingFiles", "Rewrite"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:

@@ -61,8 +61,6 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import Tables
 
-__all__ = ["Removal", "ReplaceOutcome", "ReplaceRequest", "epochs_of", "is_due", "replace_ranges", "require_ranges"]
-
 Key = tuple[str, str]
 
 

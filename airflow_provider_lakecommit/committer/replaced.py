@@ -40,16 +40,6 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = [
-    "REPLACED",
-    "Replaced",
-    "Replacement",
-    "ends_epoch",
-    "renewed_epoch",
-    "replaced_of",
-    "sections_after",
-]
-
 REPLACED = "replaced"
 """Extra key of a snapshot: what it took out."""
 _COUNTS = ("rows", "copied_rows", "deleted_rows", "dropped_files", "rewritten_files", "rewritten_bytes")

@@ -43,8 +43,6 @@ from airflow_provider_lakecommit.core import attempt_id
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg import own_locations, trouble_of
 
-__all__ = ["KEEP_FOR_EVER_MS", "Attempt", "Staging", "remove_leftovers", "stage", "stage_untagged"]
-
 KEEP_FOR_EVER_MS = 2**63 - 1
 """Age limit of the tag, explicit: without one a table property may expire it."""
 

@@ -47,18 +47,6 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = [
-    "LogPoint",
-    "SnapshotKind",
-    "SnapshotRecord",
-    "decisions_of",
-    "has_ledger",
-    "ledger_share",
-    "record_of",
-    "sections_of",
-    "to_summary",
-]
-
 PREFIX = "lakecommit."
 _LEDGER = PREFIX + "ledger"
 _KNOWN = (

@@ -25,25 +25,6 @@ from airflow_provider_lakecommit.control import (
 from airflow_provider_lakecommit.core import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = [
-    "DELETED",
-    "EVOLVED",
-    "HAD",
-    "MERGED",
-    "MOVED",
-    "PRUNED",
-    "REPLAYED",
-    "SPEC",
-    "SUPERSEDED",
-    "had_before",
-    "had_to_text",
-    "merged_sections",
-    "moved_lanes",
-    "pruned_sections",
-    "replay_of",
-    "replay_to_text",
-]
-
 PRUNED = "pruned"
 """Extra key of a snapshot that took out of some sections what is gone: these, as a JSON list of names and lanes."""
 MERGED = "merged"

@@ -47,8 +47,6 @@ from airflow_provider_lakecommit.iceberg import (
     write_deletes,
 )
 
-__all__ = ["Superseded", "Superseding"]
-
 THREADS = 2
 _NOTHING = np.zeros(0, np.int64)
 

@@ -37,8 +37,6 @@ from airflow_provider_lakecommit.core import LedgerSection, kept_decisions
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError
 from airflow_provider_lakecommit.iceberg import Tables
 
-__all__ = ["Change", "Swapped", "compare_and_swap", "ledger_change"]
-
 T = TypeVar("T")
 
 

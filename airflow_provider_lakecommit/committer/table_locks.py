@@ -31,8 +31,6 @@ from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.exceptions import ClosedError
 
-__all__ = ["TableLocks", "Work"]
-
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
 """What is done in a turn; called when the turn has begun."""

@@ -20,8 +20,6 @@ from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg import Tables
 
-__all__ = ["check_tags", "no_tags"]
-
 PROBE = "lakecommit-asks-for-tags"
 
 

@@ -32,8 +32,6 @@ from airflow_provider_lakecommit.committer.summary import has_ledger, record_of
 from airflow_provider_lakecommit.core import data_roots, place_problem
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
 
-__all__ = ["expire_older", "old_snapshots", "trim_snapshots"]
-
 MOST_LOOKS = 50
 """Snapshots whose manifest lists are read to know what nobody lists any more; with more of them nothing is deleted."""
 _log = logging.getLogger(__name__)

@@ -16,8 +16,6 @@ from airflow_provider_lakecommit.core import RESET_BLOCKED, Counts, Coverage, su
 from airflow_provider_lakecommit.cycle.results import Closed, Opened, PublishedSnapshot
 from airflow_provider_lakecommit.spark import SliceStatus
 
-__all__ = ["CycleOutcome", "RunOutcome", "Written", "first_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:

@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.core import (
     short_number,
 )
 
-__all__ = ["Closed", "CycleTicket", "GroupResult", "GroupTicket", "Opened", "PublishedSnapshot", "merged_snapshots"]
-
 SHOWN = 4
 """Most slices in a line."""
 NAMED = 20

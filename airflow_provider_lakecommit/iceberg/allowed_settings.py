@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["SIGNING", "client_settings", "storage_settings"]
-
 SIGNING = frozenset({"s3.signer", "s3.signer.uri", "s3.signer.endpoint", "s3.remote-signing-enabled"})
 """For a catalog that signs each request itself. pyiceberg knows one signer by name and imports no other."""
 _GOOGLE_TOKEN = "gcs.oauth2.token"

@@ -16,8 +16,6 @@ from pyarrow.fs import AwsDefaultS3RetryStrategy, FileSystem, S3FileSystem
 from pyiceberg.io import S3_RETRY_STRATEGY_IMPL, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO, _import_retry_strategy
 
-__all__ = ["ATTEMPTS", "ArrowFileIO"]
-
 ATTEMPTS = 11
 """With pauses of 50 ms, 100 ms and so on, for about 50 s in all."""
 

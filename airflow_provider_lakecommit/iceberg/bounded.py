@@ -26,8 +26,6 @@ from pyiceberg.serializers import Compressor, GzipCompressor
 from airflow_provider_lakecommit.control import check_text
 from airflow_provider_lakecommit.exceptions import TableError
 
-__all__ = ["MEMORY_LIMIT", "BoundedInput", "bounded_body", "check_json"]
-
 MEMORY_LIMIT = 320 << 20
 _COPIES = 3
 """Of a text while it is parsed: as bytes, as text, and as values."""

@@ -53,8 +53,6 @@ from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
 from airflow_provider_lakecommit.iceberg.storage import OF_STORAGE, TableStorage, storage_of
 from airflow_provider_lakecommit.redaction import redacted
 
-__all__ = ["ANSWER_SECONDS", "CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables", "is_no_room"]
-
 T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0

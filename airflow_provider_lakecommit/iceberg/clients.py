@@ -20,8 +20,6 @@ from pyiceberg.catalog import Catalog
 
 from airflow_provider_lakecommit.exceptions import ClosedError
 
-__all__ = ["MANY", "CatalogClients"]
-
 MANY = 1000
 ROOM_SECONDS = 1.0
 """For which a client is waited for where there are to be few."""

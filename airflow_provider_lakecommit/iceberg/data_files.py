@@ -27,8 +27,6 @@ from pyiceberg.typedef import Record
 from airflow_provider_lakecommit.control import DataFile, PartitionField, PartitionValue
 from airflow_provider_lakecommit.exceptions import TableError
 
-__all__ = ["is_data", "partition_fields", "rows_in_footer", "to_pyiceberg", "to_wire"]
-
 # A partition value written as the first may be read as the second: Iceberg's promotions, and the two names of a day.
 _READABLE = frozenset({("int", "long"), ("float", "double"), ("int", "date"), ("date", "int")})
 _INT_MAX = (1 << 31) - 1

@@ -16,8 +16,6 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
-__all__ = ["within"]
-
 T = TypeVar("T")
 
 

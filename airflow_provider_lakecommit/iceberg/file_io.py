@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.bounded import BoundedInput
 from airflow_provider_lakecommit.iceberg.locations import LOCAL, location_problem, scheme_of
 
-__all__ = ["IO_IMPL", "GuardedFileIO", "LightFileIO", "with_light_io"]
-
 IO_IMPL = "py-io-impl"
 S3 = frozenset({"s3", "s3a", "s3n"})
 _USERS_IMPL = "lakecommit.py-io-impl"

@@ -27,8 +27,6 @@ from airflow_provider_lakecommit.iceberg.file_io import with_light_io
 if TYPE_CHECKING:
     from pyiceberg.table import StagedTable, Table
 
-__all__ = ["connect", "guard", "own_locations"]
-
 
 def connect(name: str, **properties: Any) -> Catalog:
     """Return a client of a catalog."""

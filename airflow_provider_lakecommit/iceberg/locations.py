@@ -17,8 +17,6 @@ from urllib.parse import urlparse
 
 from airflow_provider_lakecommit.core import place_problem
 
-__all__ = ["LOCAL", "location_problem", "scheme_of"]
-
 LOCAL = frozenset({"", "file"})
 _ALWAYS = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "oss"})
 _IF_NAMED: Mapping[str, str] = {

@@ -15,8 +15,6 @@ import json
 
 import pydantic
 
-__all__ = ["brief", "denies", "is_no_answer"]
-
 _FEW = 20
 
 

@@ -22,8 +22,6 @@ from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.allowed_settings import client_settings, storage_settings
 from airflow_provider_lakecommit.iceberg.bounded import bounded_body, check_json
 
-__all__ = ["RestClient"]
-
 _CHUNK = 16 << 10
 """Bytes read at once: unpacked, they are a thousand times as many at most."""
 

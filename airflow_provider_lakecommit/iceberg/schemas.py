@@ -22,8 +22,6 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.core import Role
 
-__all__ = ["DEAD_LETTER_SCHEMA", "METADATA_TYPES", "OPTIONAL_DEAD_LETTER_COLUMNS", "mark_columns", "record_column_ids"]
-
 _MARK_TYPES: tuple[PrimitiveType, ...] = (StringType(), IntegerType(), LongType(), LongType())
 
 METADATA_TYPES: dict[str, PrimitiveType] = {

@@ -14,8 +14,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["as_text", "for_client"]
-
 _MAPPINGS = frozenset({"auth", "ssl"})
 
 

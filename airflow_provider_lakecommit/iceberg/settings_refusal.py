@@ -17,8 +17,6 @@ from pyiceberg.exceptions import NotInstalledError
 
 from airflow_provider_lakecommit.landing import meant
 
-__all__ = ["missing_folder", "mistake_in", "wrong_warehouse"]
-
 POSTGRES = "postgresql+psycopg2"
 _OF_FOLDERS = ("hive", "in-memory", "sql")
 """Types of catalogs that take a warehouse for a folder."""

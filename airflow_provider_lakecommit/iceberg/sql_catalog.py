@@ -16,8 +16,6 @@ from pathlib import Path
 
 from airflow_provider_lakecommit.iceberg.deadline import within
 
-__all__ = ["catalog_name"]
-
 ANSWER_SECONDS = 30.0
 """How long the database may take. Whoever connects to it next waits anew."""
 

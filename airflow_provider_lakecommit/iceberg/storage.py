@@ -32,19 +32,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-__all__ = [
-    "OF_STORAGE",
-    "TableStorage",
-    "best_for",
-    "clock",
-    "data_folder",
-    "delete_unused",
-    "expiry",
-    "merged",
-    "storage_of",
-    "trouble_of",
-]
-
 _log = logging.getLogger(__name__)
 
 OF_STORAGE = ("s3.", "s3tables.", "gcs.", "adls.", "hdfs.", "hf.", "client.")

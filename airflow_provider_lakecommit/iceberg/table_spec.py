@@ -39,8 +39,6 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.type_text import primitive_of
 from airflow_provider_lakecommit.landing import CREATE_KEYS, PRIMITIVES, TypeText, parse_type
 
-__all__ = ["create_from_spec", "sort_order_from_spec"]
-
 _COLUMN_KEYS = frozenset({"name", "type", "required", "doc"})
 _PLAIN: Mapping[str, tuple[Transform[Any, Any], str]] = {
     "identity": (IdentityTransform(), ""),

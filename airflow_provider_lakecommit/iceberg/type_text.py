@@ -25,8 +25,6 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.landing import sizes_of
 
-__all__ = ["primitive_of"]
-
 _SIMPLE: dict[str, PrimitiveType] = {
     str(t): t
     for t in (

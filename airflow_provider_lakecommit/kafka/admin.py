@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.core import Watermark
 from airflow_provider_lakecommit.kafka.admin_requests import DENIED, AdminRequests, PendingAnswers, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import unreachable
 
-__all__ = ["ClusterAdmin", "Edge", "TopicFacts", "topic_id_text"]
-
 # "No leaders found" is what a question about offsets gets for a topic that is not, or not yet, in the metadata.
 _STALE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._NOENT})
 

@@ -25,8 +25,6 @@ from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.redaction import redacted
 
-__all__ = ["DENIED", "AdminRequests", "PendingAnswers", "StaleTopicError"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")

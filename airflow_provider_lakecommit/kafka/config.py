@@ -24,8 +24,6 @@ from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.redaction import redacted, without
 from airflow_provider_lakecommit.signing import PREFIX
 
-__all__ = ["LastError", "bootstrap_servers", "client_config", "made", "servers_of", "unreachable"]
-
 log = logging.getLogger(__name__)
 
 C = TypeVar("C")

@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 from airflow_provider_lakecommit.kafka.partition_tail import DamagedBatch, PartitionTail
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 
-__all__ = ["CopyPlace", "PartitionLog", "place_in_copy"]
-
 IN_A_ROW = 5
 """Records that are compared."""
 BACK = 1_000

@@ -14,8 +14,6 @@ from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-__all__ = ["ASK_SECONDS", "DAMAGE", "answers_at_once", "first_readable", "next_readable"]
-
 PROBE_SECONDS = 3.0
 PATIENCE_SECONDS = 60.0
 """For which brokers that are slow are waited for."""

@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.kafka.admin_requests import DENIED, StaleTopicE
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.kafka.damage import ASK_SECONDS, DAMAGE, answers_at_once, first_readable
 
-__all__ = ["DamagedBatch", "PartitionTail"]
-
 # Markers are stepped over inside the client without a word to us, so the position is looked at this often.
 POLL_SECONDS = 0.003
 STAYS_SECONDS = 1.0

@@ -18,8 +18,6 @@ from datetime import UTC, datetime, timedelta
 from operator import methodcaller
 from typing import Any, Protocol
 
-__all__ = ["NO_TIME", "UNREADABLE_NAME", "Headers", "bounded_time", "headers_of", "time_of"]
-
 NO_TIME = -1
 UNREADABLE_NAME = "(not UTF-8)"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

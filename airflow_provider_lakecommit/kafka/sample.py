@@ -27,8 +27,6 @@ from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailabl
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 
-__all__ = ["ValueOf", "records_at", "sample", "sample_of", "shares", "sizes", "starts"]
-
 MAX_BYTES = 64 << 20
 MAX_SECONDS = 30.0
 RANGES_BYTES = 16 << 20

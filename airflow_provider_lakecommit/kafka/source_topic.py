@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.kafka.record import bounded_time
 from airflow_provider_lakecommit.kafka.truncation import diverged
 from airflow_provider_lakecommit.landing import meant
 
-__all__ = ["SourceState", "SourceTopics"]
-
 SETTINGS_SECONDS = 300.0
 """For how long the settings of a topic are taken to be what they were."""
 

@@ -23,8 +23,6 @@ from airflow_provider_lakecommit.core import ReadPosition, SourcePartition, Trun
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.config import LastError, made, unreachable
 
-__all__ = ["diverged", "end_of_epoch", "is_truncation"]
-
 POLL_SECONDS = 0.1
 _OURS: dict[str, Any] = {
     "group.id": "lakecommit-truncation",

@@ -40,17 +40,6 @@ from airflow_provider_lakecommit.landing.upsert import (
 )
 from airflow_provider_lakecommit.landing.value_sections import csv_section, headers_section, key_section, wrong_together
 
-__all__ = [
-    "CHECKS",
-    "CONTROL_EVENTS",
-    "ENCODINGS",
-    "METADATA_TYPES",
-    "TIMESTAMP_RULES",
-    "all_wrong_at_once",
-    "unknown_keys",
-    "wrong_values",
-]
-
 CONTROL_EVENTS = ("1.12", "1.10")
 """Forms of the control events, by the release of the Iceberg sink connector that writes them."""
 TIMESTAMP_RULES = (

@@ -24,8 +24,6 @@ from airflow_provider_lakecommit.landing.variables import Variables
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import resolved
 
-__all__ = ["REGISTRY", "SECTIONS", "Connected", "read_connected"]
-
 SECTIONS = ("kafka", "catalog", "spark")
 REGISTRY = "registry"
 """An optional section."""

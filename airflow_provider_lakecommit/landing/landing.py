@@ -63,16 +63,6 @@ from airflow_provider_lakecommit.landing.value_sections import columns_of_key
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
-__all__ = [
-    "DEFAULT_CONTROL_TOPIC",
-    "MARK_COLUMNS",
-    "METADATA_COLUMNS",
-    "Landing",
-    "LandingSpec",
-    "load_spec",
-    "sections_of",
-]
-
 DEFAULT_CONTROL_TOPIC = "control-lakecommit"
 METADATA_COLUMNS = tuple(METADATA_TYPES)
 """Columns filled from the record itself under ``columns.metadata: true``."""

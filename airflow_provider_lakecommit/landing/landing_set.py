@@ -27,8 +27,6 @@ from airflow_provider_lakecommit.landing.sections import PLACES, SECTIONS, TOP, 
 from airflow_provider_lakecommit.landing.spec_file import read_yaml
 from airflow_provider_lakecommit.landing.table_names import TOPIC, groups_of, wrong_with_pattern, wrong_with_template
 
-__all__ = ["LandingSet", "LandingSetSpec", "declares_set", "load_set"]
-
 OWN = ("name", "topics", "table", "dead_letter_table")
 """Fields of a landing that the set fills in."""
 SHARED = tuple(f"connections.{key}" for key in ("kafka", "registry", "iceberg", "control_topic"))

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 
 from airflow_provider_lakecommit.exceptions import SpecError
 
-__all__ = ["mistaken"]
-
 _CODED = re.compile(r"(.*) \[(LC\d{4})\]", re.DOTALL)
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 
-__all__ = ["meant", "nearest"]
-
 MOST_COMPARED = 500
 """Most names to compare, of about the same length: comparing takes time, and a topic may hold any number of names."""
 

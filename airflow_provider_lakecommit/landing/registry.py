@@ -17,19 +17,6 @@ from urllib.parse import unquote
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.signing import PREFIX as OURS
 
-__all__ = [
-    "LOGIN",
-    "PREFIX",
-    "UNKNOWN_WAIT",
-    "addresses_in",
-    "registry_settings",
-    "shown_address",
-    "unknown_wait",
-    "with_login_apart",
-    "with_numbers",
-    "with_registry",
-]
-
 PREFIX = f"{OURS}registry."
 """Prefix of the registry's settings among those of the Kafka client."""
 

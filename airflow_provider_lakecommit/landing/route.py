@@ -15,8 +15,6 @@ from airflow_provider_lakecommit.core import BY_FIELD, BY_SCHEMA, DEAD_LETTER, F
 from airflow_provider_lakecommit.landing.names import meant
 from airflow_provider_lakecommit.landing.table import wrong_with_table
 
-__all__ = ["ROUTE_KEYS", "TABLE_NAME", "check_route", "route_of", "routed_tables", "wrong_with_route"]
-
 ROUTE_KEYS = ("field", "by", "tables", "other", "missing", "create")
 TABLE_NAME = re.compile(r"[^.\s]+(\.[^.\s]+)+")
 _MISSING = (FAIL, DEAD_LETTER)

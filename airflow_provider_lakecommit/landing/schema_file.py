@@ -11,8 +11,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["schema_of_file", "schema_text"]
-
 ENDINGS = (".avsc", ".proto")
 """Suffixes of schema files."""
 

@@ -23,27 +23,6 @@ from airflow_provider_lakecommit.landing.names import nearest
 from airflow_provider_lakecommit.landing.schema_file import schema_text
 from airflow_provider_lakecommit.landing.times import duration_of
 
-__all__ = [
-    "PLACES",
-    "SECTIONS",
-    "TOP",
-    "Backpressure",
-    "Columns",
-    "Connections",
-    "DeadLetters",
-    "Format",
-    "Maintain",
-    "Transform",
-    "Upsert",
-    "Window",
-    "from_flat",
-    "hint",
-    "label",
-    "merged",
-    "section_of",
-    "to_flat",
-]
-
 T = TypeVar("T")
 _FLAT = "flat"
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from airflow_provider_lakecommit.landing.names import meant
 
-__all__ = ["SPARK_KEYS", "wrong_with_spark"]
-
 SPARK_KEYS = ("master", "conf", "remote")
 
 _MASTER = re.compile(r"local(\[[^\[\]]+\])?|local-cluster\[[^\[\]]+\]|yarn|[a-z][a-z0-9+.-]*://\S+")

@@ -17,8 +17,6 @@ from airflow_provider_lakecommit.landing.sections import SECTIONS
 from airflow_provider_lakecommit.landing.variables import Variables
 from airflow_provider_lakecommit.redaction import yaml_trouble
 
-__all__ = ["filled_field", "read_yaml", "yaml_values"]
-
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """Read the keys and values of a file.

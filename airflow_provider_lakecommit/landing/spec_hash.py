@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-__all__ = ["DECODING", "SHAPING", "plain_values", "spec_hash"]
-
 DECODING = (
     *(
         "format",

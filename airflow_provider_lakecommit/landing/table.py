@@ -15,8 +15,6 @@ from typing import Any
 from airflow_provider_lakecommit.landing.names import meant
 from airflow_provider_lakecommit.landing.type_text import PRIMITIVES, TypeText, parse_type
 
-__all__ = ["CREATE_KEYS", "wrong_with_columns", "wrong_with_table"]
-
 CREATE_KEYS = ("schema", "subject", "partition_by", "sort_order", "properties")
 """Keys of the section that describes a missing table."""
 COLUMN_KEYS = ("name", "type", "required", "doc")

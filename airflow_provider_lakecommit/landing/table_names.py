@@ -18,8 +18,6 @@ from typing import Any
 from airflow_provider_lakecommit.landing.checks import CHECKS
 from airflow_provider_lakecommit.landing.names import meant
 
-__all__ = ["TOPIC", "fields_of", "filled_template", "groups_of", "wrong_with_pattern", "wrong_with_template"]
-
 TOPIC = "topic"
 _OTHER = re.compile(r"[^A-Za-z0-9_]")
 

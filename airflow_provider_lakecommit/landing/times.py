@@ -12,8 +12,6 @@ from datetime import timedelta
 
 from airflow_provider_lakecommit.exceptions import SpecError
 
-__all__ = ["EXAMPLES", "duration_of", "seconds_of", "span_of"]
-
 EXAMPLES = "30s, 5m, 1h30m or 2d"
 _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 _TEXT = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?")

@@ -14,8 +14,6 @@ from typing import Any
 from airflow_provider_lakecommit.landing.table import wrong_with_columns
 from airflow_provider_lakecommit.landing.type_text import TypeText, parse_type
 
-__all__ = ["check_functions", "check_record_schema", "check_transform", "wrong_with_transform"]
-
 _IMPORT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _FUNCTION = re.compile(r"[a-z_][a-z0-9_]*")
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from airflow_provider_lakecommit.landing.names import meant
 
-__all__ = ["PRIMITIVES", "SIMPLE", "TypeText", "parse_type", "sizes_of"]
-
 SIMPLE = (
     *("boolean", "int", "long", "float", "double", "string", "binary", "uuid"),
     *("date", "time", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"),

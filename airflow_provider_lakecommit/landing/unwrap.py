@@ -13,17 +13,6 @@ from typing import Any
 from airflow_provider_lakecommit.landing.names import meant
 from airflow_provider_lakecommit.landing.sections import label
 
-__all__ = [
-    "COLUMNS",
-    "DELETED",
-    "ENVELOPE_ROOTS",
-    "IMAGES",
-    "PAYLOAD",
-    "check_unwrap",
-    "columns_of_unwrap",
-    "wrong_with_unwrap",
-]
-
 _UNWRAPPED = ("json", "json_schema", "avro")
 """Formats whose values may be envelopes."""
 DELETED = "deleted"

@@ -14,19 +14,6 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing.names import meant
 from airflow_provider_lakecommit.landing.value_sections import columns_of_key
 
-__all__ = [
-    "HARD",
-    "IGNORE",
-    "IS_DELETED",
-    "SOFT",
-    "check_key",
-    "check_order",
-    "require_appends",
-    "require_traces",
-    "wrong_columns",
-    "wrong_with_upsert",
-]
-
 HARD, SOFT, IGNORE = "hard", "soft", "ignore"
 IS_DELETED = "_is_deleted"
 """The column that marks a deleted row, with ``deletes: soft``."""

@@ -14,8 +14,6 @@ from typing import Any
 from airflow_provider_lakecommit.core import FORMATS
 from airflow_provider_lakecommit.landing.names import meant
 
-__all__ = ["KEY_FORMATS", "columns_of_key", "csv_section", "headers_section", "key_section", "wrong_together"]
-
 CSV_KEYS = ("columns", "delimiter", "quote", "null_text", "rows")
 KEY_KEYS = ("format", "column", "columns", "invalid", "schema", "message")
 HEADER_KEYS = ("name", "format", "repeated", "invalid")

@@ -21,8 +21,6 @@ from airflow_provider_lakecommit.landing.mistakes import mistaken
 from airflow_provider_lakecommit.redaction import is_secret
 from airflow_provider_lakecommit.signing import KEY, OTHER_KEY
 
-__all__ = ["Variables", "from_environment"]
-
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN = 40

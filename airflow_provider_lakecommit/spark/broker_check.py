@@ -23,8 +23,6 @@ from confluent_kafka import KafkaException
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SourceUnavailableError
 from airflow_provider_lakecommit.spark.job import WindowJob
 
-__all__ = ["AWAY", "check_brokers", "note_given_up"]
-
 AWAY = 30.0
 """Seconds after an unanswered request without another one."""
 

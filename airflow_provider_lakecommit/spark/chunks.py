@@ -16,8 +16,6 @@ from typing import NamedTuple
 
 from confluent_kafka import Message
 
-__all__ = ["Chunk", "Run", "bounded", "chunk_of", "narrowest", "part_of"]
-
 
 class Run(NamedTuple):
     """Positions ``[start, end)`` of a chunk hold records of the ``span``-th span."""

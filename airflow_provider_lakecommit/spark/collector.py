@@ -13,8 +13,6 @@ from __future__ import annotations
 import gc
 import threading
 
-__all__ = ["COLLECTOR", "OBJECTS"]
-
 OBJECTS = 200_000
 
 

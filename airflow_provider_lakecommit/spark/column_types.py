@@ -14,8 +14,6 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.formats import Reject
 
-__all__ = ["with_types"]
-
 _SAYS = "the table has"
 
 

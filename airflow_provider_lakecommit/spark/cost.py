@@ -13,8 +13,6 @@ from enum import Enum, auto
 
 from airflow_provider_lakecommit.core import SliceCost
 
-__all__ = ["CostClock", "Work"]
-
 
 class Work(Enum):
     """The kinds of work of a slice."""

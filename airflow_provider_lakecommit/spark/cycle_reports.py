@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.control import LogReader
     from airflow_provider_lakecommit.spark.job import WindowJob
 
-__all__ = ["CycleReports"]
-
 
 class CycleReports:
     """Reads the reports of one job's cycle."""

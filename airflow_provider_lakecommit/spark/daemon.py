@@ -19,8 +19,6 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["LIBRARIES", "preload"]
-
 THREADLESS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Settings of numpy's and Arrow's libraries, whose threads are not needed."""
 

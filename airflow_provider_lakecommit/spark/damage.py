@@ -21,8 +21,6 @@ from airflow_provider_lakecommit.core import RESET_BLOCKED, OffsetRange, Span
 from airflow_provider_lakecommit.exceptions import SourceDamagedError, SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka import first_readable
 
-__all__ = ["Damage"]
-
 
 class Damage:
     """Finds the end of corruption with a consumer that has finished reading."""

@@ -21,8 +21,6 @@ from airflow_provider_lakecommit.formats import Reject
 from airflow_provider_lakecommit.iceberg import DEAD_LETTER_SCHEMA, arrow_schema
 from airflow_provider_lakecommit.kafka import NO_TIME, UNREADABLE_NAME, Headers, headers_of, time_of
 
-__all__ = ["Record", "dead_letters", "odd_time", "record_time"]
-
 _NO_TIMESTAMP = 0
 
 

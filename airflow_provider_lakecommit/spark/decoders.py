@@ -38,16 +38,6 @@ from airflow_provider_lakecommit.spark.key_columns import key_columns, registry_
 from airflow_provider_lakecommit.spark.metadata import mistyped
 from airflow_provider_lakecommit.spark.record_parts import filled_by_parts
 
-__all__ = [
-    "block_decoder",
-    "check_rules",
-    "check_schema",
-    "filled_beside_rows",
-    "filled_elsewhere",
-    "given_columns",
-    "tables_of_values",
-]
-
 Kafka = Mapping[str, Any]
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.control import LogReader
     from airflow_provider_lakecommit.spark.job import WindowJob
 
-__all__ = ["FIRST_LOOK", "EndWatch"]
-
 FIRST_LOOK = 1.5
 """Seconds of work at a job before the first read, and between the reads of successive tasks."""
 LOOK_AGAIN = 0.5

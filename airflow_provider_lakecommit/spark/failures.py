@@ -21,8 +21,6 @@ from confluent_kafka import KafkaException
 from airflow_provider_lakecommit.core import OffsetRange, Span
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, RecordsError, SourceError, Terminal
 
-__all__ = ["Part", "cut", "passes", "place_of"]
-
 Spans = tuple[Span, ...]
 
 _WORLD = frozenset(

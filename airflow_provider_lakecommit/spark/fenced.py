@@ -27,8 +27,6 @@ from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, Wind
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.control import ControlTopic
 
-__all__ = ["TAKEOVERS", "send_report"]
-
 TAKEOVERS = 5
 """Retries with a recovered id: competing attempts do not wait either, so each round lets one through."""
 

@@ -17,8 +17,6 @@ from airflow_provider_lakecommit.formats import with_header
 from airflow_provider_lakecommit.kafka import headers_of
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["with_schemas"]
-
 _ask = methodcaller("headers")
 
 

@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.redaction import redacted
 if TYPE_CHECKING:
     pass
 
-__all__ = ["RESULT", "Secrets", "SliceResult", "SliceStatus", "WindowJob"]
-
 _OF_PLANS = ("target_window", "target_file_size", "group_by", "replicas", "speculation")
 """Options of a landing that no task reads: an executor of the previous release does not know them."""
 

@@ -35,8 +35,6 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.dead_letters import Record
 from airflow_provider_lakecommit.spark.record_parts import RecordPart, parts_of
 
-__all__ = ["KeyColumns", "key_columns", "registry_for"]
-
 
 def registry_for(landing: Landing, format: str, kafka: Mapping[str, Any] | None) -> SchemaRegistry | None:
     """Return the registry of a format that needs one.

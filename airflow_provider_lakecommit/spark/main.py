@@ -24,8 +24,6 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark.job import SliceResult
 
-__all__ = ["WORKERS_DIED", "main"]
-
 STOPPED = 128 + signal.SIGTERM
 WORKERS_DIED = 3
 

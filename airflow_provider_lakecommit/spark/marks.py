@@ -12,8 +12,6 @@ from airflow_provider_lakecommit.core import Role, role_of
 from airflow_provider_lakecommit.iceberg import mark_columns
 from airflow_provider_lakecommit.landing import MARK_COLUMNS, Landing
 
-__all__ = ["marks_of"]
-
 
 def marks_of(landing: Landing, table: str, schema: Schema) -> tuple[int, ...]:
     """Return their field ids, in the order of :data:`~airflow_provider_lakecommit.core.provenance.MARKS`; empty if the

@@ -17,8 +17,6 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.iceberg import METADATA_TYPES, arrow_schema
 from airflow_provider_lakecommit.spark.dead_letters import Record, odd_time, record_time
 
-__all__ = ["lost_times", "mistyped", "with_metadata"]
-
 _OPTIONAL = {"kafka_generation", "kafka_timestamp", "kafka_key"}
 _GENERATION = "kafka_generation"
 Generation = int | None | Sequence[int | None]

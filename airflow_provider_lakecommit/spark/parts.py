@@ -17,8 +17,6 @@ from collections.abc import Callable
 from airflow_provider_lakecommit.core import Span
 from airflow_provider_lakecommit.spark.failures import cut, passes
 
-__all__ = ["HOPELESS", "MOST_FAILED", "MOST_TRIES", "FailedPart", "in_parts"]
-
 MOST_TRIES = 64
 """Attempts at parts of a slice in one attempt; isolating one bad record of a full slice takes about half of them."""
 MOST_FAILED = 8

@@ -18,8 +18,6 @@ from confluent_kafka import Message
 from airflow_provider_lakecommit.core import ReadPosition, Span
 from airflow_provider_lakecommit.spark.chunks import Run
 
-__all__ = ["Partition", "PartitionReading", "offset_of", "partition_of", "position_behind", "rounds", "stretches"]
-
 Partition = tuple[str, int]
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.spark.job import Secrets
 
-__all__ = ["LIBRARIES", "RESULT", "local_view", "run_probe", "try_storage"]
-
 LIBRARIES = ("airflow-provider-lakecommit", "pyspark", "pyarrow", "pyiceberg", "confluent-kafka", "fastavro")
 RESULT = "seen string"
 _CONTENT = b"lakecommit probe: may be deleted\n"

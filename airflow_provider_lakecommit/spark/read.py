@@ -47,8 +47,6 @@ from airflow_provider_lakecommit.spark.positions import (
 from airflow_provider_lakecommit.spark.topics import NOT_THERE, check_topics, denied
 from airflow_provider_lakecommit.spark.unreadable import Unreadable
 
-__all__ = ["SliceReader"]
-
 log = logging.getLogger(__name__)
 
 # Batches that fit a processor's cache from the broker to the rows take less time than bigger ones.

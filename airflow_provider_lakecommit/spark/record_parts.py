@@ -42,8 +42,6 @@ from airflow_provider_lakecommit.formats import (
 )
 from airflow_provider_lakecommit.landing import columns_of_key
 
-__all__ = ["PartColumns", "RecordPart", "filled_by_parts", "parts_of"]
-
 Headers = Sequence[tuple[str, bytes | None]]
 _ONE: Mapping[str, Callable[[Schema, FormatOptions], Decoder]] = {"raw": RawDecoder, "string": TextDecoder}
 """Formats that fill one column with one part."""

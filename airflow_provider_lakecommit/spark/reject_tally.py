@@ -15,8 +15,6 @@ from confluent_kafka import Message
 from airflow_provider_lakecommit.core import MOST_NAMES, add_names
 from airflow_provider_lakecommit.formats import Reject
 
-__all__ = ["RejectTally"]
-
 SAMPLES = 5
 
 

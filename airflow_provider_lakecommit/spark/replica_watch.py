@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.control import LogReader
     from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 
-__all__ = ["ReplicaReported", "ReplicaWatch", "delete_files"]
-
 LOOK_AGAIN = 0.5
 """Seconds between two reads of one task."""
 AWAY = 30.0

@@ -22,8 +22,6 @@ from airflow_provider_lakecommit.control import DataFile, DataWritten, Outgoing,
 from airflow_provider_lakecommit.core import SliceReport, TableReport, TableTarget
 from airflow_provider_lakecommit.iceberg import partition_fields, to_wire
 
-__all__ = ["MAX_RECORD_BYTES", "report_records"]
-
 MAX_RECORD_BYTES = 700_000
 """Largest DATA_WRITTEN that is sent unsplit; brokers take 1 MB by default, headers included."""
 PIECE_BYTES = 500_000

@@ -35,8 +35,6 @@ from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
 
-__all__ = ["run_apart"]
-
 COMMAND = (sys.executable, "-m", "airflow_provider_lakecommit.spark.slice_process")
 READY = b"ready\n"
 

@@ -69,8 +69,6 @@ from airflow_provider_lakecommit.spark.totals import SliceTotals
 from airflow_provider_lakecommit.spark.unknown_places import UnknownPlaces
 from airflow_provider_lakecommit.spark.upserts import LastChanges, UpsertDecoder, tombstone_target
 
-__all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "run_slice"]
-
 LOST_TIMES = "kafka_timestamp (beyond the years 1 to 9999)"
 """The name under which records with a timestamp that no table can hold count among the ignored fields."""
 PROGRESS_RECORDS = 100_000

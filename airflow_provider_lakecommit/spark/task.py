@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.control import ControlTopic, ControlWriter, Record
     from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
 
-__all__ = ["QUIET", "run_task"]
-
 FRESH_KEYS = (
     "the next attempt takes fresh ones. Extend the lifetime of the catalog's credentials, or make windows "
     "smaller (`window.max_records`, `window.max_bytes`)"

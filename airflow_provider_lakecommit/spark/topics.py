@@ -23,8 +23,6 @@ from airflow_provider_lakecommit.core import RESET_OFFSETS, Span
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka import DENIED, topic_id_text
 
-__all__ = ["NOT_THERE", "check_topics", "denied"]
-
 LAG_SECONDS = 5.0
 LAG_PAUSE = 0.1
 NOT_THERE = {

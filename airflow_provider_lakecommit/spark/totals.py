@@ -32,8 +32,6 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
 from airflow_provider_lakecommit.spark.reject_tally import RejectTally
 
-__all__ = ["SliceTotals"]
-
 
 class SliceTotals:
     """``records`` and ``counts`` are per span. ``partly``: the slice was not read to its end. ``places`` are the

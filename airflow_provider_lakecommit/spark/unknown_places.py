@@ -17,8 +17,6 @@ from airflow_provider_lakecommit.core import NAME_LENGTH
 from airflow_provider_lakecommit.formats import Block, BlockDecoder
 from airflow_provider_lakecommit.spark.positions import offset_of
 
-__all__ = ["MOST_PLACES", "UnknownPlaces"]
-
 MOST_PLACES = 20
 
 

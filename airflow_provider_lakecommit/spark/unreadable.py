@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.kafka import LastError, is_truncation
 from airflow_provider_lakecommit.spark.damage import Damage
 from airflow_provider_lakecommit.spark.positions import PartitionReading
 
-__all__ = ["Unreadable"]
-
 # librdkafka reports a refused answer only by this text, drops the connection and retries for ever.
 TOO_LARGE = "increase receive.message.max.bytes"
 RECEIVE_BYTES = "receive.message.max.bytes"

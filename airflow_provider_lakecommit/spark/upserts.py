@@ -39,8 +39,6 @@ from airflow_provider_lakecommit.landing import (
 )
 from airflow_provider_lakecommit.spark.marks import marks_of
 
-__all__ = ["LastChanges", "UpsertDecoder", "check_upsert", "tombstone_target"]
-
 BUFFER_BYTES = 128 << 20
 NO_KEY, REQUIRED = "null_key", "missing_required"
 """The kinds of rejects without a complete key, and without another required value."""

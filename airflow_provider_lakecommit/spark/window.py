@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["run_window", "run_windows", "tasks", "workers_died"]
-
 _DEATHS = re.compile(
     r"worker exited unexpectedly|worker .{0,40}crashed|ExecutorLostFailure|executor lost", re.IGNORECASE
 )

@@ -21,8 +21,6 @@ from airflow_provider_lakecommit.status.table_history import Finding, Severity, 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["check_keys", "dead_rows", "live_problem"]
-
 ROWS_AT_ONCE = 20_000_000
 MOST_KEYS = 5
 """Keys in one finding."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["HOUR", "MOST_HOURS", "hour_key", "whole_hours"]
-
 HOUR = timedelta(hours=1)
 MOST_HOURS = 168
 """Most hours in one event; older ones come first, the rest with the next event."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle import Closed, PublishedSnapshot
     from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["Commit", "catalog_namespace", "kafka_namespace", "lineage_of", "table_name"]
-
 OFFSETS, CYCLE = "lakecommit_offsets", "lakecommit_cycle"
 """Names of our own facets."""
 KAFKA_PORT = 9092

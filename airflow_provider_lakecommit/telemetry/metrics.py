@@ -18,19 +18,6 @@ from airflow_provider_lakecommit.core import LIVE
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle import Closed, Opened
 
-__all__ = [
-    "COMMIT_FAILURES",
-    "METRICS",
-    "RUNS",
-    "STALLED",
-    "Metric",
-    "Sample",
-    "closed_samples",
-    "name_without_tags",
-    "opened_samples",
-    "prometheus_name",
-]
-
 PREFIX = "airflow"
 """Airflow's default prefix of every name (`[metrics] statsd_prefix`, `otel_prefix`)."""
 

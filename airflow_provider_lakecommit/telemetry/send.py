@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterable
 
 from airflow_provider_lakecommit.telemetry.metrics import Sample, name_without_tags
 
-__all__ = ["send", "start_for_commands"]
-
 ON = ("statsd_datadog_enabled", "statsd_on", "otel_on")
 """Options that turn a backend on; Airflow uses the first."""
 TRUE = frozenset({"t", "true", "1"})

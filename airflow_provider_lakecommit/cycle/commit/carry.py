@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.core import UNKNOWN, AcceptedSlice, ControlPosi
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 
-__all__ = ["carry", "is_behind", "position_after"]
-
 CARRY_CYCLES = 100
 """Cycles after which the ledger of a table without rows is refreshed."""
 CARRY_AGE = timedelta(days=7)

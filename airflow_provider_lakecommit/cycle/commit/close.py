@@ -54,8 +54,6 @@ from airflow_provider_lakecommit.cycle.session.landing_session import (
 from airflow_provider_lakecommit.cycle.write.write import causes_of
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, LakecommitError
 
-__all__ = ["close_cycle"]
-
 
 def close_cycle(
     session: LandingSession,

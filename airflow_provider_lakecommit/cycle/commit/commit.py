@@ -34,8 +34,6 @@ from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnap
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, FencedError, LakecommitError
 
-__all__ = ["NEXT_TABLE_AFTER", "TableCommit", "TableCommits", "own_cycle"]
-
 NEXT_TABLE_AFTER = 3.0
 """Seconds that a table of a landing waits for the previous one."""
 

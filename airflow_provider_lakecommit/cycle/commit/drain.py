@@ -29,8 +29,6 @@ from airflow_provider_lakecommit.exceptions import (
     SourceUnavailableError,
 )
 
-__all__ = ["drain", "drained_after", "tried_again"]
-
 IN_VAIN = (ControlTopicError, ClosedError, FencedError)
 """Errors that a drain would meet again."""
 

@@ -18,8 +18,6 @@ from time import monotonic
 
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, TableError, Terminal
 
-__all__ = ["PAUSES", "FailingTables"]
-
 PAUSES = (0.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds before a table is retried after one, two, more failures in a row."""
 SPARE = 4

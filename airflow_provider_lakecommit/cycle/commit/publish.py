@@ -56,8 +56,6 @@ from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnap
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 
-__all__ = ["TablePublisher"]
-
 HASTE = RetryPolicy(seconds=5.0)
 """Retry budget for a table that is already failing while others wait: enough to win an occasional commit race."""
 LOOK_AT_EMPTY = 1_000_000

@@ -23,8 +23,6 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka import SourceState
 
-__all__ = ["Refusals"]
-
 
 @dataclass(slots=True, kw_only=True)
 class Refusals:

@@ -43,8 +43,6 @@ from airflow_provider_lakecommit.iceberg import rows_in_footer, to_pyiceberg, tr
 from airflow_provider_lakecommit.landing import IGNORE, Landing
 from airflow_provider_lakecommit.spark import marks_of
 
-__all__ = ["CHECK_AGE", "hidden_record", "report_problem", "reported_files", "staged_slice"]
-
 CHECK_AGE = timedelta(hours=12)
 """Files of slices older than this are checked to exist before the append. Orphan clean-up spares files of the last day;
 a slice's report is younger than its first file, and clocks differ, so half of that.

@@ -17,8 +17,6 @@ from uuid import UUID
 from airflow_provider_lakecommit.core import LIVE, CycleOpened, SliceReported, TableTarget
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 
-__all__ = ["newest_target", "remembered"]
-
 
 def remembered(session: LandingSession, name: str) -> set[UUID]:
     """Return the tables of this name for which the log has slices with rows, of this stream or the live one. A table

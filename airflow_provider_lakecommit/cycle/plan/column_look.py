@@ -29,8 +29,6 @@ from airflow_provider_lakecommit.formats import Evolution, RecordSample, Wanted,
 from airflow_provider_lakecommit.formats.evolution.changes import evolution
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["MOST_NAMED", "ColumnLook", "TableLook", "column_look", "evolution_of", "some_of"]
-
 MOST_LOOKED_BACK = 500
 """Records of the control topic before those the plan needs, in which reports name unknown fields."""
 MOST_PLACES = 50

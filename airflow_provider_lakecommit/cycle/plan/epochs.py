@@ -55,8 +55,6 @@ from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, La
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.kafka import SourceState
 
-__all__ = ["SpecWaits", "after_rollback", "joined", "renewed"]
-
 
 class SpecWaits(Exception):
     """A spec change cannot void yet: ``table`` lacks ranges that the data table has, ``behind`` it."""

@@ -21,8 +21,6 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.formats import Change
 from airflow_provider_lakecommit.kafka import SourceState
 
-__all__ = ["evolve_now"]
-
 
 def evolve_now(
     session: LandingSession, decision: Decision | None

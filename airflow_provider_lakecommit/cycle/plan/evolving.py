@@ -36,8 +36,6 @@ from airflow_provider_lakecommit.exceptions import CommitRefusedError, CommitUnk
 from airflow_provider_lakecommit.formats import Change, EvolveRequest, evolve_table
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["ColumnStep", "evolve"]
-
 
 @dataclass(slots=True)
 class ColumnStep:

@@ -45,8 +45,6 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["check_agreement", "check_fates", "given_up"]
-
 Marks = Mapping[SourcePartition, Watermark]
 
 

@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.cycle.plan.pending import endangered, known_sec
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 
-__all__ = ["check_former", "left_by_former"]
-
 
 def check_former(session: LandingSession, name: str) -> None:
     """Refuse a data table without a ledger of this landing, while a former table has one.

@@ -30,8 +30,6 @@ from airflow_provider_lakecommit.core.planning.headroom import duration_text
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.kafka import First, SourceState
 
-__all__ = ["Watch", "advised", "ask", "looked_at", "plan_lines", "plan_threshold", "sharpened", "warnings"]
-
 T = TypeVar("T")
 
 PLAN_SECONDS = 0.05

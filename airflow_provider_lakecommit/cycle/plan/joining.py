@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.cycle.plan.sections import first_offsets
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import TableError
 
-__all__ = ["joining_offsets"]
-
 Marks = Mapping[SourcePartition, Watermark]
 
 

@@ -15,8 +15,6 @@ from airflow_provider_lakecommit.core import LIVE, CycleOpened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.landing import nearest
 
-__all__ = ["unknown_text"]
-
 ALIKE = 0.6
 """The least similarity, from 0 to 1, of a name that counts as misspelled."""
 

@@ -15,8 +15,6 @@ from airflow_provider_lakecommit.cycle.plan.tables import Prepared
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.landing import Landing, Window
 
-__all__ = ["window_limits"]
-
 LOOK_BACK = 50
 """Most appends to read for the duration of windows."""
 

@@ -80,8 +80,6 @@ from airflow_provider_lakecommit.exceptions import (
 from airflow_provider_lakecommit.formats import check_registry
 from airflow_provider_lakecommit.kafka import SourceState, sizes
 
-__all__ = ["empty_plan", "new_cycle", "open_cycle", "preview", "send_start", "start_without_tables"]
-
 MAX_RACES = 8
 """How often a fenced planner retries before it gives up."""
 

@@ -18,8 +18,6 @@ from airflow_provider_lakecommit.core import Coverage, LedgerSection, OffsetRang
 from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 
-__all__ = ["OpenLane", "lanes_in", "open_lanes"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLane:

@@ -40,8 +40,6 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.cycle.session.named_log import log_of
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SourceError
 
-__all__ = ["endangered", "known_section", "known_state", "ledger_state", "own_partition", "pending_of"]
-
 
 def ledger_state(session: LandingSession, name: str) -> LedgerState | None:
     """Return the ledger of a table; ``None`` if there is no such table.

@@ -18,8 +18,6 @@ from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 
-__all__ = ["published_before", "snapshot_of", "snapshots_of"]
-
 
 def published_before(
     session: LandingSession, table: PreparedTable, cycle: CycleState, announced: Collection[UUID] | None = None

@@ -30,18 +30,6 @@ from airflow_provider_lakecommit.cycle.session.landing_session import (
     cycle_id_of,
 )
 
-__all__ = [
-    "EarlierCycles",
-    "FoundCycle",
-    "cycles_of",
-    "look_back",
-    "look_up",
-    "published_by",
-    "seen",
-    "ticket_of",
-    "where_it_is",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCycle:

@@ -30,18 +30,6 @@ from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, La
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState
 
-__all__ = [
-    "check_cluster",
-    "check_lane_open",
-    "first_offsets",
-    "new_section",
-    "next_generation",
-    "origin_position",
-    "own_section",
-    "position_at_end",
-    "positions_at",
-]
-
 
 def new_section(
     session: LandingSession,

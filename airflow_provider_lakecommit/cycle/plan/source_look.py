@@ -14,8 +14,6 @@ from airflow_provider_lakecommit.core import LandingState
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.kafka import SourceState
 
-__all__ = ["as_new_as_tables"]
-
 
 def as_new_as_tables(session: LandingSession, landing_state: LandingState, source: SourceState) -> SourceState:
     """Return the read, or a newer one if a table has landed more.

@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTabl
 from airflow_provider_lakecommit.cycle.session.tables import differences
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["not_as_stated", "warnings_of", "without_line"]
-
 
 def warnings_of(landing: Landing, prepared: Prepared, told: Collection[str] = ()) -> tuple[str, ...]:
     """Return the warnings of a plan, which are also logged.

@@ -40,8 +40,6 @@ from airflow_provider_lakecommit.cycle.session.ports import SourcePort
 from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka import SourceState
 
-__all__ = ["DivergedLogs", "check_logs", "check_logs_of_lane", "diverged_logs", "truncated"]
-
 MOST_TEXT = 2000
 """Most characters of the text in a plan."""
 

@@ -31,8 +31,6 @@ from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.signing import OTHER_KEY, UNSIGNED_BELOW
 
-__all__ = ["missing_or_told", "unbelieved", "unbelieved_text"]
-
 
 def unbelieved(session: LandingSession, table: str, section: LedgerSection) -> Coverage:
     """Return the ranges that unverified records report for a table, under an entry's epoch, and that it lacks. Topics

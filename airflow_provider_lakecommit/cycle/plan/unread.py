@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.committer import (
 from airflow_provider_lakecommit.core import Coverage, LedgerSection, RowsPerOffset, same_readings, shares_of, unjudged
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 
-__all__ = ["unread_by", "with_unread"]
-
 
 def unread_by(landing: str, state: LedgerState, others: Iterable[LedgerState]) -> Coverage:
     """Return what a table has given up, and others have read.

@@ -41,8 +41,6 @@ from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.spark import Engine
 
-__all__ = ["Follow", "runner_of"]
-
 DEFERRED_SECONDS = 30.0
 """Seconds before the next window after the loop found none."""
 ASK_SECONDS = 10.0

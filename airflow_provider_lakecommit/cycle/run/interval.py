@@ -17,8 +17,6 @@ from airflow_provider_lakecommit.core import STATUS
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.window import Ahead
 
-__all__ = ["Interval", "WindowLog", "had_trouble"]
-
 HELD = 200
 """Most buffered lines of a window; the newest are kept."""
 MOST_WARNINGS = 100

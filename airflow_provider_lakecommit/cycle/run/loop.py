@@ -45,8 +45,6 @@ from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobErro
 from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.spark import Engine
 
-__all__ = ["LandingRunner"]
-
 YIELD_SECONDS = 2.0
 """Seconds between checks of a run that lets others go first."""
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 import ctypes
 from contextlib import suppress
 
-__all__ = ["bound_arenas"]
-
 M_ARENA_MAX = -8
 ARENAS = 2
 

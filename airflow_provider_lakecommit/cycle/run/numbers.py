@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
 
-__all__ = ["CycleNumbers"]
-
 
 class CycleNumbers:
     """The cycle numbers of one continuous run.

@@ -14,8 +14,6 @@ from datetime import timedelta
 
 from airflow_provider_lakecommit.exceptions import SpecError
 
-__all__ = ["FollowOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowOptions:

@@ -14,8 +14,6 @@ from airflow_provider_lakecommit.core import STATUS, RefusalState
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome, first_of
 from airflow_provider_lakecommit.exceptions import SparkJobError
 
-__all__ = ["MOST_IDLE_CYCLES", "PAUSES", "REFUSED_PAUSES", "PausePolicy"]
-
 MOST_IDLE_CYCLES = 4
 """Idle cycles in a row before a run gives up: one more than it takes to block a range by name."""
 PAUSES = (0.5, 2.0, 5.0)

@@ -21,8 +21,6 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.cycle.session.turns import LogPlace, cycles_since, log_end, successor_of, turn_at
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError
 
-__all__ = ["Successor"]
-
 
 class Successor:
     """The successor of one run.

@@ -14,8 +14,6 @@ from airflow_provider_lakecommit.core import summed
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome, RunOutcome
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot, merged_snapshots
 
-__all__ = ["Total"]
-
 
 @dataclass(slots=True, kw_only=True)
 class Total:

@@ -25,8 +25,6 @@ from dataclasses import dataclass
 
 from airflow_provider_lakecommit.exceptions import ClosedError, FencedError, SparkJobError, Terminal, Transient
 
-__all__ = ["MOST_SPARK", "PAUSES", "Troubles"]
-
 PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before the next retry after one, two, more errors in a row."""
 MOST_SPARK = 3

@@ -17,8 +17,6 @@ from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError
 
-__all__ = ["Upkeep"]
-
 
 class Upkeep:
     """The upkeep of one landing's tables.

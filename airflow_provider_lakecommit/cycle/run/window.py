@@ -29,8 +29,6 @@ from dataclasses import dataclass, replace
 
 from airflow_provider_lakecommit.core import SourcePartition, Watermark
 
-__all__ = ["ANYWAY", "Ahead", "Full", "Next", "Pace", "ahead_of"]
-
 ANYWAY = 300.0
 """Seconds without new records, after which a window is opened anyway."""
 LATE = 1.0

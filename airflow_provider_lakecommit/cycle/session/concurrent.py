@@ -22,8 +22,6 @@ from airflow_provider_lakecommit.committer import BlockingPool, Committer, Commi
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import ClosedError
 
-__all__ = ["MOST", "SLOW_AFTER", "THREADS", "ConcurrentLandings"]
-
 THREADS = 96
 """Concurrent landings, not counting slow ones. As many share each request to the brokers."""
 MOST = 192

@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark import WindowJob
 
-__all__ = ["CyclePlace", "EarlyEnd", "end_cycle", "end_job"]
-
 ROLE = "end"
 
 

@@ -16,8 +16,6 @@ from airflow_provider_lakecommit.core import SourcePartition, Watermark
 from airflow_provider_lakecommit.cycle.session.ports import SourcePort
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 
-__all__ = ["offsets_at"]
-
 ASK_SECONDS = 30.0
 """Seconds that brokers may take to answer."""
 

@@ -16,8 +16,6 @@ from airflow_provider_lakecommit.core import ControlPosition
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 
-__all__ = ["log_of"]
-
 
 @contextmanager
 def log_of(session: LandingSession, position: ControlPosition) -> Iterator[ControlPort | None]:

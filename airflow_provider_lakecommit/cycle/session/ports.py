@@ -20,8 +20,6 @@ from airflow_provider_lakecommit.control import ControlLog, ControlRecord, Contr
 from airflow_provider_lakecommit.core import ReadPosition, Retention, SourcePartition, Span, Truncation
 from airflow_provider_lakecommit.kafka import First, SourceState
 
-__all__ = ["ControlPort", "SlotHolder", "SourcePort", "WriterPort"]
-
 
 class SlotHolder(Protocol):
     """A cycle, or its ticket: the basis of its transactional ids."""

@@ -23,8 +23,6 @@ from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.spark import WindowJob
 
-__all__ = ["LOG_SECONDS", "Progress", "progress_told"]
-
 LOG_SECONDS = 10.0
 """Seconds between two log lines."""
 GOODBYE_SECONDS = 2.0

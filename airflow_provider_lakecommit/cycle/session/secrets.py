@@ -20,8 +20,6 @@ from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg import Tables, TableStorage, clock
 from airflow_provider_lakecommit.spark import Secrets, WindowJob
 
-__all__ = ["LEAST_SECONDS", "secrets_for", "storage_for", "vended_of"]
-
 LEAST_SECONDS = 60.0
 """Least seconds of validity of keys for a job to begin."""
 

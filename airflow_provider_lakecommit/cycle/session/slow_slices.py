@@ -24,8 +24,6 @@ from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.spark import CycleReports, WindowJob
 
-__all__ = ["LEAST_SECONDS", "SlowSlices", "slow_slices_of"]
-
 LEAST_SECONDS = 10.0
 """Seconds without a report below which nothing is slow: engines take a while to begin tasks."""
 

@@ -14,8 +14,6 @@ from airflow_provider_lakecommit.formats import Wanted, evolved_schema
 from airflow_provider_lakecommit.formats.evolution.changes import evolution
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["check_evolving", "evolves_by_sql", "wanted_by_sql"]
-
 
 def evolves_by_sql(landing: Landing, table: str) -> bool:
     """Return True if the SQL, and no record, decides which columns a table may get."""

@@ -38,8 +38,6 @@ from airflow_provider_lakecommit.iceberg import (
 )
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["MARKED", "differences", "table_of"]
-
 MARKED = "lakecommit.record-columns"
 """Property of tables that were made with metadata columns."""
 

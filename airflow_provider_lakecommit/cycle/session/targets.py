@@ -25,8 +25,6 @@ from airflow_provider_lakecommit.cycle.session.sql_columns import check_evolving
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["check_fit", "check_unless_filled", "contradiction", "target_of"]
-
 _WRITER_PROPERTIES = ("write.", "schema.name-mapping")
 
 

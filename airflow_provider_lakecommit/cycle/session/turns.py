@@ -20,8 +20,6 @@ from airflow_provider_lakecommit.control import read_entries
 from airflow_provider_lakecommit.core import Cycle, CycleOpened
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession, RunIdentity
 
-__all__ = ["LogPlace", "cycles_since", "log_end", "successor_of", "turn_at"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPlace:

@@ -16,8 +16,6 @@ from typing import Any
 from airflow_provider_lakecommit.cycle.results import GroupTicket
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["BundledGroup", "dealt", "label_of"]
-
 BASE_RECORDS = 2_000
 """The cost of beginning a group, in records."""
 

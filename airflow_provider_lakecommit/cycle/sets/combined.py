@@ -16,8 +16,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-__all__ = ["Combined"]
-
 A = TypeVar("A")
 R = TypeVar("R")
 

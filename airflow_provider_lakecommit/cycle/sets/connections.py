@@ -25,8 +25,6 @@ from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.kafka import ClusterAdmin, SourceTopics
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 
-__all__ = ["SetConnections", "found_landings"]
-
 
 class SetConnections:
     """A context manager.

@@ -19,8 +19,6 @@ from typing import Any
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import TOPIC, Landing, LandingSet, fields_of, filled_template, merged, nearest
 
-__all__ = ["Expansion", "Trouble", "expand", "landing_for", "matches_nothing", "options_of", "topics_of"]
-
 INTERNAL = "__"
 """Prefixes of Kafka's own topics."""
 NAMED = 5

@@ -30,18 +30,6 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle.sets.expansion import options_of
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 
-__all__ = [
-    "FormerLanding",
-    "format_former",
-    "former_landing",
-    "is_gone",
-    "reported_in",
-    "table_of_name",
-    "tables_of",
-    "topics_of_plan",
-    "was_whole",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormerLanding:

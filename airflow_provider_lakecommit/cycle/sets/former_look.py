@@ -38,8 +38,6 @@ from airflow_provider_lakecommit.cycle.sets.former import (
 from airflow_provider_lakecommit.cycle.sets.steps import for_all
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 
-__all__ = ["Formers", "former_landings", "former_named", "start_former"]
-
 UNKNOWN = "unknown"
 """Placeholder topic of a landing whose topics only its ledger has."""
 WHY = "the set no longer has this landing: its reported slices are published"

@@ -16,8 +16,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["OLDER", "YOUNG", "rarely_collected"]
-
 YOUNG = 100_000
 """New objects, less deleted ones."""
 OLDER = 50

@@ -16,8 +16,6 @@ from datetime import datetime, timedelta
 
 from airflow_provider_lakecommit.core import CycleClosed, CycleOpened, Entry, SourcePartition
 
-__all__ = ["IDLE", "is_idle"]
-
 IDLE = timedelta(minutes=5)
 """Time after which an idle landing reports again up to when its tables are complete."""
 

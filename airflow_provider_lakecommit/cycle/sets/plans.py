@@ -28,7 +28,6 @@ from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 
 Ended = tuple[Landing, Opened] | str | BaseException
-__all__ = ["SetPlans", "has_no_record", "landing_ready", "plans_of", "without_records"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

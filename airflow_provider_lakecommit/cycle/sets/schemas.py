@@ -21,8 +21,6 @@ from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 
-__all__ = ["with_schema"]
-
 RECORDS = 1000
 SECONDS = 10.0
 

@@ -46,8 +46,6 @@ from airflow_provider_lakecommit.cycle.session.ports import ControlPort, WriterP
 from airflow_provider_lakecommit.cycle.sets.combined import Combined
 from airflow_provider_lakecommit.exceptions import FencedError, WireError
 
-__all__ = ["WRITERS", "SharedControl"]
-
 WRITERS = 8
 """Ids per partition: so many processes of a set may send at once without fencing each other."""
 TOGETHER = 200

@@ -24,8 +24,6 @@ from airflow_provider_lakecommit.cycle.sets.combined import Combined
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.kafka import First, SourceState, SourceTopics
 
-__all__ = ["SharedSource"]
-
 FRESH_SECONDS = 10.0
 """How long a read may be used by a landing that has not used it."""
 RETENTION_SECONDS = 60.0

@@ -18,8 +18,6 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.cycle.sets.connections import SetConnections
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["CLIENTS", "for_all"]
-
 CLIENTS = 6
 """Catalog clients of a set; see :class:`~airflow_provider_lakecommit.iceberg.catalog.Tables`."""
 

@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentit
 from airflow_provider_lakecommit.cycle.write.window_writer import WindowWrite
 from airflow_provider_lakecommit.exceptions import LakecommitError
 
-__all__ = ["OpenWindow", "Releases", "abandon", "without_window"]
-
 MOST_ABANDONED = 1000
 """Most abandoned cycles that a process remembers; the claims of older ones end by their deadline."""
 _abandoned: dict[UUID, None] = {}

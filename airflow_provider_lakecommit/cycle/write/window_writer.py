@@ -29,8 +29,6 @@ from airflow_provider_lakecommit.cycle.write.write import JobOutcome, group_job,
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
 from airflow_provider_lakecommit.spark import Engine, Secrets, SliceResult, SliceStatus, WindowJob, run_replicas
 
-__all__ = ["WindowWrite", "WindowWriter"]
-
 Ended = tuple[WindowJob | None, JobOutcome]
 """The last job of a group, if it had one, and its result."""
 

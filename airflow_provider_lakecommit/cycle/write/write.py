@@ -27,8 +27,6 @@ from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobEr
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark import EarlierWorkError, SliceResult, WindowJob
 
-__all__ = ["JobOutcome", "causes_of", "group_job", "group_result", "run_group", "run_groups"]
-
 MOST_DEATHS = 2
 """Jobs of one attempt at a group whose processes died, after which no further one begins."""
 JobOutcome = Sequence[SliceResult] | SparkJobError

@@ -13,8 +13,6 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, ListType, MapType, NestedField, StringType, StructType
 
-__all__ = ["arrow_field", "arrow_schema"]
-
 FIELD_ID = b"PARQUET:field_id"
 
 

@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.data_files import is_data
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, positions_of
 
-__all__ = ["DeletePositions", "Deletes", "deletes_of", "write_deletes"]
-
 _NONE_DELETED = np.zeros(0, np.int64)
 _PATH_ID, _POSITION_ID = 2147483546, 2147483545
 """Field ids that Iceberg reserves for the columns of position delete files."""

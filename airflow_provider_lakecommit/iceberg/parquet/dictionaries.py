@@ -18,8 +18,6 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Dictionaries"]
-
 SAMPLE = 4096
 SAMPLE_BYTES = 4 << 20
 

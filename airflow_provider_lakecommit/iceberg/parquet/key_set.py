@@ -21,8 +21,6 @@ import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers
 
-__all__ = ["KeySet", "equal_rows", "hashes", "whole_numbers"]
-
 _ODD, _MORE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _WORD = 8
 _BITS = (1 << np.arange(8)).astype(np.uint8)

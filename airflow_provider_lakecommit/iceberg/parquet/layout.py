@@ -29,8 +29,6 @@ from airflow_provider_lakecommit.iceberg.parquet.partitions import Partitioning
 from airflow_provider_lakecommit.iceberg.parquet.sorting import Sorting
 from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics
 
-__all__ = ["Layout", "check_target", "file_io"]
-
 STREAM_BUFFER, STREAM_BYTES = "buffer-size", "65536"
 
 

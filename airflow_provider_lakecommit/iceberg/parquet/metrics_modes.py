@@ -16,8 +16,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
-__all__ = ["COUNTS", "NONE", "lengths"]
-
 log = logging.getLogger(__name__)
 
 MAX_INFERRED = "write.metadata.metrics.max-inferred-column-defaults"

@@ -12,8 +12,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["with_whole_fields"]
-
 
 def with_whole_fields(table: pa.Table) -> pa.Table:
     """Return the same rows; every required field of a struct is valid.

@@ -34,8 +34,6 @@ from airflow_provider_lakecommit.iceberg.parquet.dictionaries import Dictionarie
 from airflow_provider_lakecommit.iceberg.parquet.null_parents import with_whole_fields
 from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics, Tally
 
-__all__ = ["FileFormat", "OpenFile"]
-
 MIB = 1 << 20
 ROW_GROUP_BYTES = 64 * MIB
 DEFAULTS = {

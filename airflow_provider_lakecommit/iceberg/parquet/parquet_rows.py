@@ -23,8 +23,6 @@ from pyiceberg.table.name_mapping import NameMapping
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
 
-__all__ = ["ParquetRows", "opened", "positions_of"]
-
 BLOCK_BYTES = 8 << 20
 BLOCK_ROWS = 1 << 16
 _BUFFER = 1 << 20

@@ -33,8 +33,6 @@ from pyiceberg.types import IcebergType, TimestampNanoType, TimestamptzNanoType
 
 from airflow_provider_lakecommit.exceptions import TableError
 
-__all__ = ["Key", "PartitionedRows", "Partitioning", "source_column", "transformed"]
-
 Key = tuple[Any, ...]
 Numbers = np.ndarray[Any, Any]
 

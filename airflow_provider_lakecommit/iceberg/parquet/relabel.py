@@ -15,8 +15,6 @@ import pyarrow as pa
 
 from airflow_provider_lakecommit.exceptions import TableError
 
-__all__ = ["relabelled"]
-
 
 class _Under:
     """A batch that claims another schema; :func:`pyarrow.record_batch` creates a batch with that schema from it."""

@@ -21,8 +21,6 @@ from airflow_provider_lakecommit.iceberg.parquet.parquet import FileFormat, Open
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import ParquetRows
 from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics
 
-__all__ = ["GroupedFile", "Projection", "physical_schema"]
-
 _log = logging.getLogger(__name__)
 
 

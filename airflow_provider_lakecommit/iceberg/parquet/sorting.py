@@ -23,8 +23,6 @@ from pyiceberg.types import IcebergType
 
 from airflow_provider_lakecommit.iceberg.parquet.partitions import check_transform, source_column, transformed
 
-__all__ = ["Sorting"]
-
 Numbers = np.ndarray[Any, Any]
 
 

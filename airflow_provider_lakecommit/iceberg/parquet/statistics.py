@@ -54,8 +54,6 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.iceberg.parquet.metrics_modes import COUNTS, NONE, lengths
 
-__all__ = ["Metrics", "Tally"]
-
 _LONG_VALUE = 4096
 """Bytes of a value above which Parquet's footer has no bounds."""
 

@@ -43,8 +43,6 @@ from airflow_provider_lakecommit.iceberg.parquet.partitions import Key, Numbers,
 from airflow_provider_lakecommit.iceberg.parquet.relabel import relabelled
 from airflow_provider_lakecommit.redaction import redacted
 
-__all__ = ["FanoutWriter"]
-
 log = logging.getLogger(__name__)
 
 MIB = 1 << 20

@@ -18,8 +18,6 @@ from datetime import UTC, datetime
 from airflow_provider_lakecommit.core import FILLED, LIVE, RangeSet
 from airflow_provider_lakecommit.exceptions import SpecError
 
-__all__ = ["LaneAsked", "lane_asked", "moment_of"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 _EXAMPLES = "2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00:00+02:00; without an offset it is UTC"
 

@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.cycle import LandingSession, Prepared, ledger_s
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.operations.backfill.reported import publish_reported
 
-__all__ = ["close_lane", "lane_rest", "lane_tables"]
-
 
 def lane_rest(session: LandingSession, *, some: bool = False) -> Coverage:
     """Return what some table lacks of the backfill's range; reported, unpublished slices count as lacking.

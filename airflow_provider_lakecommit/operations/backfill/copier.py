@@ -40,8 +40,6 @@ from airflow_provider_lakecommit.iceberg import (
 from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges
 from airflow_provider_lakecommit.operations.backfill.survey import FoundFile
 
-__all__ = ["Copier"]
-
 
 class Copier:
     """Makes the copies of one replacement.

@@ -27,8 +27,6 @@ from airflow_provider_lakecommit.cycle import (
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.operations.backfill.opening import closed_lane
 
-__all__ = ["check_pending", "level", "take_passed"]
-
 
 def level(session: LandingSession, run: RunIdentity, why: str) -> None:
     """Level the tables of a landing.

@@ -18,8 +18,6 @@ from airflow_provider_lakecommit.core import LIVE, Coverage, RangeSet
 from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, offsets_at
 from airflow_provider_lakecommit.exceptions import LakecommitError
 
-__all__ = ["LiveFirst", "overdue"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFirst:

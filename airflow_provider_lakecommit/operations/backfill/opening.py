@@ -34,8 +34,6 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.backfill.preview import LanePreview
 from airflow_provider_lakecommit.operations.backfill.source import BoundedSource
 
-__all__ = ["closed_lane", "joined_session", "lane_session", "open_lane"]
-
 
 @contextmanager
 def lane_session(

@@ -42,8 +42,6 @@ from airflow_provider_lakecommit.landing import Landing, require_appends, requir
 from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked
 from airflow_provider_lakecommit.operations.backfill.source import BoundedSource
 
-__all__ = ["LanePreview", "lane_preview"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanePreview:

@@ -26,8 +26,6 @@ from pyiceberg.types import IntegerType, LongType, PrimitiveType, StringType
 from airflow_provider_lakecommit.core import NOTHING, Coverage, OffsetRange, RangeSet, Share
 from airflow_provider_lakecommit.exceptions import TableError
 
-__all__ = ["FileShare", "RowRanges"]
-
 Numbers = np.ndarray[Any, Any]
 
 

@@ -59,8 +59,6 @@ from airflow_provider_lakecommit.operations.backfill.copier import Copier
 from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges
 from airflow_provider_lakecommit.operations.backfill.survey import FoundFile, Survey
 
-__all__ = ["ReplacePreview", "check_rows", "preview_of", "replace", "replace_all", "replace_preview"]
-
 Key = tuple[str, str]
 
 

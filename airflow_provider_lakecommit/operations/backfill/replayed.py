@@ -23,8 +23,6 @@ from airflow_provider_lakecommit.cycle import (
     snapshot_of,
 )
 
-__all__ = ["replaced_before"]
-
 
 def replaced_before(lane: LandingSession, read: RunIdentity, ends: Iterable[RunIdentity]) -> Closed | None:
     """Return what was replaced, as the earlier attempt would have returned it; ``None``: nothing, as far as known.

@@ -45,8 +45,6 @@ from airflow_provider_lakecommit.operations.backfill.replace import (
     replace_preview,
 )
 
-__all__ = ["replace_lane", "replaying_session", "rows_to_replace"]
-
 Accepted = Mapping[str, Sequence[AcceptedSlice]]
 
 

@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import LandingSession, Prepared, RunIdentity, drain
 from airflow_provider_lakecommit.exceptions import LakecommitError
 
-__all__ = ["publish_reported"]
-
 
 def publish_reported(session: LandingSession, prepared: Prepared, decision: Decision) -> Coverage:
     """Publish reported slices after gaps of a backfill's range; returns the gaps, which are given up.

@@ -16,8 +16,6 @@ from airflow_provider_lakecommit.core import ReadPosition, Retention, SourcePart
 from airflow_provider_lakecommit.cycle import SourcePort
 from airflow_provider_lakecommit.kafka import First, SourceState
 
-__all__ = ["BoundedSource"]
-
 
 class BoundedSource:
     """:param ends: of the lane, for each of its partitions"""

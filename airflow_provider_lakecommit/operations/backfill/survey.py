@@ -37,8 +37,6 @@ from airflow_provider_lakecommit.iceberg import (
 )
 from airflow_provider_lakecommit.operations.backfill.ranges import FileShare, RowRanges
 
-__all__ = ["FoundFile", "Survey"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:

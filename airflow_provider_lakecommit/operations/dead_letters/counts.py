@@ -16,8 +16,6 @@ from airflow_provider_lakecommit.operations.dead_letters.letters import ABOUT, W
 from airflow_provider_lakecommit.operations.dead_letters.open_set import State
 from airflow_provider_lakecommit.operations.dead_letters.replay import ledgers
 
-__all__ = ["KindCount", "counted", "open_letters"]
-
 
 @dataclass(slots=True, kw_only=True)
 class KindCount:

@@ -24,8 +24,6 @@ from airflow_provider_lakecommit.exceptions import CatalogError, SpecError, Tabl
 from airflow_provider_lakecommit.iceberg import DEAD_LETTER_SCHEMA, OPTIONAL_DEAD_LETTER_COLUMNS, trouble_of
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["ABOUT", "WHOLE", "DeadLetter", "Selection", "letters", "table_name"]
-
 ABOUT = ("topic", "partition", "offset", "generation", "timestamp", "kind", "column", "reason")
 """What is read to tell of dead letters."""
 WHOLE = (*ABOUT, "key", "value", "headers")

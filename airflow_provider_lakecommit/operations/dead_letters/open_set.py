@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.committer import SnapshotRecord, replaced_of, r
 from airflow_provider_lakecommit.core import Coverage, LedgerSection, OffsetRange, RangeSet, SourcePartition, shares_of
 from airflow_provider_lakecommit.operations.dead_letters.letters import DeadLetter
 
-__all__ = ["OpenSet", "Readings", "State", "closed_of", "readings_by"]
-
 Place = tuple[str, int, int]
 """Topic, partition and offset."""
 Readings = Mapping[int | None, Coverage]

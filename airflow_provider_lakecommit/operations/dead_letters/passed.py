@@ -28,8 +28,6 @@ from airflow_provider_lakecommit.cycle import (
     report_problem,
 )
 
-__all__ = ["bring_forward", "passed"]
-
 
 def passed(session: LandingSession, prepared: Prepared) -> tuple[tuple[AcceptedSlice, ...], FoldedLog]:
     """Return what the data table has passed, in the order in which it can be published, and the log that has it.

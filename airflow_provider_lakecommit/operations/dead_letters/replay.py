@@ -77,8 +77,6 @@ from airflow_provider_lakecommit.operations.dead_letters.open_set import (
 from airflow_provider_lakecommit.operations.dead_letters.passed import bring_forward, passed
 from airflow_provider_lakecommit.operations.dead_letters.rows import Rows, made_of
 
-__all__ = ["Ledgers", "Replayed", "ledgers", "replay"]
-
 BATCH_RECORDS = 50_000
 BATCH_BYTES = 64 << 20
 MOST_ROOM = 0.6

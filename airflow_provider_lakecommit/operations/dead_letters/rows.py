@@ -40,8 +40,6 @@ from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet
 from airflow_provider_lakecommit.spark import block_decoder, marks_of, with_metadata, with_schemas
 from airflow_provider_lakecommit.spark.key_columns import key_columns
 
-__all__ = ["Rows", "made_of"]
-
 
 @dataclass(slots=True, kw_only=True)
 class Rows:

@@ -36,8 +36,6 @@ from airflow_provider_lakecommit.operations.kafka_connect.group_log import (
     ReportedSnapshot,
 )
 
-__all__ = ["Contents", "LogReader"]
-
 Contents = dict[tuple[ControlOffset, str], tuple[DataFile, tuple[PartitionField, ...]]]
 """What was announced of a file, by where and its path, with the partition fields to read it by."""
 

@@ -26,8 +26,6 @@ from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TO
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By, SinkProgress
 from airflow_provider_lakecommit.operations.kafka_connect.stopped import check_stopped
 
-__all__ = ["KnownConnector", "known_connector", "progress_of", "rescue_of", "settled", "stop"]
-
 LOOK_SECONDS = 1.0
 WAIT_SECONDS = 300.0
 

@@ -25,8 +25,6 @@ from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.kafka import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.redaction import redacted
 
-__all__ = ["GroupFacts", "look_at_group", "set_group_offsets"]
-
 PAUSE_SECONDS = 0.1
 _UNKNOWN = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART})
 _AGAIN = frozenset(

@@ -34,8 +34,6 @@ from airflow_provider_lakecommit.operations.kafka_connect.judge import (
     judge,
 )
 
-__all__ = ["Evidence"]
-
 LOOKERS = 16
 """Threads that ask the storage whether files are there."""
 PARQUET = "PARQUET"

@@ -13,8 +13,6 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-__all__ = ["AnnouncedFiles", "ControlOffset", "File", "GroupLog", "ReportedSnapshot"]
-
 
 class ControlOffset(NamedTuple):
     """A record of the control topic."""

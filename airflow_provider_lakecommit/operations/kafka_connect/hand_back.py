@@ -41,8 +41,6 @@ from airflow_provider_lakecommit.operations.kafka_connect.look import sink_secti
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import off_things, put_back
 
-__all__ = ["HandBack", "hand_back", "hand_back_preview"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandBack:

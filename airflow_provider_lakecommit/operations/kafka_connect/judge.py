@@ -36,8 +36,6 @@ from uuid import UUID
 from airflow_provider_lakecommit.core import storage_place
 from airflow_provider_lakecommit.operations.kafka_connect.group_log import AnnouncedFiles, ControlOffset, File, GroupLog
 
-__all__ = ["Fate", "FileJudgement", "History", "Judged", "KnownSnapshot", "chunks", "floor_after", "judge"]
-
 
 class Fate(StrEnum):
     """What is to be done with an announced file."""

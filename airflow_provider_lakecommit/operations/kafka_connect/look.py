@@ -40,8 +40,6 @@ from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import (
     sink_offsets,
 )
 
-__all__ = ["AdoptionPreview", "SinkSection", "adoption_preview", "looked_at", "sink_section"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptionPreview:

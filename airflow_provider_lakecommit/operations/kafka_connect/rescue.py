@@ -47,8 +47,6 @@ from airflow_provider_lakecommit.operations.kafka_connect.judge import (
 )
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 
-__all__ = ["Rescue", "RescueReport", "read_rescue", "rescue"]
-
 MOST_FILES = 10_000
 """About how many files one snapshot takes."""
 RESCUED = "lakecommit.rescued-from"

@@ -27,8 +27,6 @@ import httpx
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError
 from airflow_provider_lakecommit.redaction import redacted
 
-__all__ = ["ConnectRest", "ConnectorStatus", "Part"]
-
 AGAIN = frozenset({409, 503})
 LOOK_SECONDS = 0.5
 REQUEST_SECONDS = 30.0

@@ -12,8 +12,6 @@ from collections.abc import Collection, Mapping
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 
-__all__ = ["notes_on", "reads_earliest", "reasons_against"]
-
 _DYNAMIC = "iceberg.tables.dynamic-enabled"
 _ROUTE = "iceberg.tables.route-field"
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 
 from airflow_provider_lakecommit.core import Coverage, LedgerSection, OffsetRange, SourcePartition
 
-__all__ = ["Turn", "turn_after"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:

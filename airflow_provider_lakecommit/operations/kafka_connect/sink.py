@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from airflow_provider_lakecommit.exceptions import SpecError
 
-__all__ = ["CONTROL_TOPIC", "Sink", "source_group"]
-
 CONTROL_TOPIC = "control-iceberg"
 INTERVAL_MS = "300000"
 

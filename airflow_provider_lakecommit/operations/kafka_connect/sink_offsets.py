@@ -18,8 +18,6 @@ from types import MappingProxyType
 
 from airflow_provider_lakecommit.core import RESET_OFFSETS, Coverage, OffsetRange, SourcePartition, Watermark
 
-__all__ = ["MADE_ANEW", "By", "SinkOffsets", "SinkProgress", "sink_offsets"]
-
 MADE_ANEW = (
     "the topic was recreated, and it is unknown what the connector has landed of it since; stop the connector for "
     f"good, then run `{RESET_OFFSETS} SPEC --from earliest` to begin with the current records"

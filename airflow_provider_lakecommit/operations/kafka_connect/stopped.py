@@ -18,8 +18,6 @@ from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import 
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 
-__all__ = ["check_stopped"]
-
 
 def check_stopped(
     kafka: Mapping[str, Any],

@@ -39,8 +39,6 @@ from airflow_provider_lakecommit.operations.kafka_connect.sink import source_gro
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import SinkProgress
 from airflow_provider_lakecommit.status import Severity, check_landing, read_history
 
-__all__ = ["Adopted", "adopt", "off_things", "put_back"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:

@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.committer import debt_of
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 
-__all__ = ["RunCompaction"]
-
 MOST_BYTES = 256 << 20
 _ONE_AT_A_TIME = Lock()
 

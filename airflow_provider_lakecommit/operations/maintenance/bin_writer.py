@@ -27,8 +27,6 @@ from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg import GroupedFile, Layout, Numbers, Projection, opened, trouble_of
 from airflow_provider_lakecommit.operations.maintenance.bins import Bin, Source
 
-__all__ = ["WrittenBin", "write_bin"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBin:

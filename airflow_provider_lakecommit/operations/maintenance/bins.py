@@ -15,8 +15,6 @@ from typing import Any
 
 from pyiceberg.manifest import DataFile, ManifestEntry
 
-__all__ = ["Bin", "BinRules", "Source", "bins_of", "within"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinRules:

@@ -56,8 +56,6 @@ from airflow_provider_lakecommit.iceberg import (
 from airflow_provider_lakecommit.operations.maintenance.bin_writer import WrittenBin, write_bin
 from airflow_provider_lakecommit.operations.maintenance.bins import Bin, BinRules, Source, bins_of, within
 
-__all__ = ["CompactedTable", "compact"]
-
 THREADS = 2
 BINS_OF_A_COMMIT = 32
 SORTED_BYTES = 64 << 20

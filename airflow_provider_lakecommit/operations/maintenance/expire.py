@@ -21,8 +21,6 @@ from airflow_provider_lakecommit.committer import expire_older, old_snapshots
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError
 
-__all__ = ["SNAPSHOT_AGE", "ExpiredSnapshots", "expire"]
-
 SNAPSHOT_AGE = timedelta(days=7)
 """Younger snapshots stay unless less is requested: readers may be at work on them."""
 

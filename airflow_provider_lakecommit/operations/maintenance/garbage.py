@@ -20,8 +20,6 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core import Entry, SliceFiles, SliceReport, SliceReported, TableLedger, is_attempt_at
 
-__all__ = ["Kept", "Why", "commit_of", "parent_of", "reports_of"]
-
 
 class Why(StrEnum):
     """Why a file is garbage."""

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["HeldFiles"]
-
 LOOKS = 5
 """How often the metadata are read again for manifests that are gone."""
 _PATH_ALONE: dict[str, Any] = {

@@ -27,8 +27,6 @@ from airflow_provider_lakecommit.operations.backfill.opening import joined_sessi
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, reports_of
 from airflow_provider_lakecommit.operations.maintenance.ready import ReadyTable, check_log, ready_tables
 
-__all__ = ["LaneFiles", "LaneLook", "TableLanes", "lane_looks"]
-
 PERSON = "person"
 ROLE = "sweep"
 

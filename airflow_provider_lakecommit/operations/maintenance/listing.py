@@ -22,8 +22,6 @@ from airflow_provider_lakecommit.exceptions import StorageError
 from airflow_provider_lakecommit.iceberg import location_problem
 from airflow_provider_lakecommit.redaction import redacted
 
-__all__ = ["FileStore", "StoredFile"]
-
 STEPS = 2
 """Folders below the first that are listed one by one."""
 

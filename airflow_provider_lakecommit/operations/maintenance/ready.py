@@ -18,8 +18,6 @@ from airflow_provider_lakecommit.core import TableLedger
 from airflow_provider_lakecommit.cycle import FoldedLog, LandingSession, table_ledger
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 
-__all__ = ["ReadyTable", "check_log", "ready_tables"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyTable:

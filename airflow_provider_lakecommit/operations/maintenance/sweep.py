@@ -45,8 +45,6 @@ from airflow_provider_lakecommit.operations.maintenance.lane_files import TableL
 from airflow_provider_lakecommit.operations.maintenance.listing import FileStore, StoredFile
 from airflow_provider_lakecommit.operations.maintenance.ready import ReadyTable
 
-__all__ = ["COMMIT_AGE", "Garbage", "SweptTable", "least_age", "sweep"]
-
 DEFAULT_AGE = timedelta(days=3)
 COMMIT_AGE = timedelta(days=1)
 """The least age of manifests: a commit that is under way writes them before anything tells of it."""

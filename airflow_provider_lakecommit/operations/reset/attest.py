@@ -73,8 +73,6 @@ from airflow_provider_lakecommit.operations.reset.known import (
     with_ledger,
 )
 
-__all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "from_snapshot"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttestedTable:

@@ -40,8 +40,6 @@ from airflow_provider_lakecommit.operations.reset.init_preview import init_previ
 from airflow_provider_lakecommit.operations.reset.ledger_init import check_init, ledger_init
 from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way, offsets_of
 
-__all__ = ["DeleteBack", "delete_back", "delete_preview"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteBack:

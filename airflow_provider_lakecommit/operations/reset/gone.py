@@ -14,8 +14,6 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core import Coverage, LedgerSection, RangeSet, SourcePartition, judged_in
 
-__all__ = ["gone", "pruned"]
-
 
 def gone(
     section: LedgerSection, cluster_id: str, ids: Mapping[str, str | None], named: Collection[str] = ()

@@ -56,8 +56,6 @@ from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.reset.published_before import PublishedBefore, published_before
 from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way, check_lane, offsets_of
 
-__all__ = ["InitPreview", "InitTable", "SectionInit", "init_preview", "section_inits"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitTable:

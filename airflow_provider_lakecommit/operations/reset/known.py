@@ -29,15 +29,6 @@ from airflow_provider_lakecommit.cycle import LandingSession, known_section
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState
 
-__all__ = [
-    "KnownTable",
-    "check_log",
-    "check_topics",
-    "first_known",
-    "known_table",
-    "with_ledger",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTable:

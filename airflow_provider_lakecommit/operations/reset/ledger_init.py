@@ -41,8 +41,6 @@ from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.operations.reset.init_preview import InitPreview, SectionInit, section_inits
 from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way
 
-__all__ = ["BEHIND", "ledger_init"]
-
 BEHIND = (
     f"does not go back over {{}}, which it has; if its rows are not in the table, run `{RESET_ASSERT} SPEC --at "
     "TOPIC:PARTITION=OFFSET,…`"

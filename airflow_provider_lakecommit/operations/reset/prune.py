@@ -22,8 +22,6 @@ from airflow_provider_lakecommit.exceptions import LedgerError, SourceUnavailabl
 from airflow_provider_lakecommit.kafka import ClusterAdmin
 from airflow_provider_lakecommit.operations.reset.gone import gone, pruned
 
-__all__ = ["Prunable", "look", "prune"]
-
 Key = tuple[str, str]
 
 

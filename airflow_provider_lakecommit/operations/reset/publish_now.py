@@ -32,8 +32,6 @@ from airflow_provider_lakecommit.cycle import (
 )
 from airflow_provider_lakecommit.exceptions import LedgerError
 
-__all__ = ["WAIT_SECONDS", "PublishedNow", "publish_now"]
-
 WAIT_SECONDS = 60.0
 """For which those who run the cycles may publish them: a commit task of a DAG has to be scheduled first."""
 LOOK_SECONDS = 0.5

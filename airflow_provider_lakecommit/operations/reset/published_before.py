@@ -27,8 +27,6 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import LandingSession
 
-__all__ = ["PublishedBefore", "published_before"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedBefore:

@@ -42,8 +42,6 @@ from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import CopyPlace, PartitionLog, SourceState, SourceTopics, place_in_copy
 from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, offsets_of
 
-__all__ = ["SAME", "RebindPreview", "ReboundPartition", "Word", "rebind", "rebind_preview"]
-
 SAME = "same"
 """The copy keeps offsets."""
 

@@ -17,8 +17,6 @@ from datetime import UTC, datetime
 from airflow_provider_lakecommit.core import RangeSet
 from airflow_provider_lakecommit.exceptions import SpecError
 
-__all__ = ["parse_offsets", "parse_partition", "parse_ranges", "parse_start", "ranges_of"]
-
 
 def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
     """Offsets by (topic, partition), from ``topic:0=15,topic:1=9`` or a JSON object.

@@ -20,8 +20,6 @@ from airflow_provider_lakecommit.core import CONNECT_ADOPT, LIVE, Decision, Ledg
 from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, unknown_text
 from airflow_provider_lakecommit.exceptions import LedgerError
 
-__all__ = ["Suspension", "resume", "suspend"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspension:

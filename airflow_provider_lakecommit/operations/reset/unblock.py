@@ -56,8 +56,6 @@ from airflow_provider_lakecommit.cycle import (
 )
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError
 
-__all__ = ["BlockedPart", "blocked_parts", "unblock"]
-
 Named = Mapping[tuple[str, int], RangeSet]
 """Ranges by (topic, partition)."""
 

@@ -18,8 +18,6 @@ from airflow_provider_lakecommit.core import SourcePartition, StatedOffsets, Wat
 from airflow_provider_lakecommit.cycle import LandingSession, first_offsets, offsets_at
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 
-__all__ = ["PLAIN", "Start", "Way", "check_lane", "offsets_of"]
-
 Start = str | datetime | Mapping[tuple[str, int], int]
 """``earliest``, ``latest``, the first record at or after a time, or an offset per (topic, partition)."""
 

@@ -17,13 +17,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.operations.reset.attest import Attested, AttestedTable
     from airflow_provider_lakecommit.operations.reset.init_preview import InitPreview, InitTable
 
-__all__ = [
-    "attest_text",
-    "attest_to_dict",
-    "init_text",
-    "init_to_dict",
-]
-
 
 def init_text(preview: InitPreview) -> Iterable[str]:
     """Format the effect of a decision on a ledger as text."""

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
     from airflow_provider_lakecommit.spark.launch.connect_client import Result
 
-__all__ = ["ConnectEngine"]
-
 SESSIONS = UUID("6f2f6a0e-6a0c-5a3f-9f7b-0b9f6f4f5f31")
 """Namespace of session ids."""
 MOST_SESSIONS = 1000

@@ -23,8 +23,6 @@ from uuid import UUID
 from airflow_provider_lakecommit.spark.launch.connect_protocol import METHODS, message
 from airflow_provider_lakecommit.spark.launch.connect_url import ConnectUrl
 
-__all__ = ["ConnectClient", "FailureKind", "Result", "SparkConnectError", "class_of"]
-
 SERVICE = "/spark.connect.SparkConnectService/"
 CALL_SECONDS = 60.0
 STREAM_SECONDS = 300.0

@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-__all__ = ["MESSAGES", "METHODS", "message"]
-
 PACKAGE = "lakecommit.connect"
 """A package name of our own: pyspark's definitions may be loaded in the same process, and names are not on the wire."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["PRELOAD", "SERVER_SETTINGS"]
-
 SERVER_SETTINGS: Mapping[str, str] = {
     # Landings share processors task by task. In the default mode the oldest window goes first, whatever its size.
     "spark.scheduler.mode": "FAIR",

@@ -18,8 +18,6 @@ from typing import Any
 from airflow_provider_lakecommit.spark.job import RESULT, Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.window import tasks
 
-__all__ = ["command", "plan_of", "results_of", "unpack"]
-
 MAP_IN_ARROW = 207
 """Spark's number for a function from record batches to record batches."""
 PROTOCOL = 4

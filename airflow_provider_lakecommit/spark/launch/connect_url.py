@@ -13,8 +13,6 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.redaction import without
 
-__all__ = ["ConnectUrl"]
-
 DEFAULT_PORT = 15002
 DEFAULT_USER = "lakecommit"
 _OURS = ("user_id", "token", "use_ssl", "user_agent", "session_id")

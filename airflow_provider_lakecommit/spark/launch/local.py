@@ -40,8 +40,6 @@ from airflow_provider_lakecommit.spark.window import run_window, run_windows, wo
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LocalSpark", "SparkSection", "engine_of"]
-
 TASK_ATTEMPTS = 3
 STOP_SECONDS = 10.0
 _LOCAL = re.compile(r"local(\[([0-9]+|\*)\])?")

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-__all__ = ["PACKAGE", "package_digest", "package_zip"]
-
 PACKAGE = Path(__file__).resolve().parents[2]
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 

@@ -17,8 +17,6 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["CLI", "ProcessName", "lives", "started"]
-
 CLI = "cli"
 _GONE = frozenset({psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD})
 

@@ -23,8 +23,6 @@ from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.launch.base import EarlierWorkError
 
-__all__ = ["GOODBYE_SECONDS", "best_of", "run_replicas"]
-
 GOODBYE_SECONDS = 5.0
 """How long to wait for unneeded replicas."""
 LOOK_SECONDS = 1.0

@@ -18,8 +18,6 @@ from pathlib import Path
 
 from airflow_provider_lakecommit.spark.launch.process import ProcessName, lives
 
-__all__ = ["scratch_folder"]
-
 _PREFIX = "lakecommit-"
 
 

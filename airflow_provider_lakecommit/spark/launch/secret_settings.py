@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LOAD_DEFAULTS", "REDACTION", "beside_the_arguments", "save_properties"]
-
 LOAD_DEFAULTS = "--load-spark-defaults"
 REDACTION: Mapping[str, str] = {
     "spark.redaction.regex": "(?i)secret|passw(or)?d|passphrase|token|access[.]?key|account[.]key|private[.]?key"
