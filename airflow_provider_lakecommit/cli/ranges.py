@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.cli.arguments import (
     on_spec,
     positive,
 )
-from airflow_provider_lakecommit.core import RESET_ASSERT, RESET_BLOCKED, RESET_HARD, RESET_OFFSETS, spoken
+from airflow_provider_lakecommit.core import RESET_ASSERT, RESET_BLOCKED, RESET_HARD, RESET_KEY, RESET_OFFSETS, spoken
 from airflow_provider_lakecommit.core import RESET_MIGRATE as MIGRATE
 
 _PLACES = "earliest|latest|TIME|TOPIC:PARTITION=OFFSET,…"
@@ -194,6 +194,16 @@ RESET = {
         ),
         arguments=_migrate_arguments,
         run=on_session("reset:migrate"),
+        effect=Effect.GIVES_UP,
+        reason=True,
+    ),
+    RESET_KEY: Command(
+        says="make the rows of a table unique by `upsert.key`",
+        examples=(
+            f"{spoken(RESET_KEY)} customers.yaml",
+            f'{spoken(RESET_KEY)} customers.yaml --yes --reason "keep the newest rows only"',
+        ),
+        run=on_session("reset:reset_key"),
         effect=Effect.GIVES_UP,
         reason=True,
     ),

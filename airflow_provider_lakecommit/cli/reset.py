@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit reset offsets|hard|assert|blocked|migrate`: the commands that errors name, for a user who has decided.
+"""`lakecommit reset offsets|hard|assert|blocked|migrate|key`: the commands that errors name, for a user who has decided.
 
 Each command shows a preview first, and writes only with ``--yes``, as a cycle of its own, which the tables and the
 control topic record.
@@ -19,6 +19,7 @@ from airflow_provider_lakecommit.core import (
     RESET_ASSERT,
     RESET_BLOCKED,
     RESET_HARD,
+    RESET_KEY,
     RESET_MIGRATE,
     RESET_OFFSETS,
     Budget,
@@ -160,6 +161,19 @@ def _blocked_text(part: BlockedPart, *, skip: bool, whole: bool) -> str:
 
 def _decision(session: LandingSession, command: str, options: Namespace) -> Decision:
     return decision_of(command, session.landing.name, options.reason)
+
+
+def reset_key(session: LandingSession, options: Namespace, output: Output) -> int:
+    """Make the rows unique by the key of the spec, or append again."""
+    from airflow_provider_lakecommit.operations import change_key, key_preview
+
+    found = key_preview(session)
+    if (code := ends_with_preview(options, output, found.to_dict(), found.lines())) is not None:
+        return code
+    output.answer(
+        {"written": True, **change_key(session, found.to_dict(), _decision(session, spoken(RESET_KEY), options))}
+    )
+    return Exit.DONE
 
 
 def migrate(session: LandingSession, options: Namespace, output: Output) -> int:

@@ -39,6 +39,8 @@ __getattr__ = lazy_names(
         "swap": "Change compare_and_swap ledger_change",
         "tags": "check_tags",
         "trim": "expire_older old_snapshots trim_snapshots",
-        "upsert_rule": "UpsertRule",
+        "rekey": "rekey",
+        "unique": "DeleteMarks RowsOfKeys TooMany",
+        "upsert_rule": "UpsertRule check_key key_text",
     },
 )

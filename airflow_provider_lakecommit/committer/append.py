@@ -219,6 +219,7 @@ def _next(
         control=request.control if request.control and whole else section.control,
         record_bytes=section.record_bytes if request.record_bytes is None else request.record_bytes,
         spec_version=request.spec_version or section.spec_version,
+        upsert_key=request.upsert.key if request.upsert else (),
     )
 
 

@@ -168,16 +168,12 @@ def newest_changes(io: FileIO, slices: Iterable[StagedSlice], columns: Columns) 
     none = np.zeros(0, np.int64)
     file, row = (np.concatenate([none, *(p[i] for p in parts)]) for i in (2, 3))
     del parts
-    seed, hashed, by_key, same = 0, *_by_key(keys, order, 0)
-    while not _really_same(keys, by_key, same):
-        seed += 1
-        hashed, by_key, same = _by_key(keys, order, seed)
-    last = by_key[~np.append(same, False)] if len(by_key) else none
-    winner = last[np.cumsum(np.append(0, ~same))] if len(by_key) else none
-    lost = np.append(same, False) & (file[by_key] >= 0) if len(by_key) else np.zeros(0, bool)
+    ranked = rank(keys, order)
+    by_key, last, winner = ranked.by_key, ranked.last, ranked.winner
+    lost = (by_key != winner) & (file[by_key] >= 0)
     losers = by_key[lost]
     return Newest(
-        keys=KeySet([k.take(pa.array(last)) for k in keys], hashed[last], seed),
+        keys=KeySet([k.take(pa.array(last)) for k in keys], ranked.hashed[last], ranked.seed),
         order=order.take(last),
         is_delete=file[last] < 0,
         file=file[last],
@@ -186,6 +182,29 @@ def newest_changes(io: FileIO, slices: Iterable[StagedSlice], columns: Columns) 
         old={n: np.sort(row[losers[file[losers] == n]]) for n in np.unique(file[losers]).tolist()},
         deleted=int((file[winner[lost]] < 0).sum()),
     )
+
+
+class Ranked(NamedTuple):
+    """Changes by their keys. ``by_key`` are their numbers, those of one key together, oldest first; ``winner`` is the
+    newest of the key of each of these, and ``last`` are the winners.
+    """
+
+    by_key: Numbers
+    winner: Numbers
+    last: Numbers
+    hashed: Numbers
+    seed: int
+
+
+def rank(keys: Sequence[pa.Array], order: Order) -> Ranked:
+    """Return the changes by their keys."""
+    seed, hashed, by_key, same = 0, *_by_key(keys, order, 0)
+    while not _really_same(keys, by_key, same):
+        seed += 1
+        hashed, by_key, same = _by_key(keys, order, seed)
+    last = by_key[~np.append(same, False)] if len(by_key) else by_key
+    winner = last[np.cumsum(np.append(0, ~same))] if len(by_key) else by_key
+    return Ranked(by_key=by_key, winner=winner, last=last, hashed=hashed, seed=seed)
 
 
 def _changes(

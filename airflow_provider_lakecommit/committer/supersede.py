@@ -3,16 +3,14 @@
 
 Contract: looked up once per publish, on the very head that the compare-and-swap asserts. Files whose bounds exclude
 all keys are not read; of the others only the key columns are. **The row with the greatest order stays**, whoever
-publishes when: a change that is older than the table's row is itself superseded. Each data file has at most one
-delete file of ours, which each publish replaces by one with all deleted positions, so that live rows are exactly
-`total-records` less `total-position-deletes`. A data file without a live row is taken out.
+publishes when: a change that is older than the table's row is itself superseded. The others are deleted by
+:mod:`~airflow_provider_lakecommit.committer.delete_files`.
 
 The order of two rows of one topic partition and one topic is that of their offsets. In the live stream everything that
 an older reading landed is older, and so is a row of another partition: there the ledger mostly proves that no row can
 be newer, and then none is checked. In a backfill a row of another partition stays.
 
-Failure story: after a lost swap only new files are searched, and only delete files that differ are written again. What
-is written for a lost attempt is garbage for a sweep, by the mark in its name.
+Failure story: after a lost swap only new files are searched.
 """
 
 from __future__ import annotations
@@ -20,48 +18,31 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, NamedTuple
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import numpy as np
 from pyiceberg.conversions import from_bytes
-from pyiceberg.manifest import DataFile, FileFormat, ManifestEntry
+from pyiceberg.manifest import DataFile, ManifestEntry
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, IntegerType, LongType, PrimitiveType
 
 from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.head import Head, HeadReader
+from airflow_provider_lakecommit.committer.delete_files import (
+    THREADS,
+    DeleteFiles,
+    Superseded,
+    require_known_rows,
+    require_parquet,
+)
+from airflow_provider_lakecommit.committer.head import HeadReader
 from airflow_provider_lakecommit.committer.ledger import LedgerState
 from airflow_provider_lakecommit.committer.newest import Columns, Newest, Order, newest_changes
-from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
-from airflow_provider_lakecommit.core import LIVE, REWRITE, SourcePartition, file_mark, file_name
-from airflow_provider_lakecommit.exceptions import StorageError, TableError
-from airflow_provider_lakecommit.iceberg import (
-    DeletePositions,
-    Numbers,
-    opened,
-    own_locations,
-    trouble_of,
-    write_deletes,
-)
+from airflow_provider_lakecommit.core import LIVE, SourcePartition
+from airflow_provider_lakecommit.iceberg import Numbers, opened
 
-THREADS = 2
 _NOTHING = np.zeros(0, np.int64)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Superseded:
-    """What a publish does to rows: ``superseded`` by a newer one, and ``deleted`` by the source; ``rewrite`` has the
-    files for it, ``None`` if no row is affected.
-    """
-
-    rewrite: Rewrite | None
-    superseded: int
-    deleted: int
-    files_read: int
-    rows_read: int
 
 
 class _Found(NamedTuple):
@@ -76,12 +57,10 @@ class Superseding:
     """The look-up of one publish, over all heads that it meets."""
 
     def __init__(self, name: str, branch: str, landing: str, lane: str, rule: UpsertRule) -> None:
-        self._name, self._landing, self._lane, self._rule = name, landing, lane, rule
-        self._heads, self._positions = HeadReader(name, branch), DeletePositions(name)
+        self._name, self._lane, self._rule = name, lane, rule
+        self._heads, self._deletes = HeadReader(name, branch), DeleteFiles(name, landing)
         self._of: tuple[object, ...] = ()
         self._found: dict[str, _Found] = {}
-        self._written: dict[str, tuple[Numbers, DataFile]] = {}
-        self._attempt, self._numbers = uuid4(), count()
         self._columns: Columns
         self._newest: Newest
 
@@ -93,12 +72,7 @@ class Superseding:
         """
         self._prepare(table, slices)
         head = self._heads.read(table)
-        if head.deletes.equality:
-            raise TableError(
-                "LC3052",
-                f"{self._name} has equality deletes, which hide its live rows: have the engine that wrote them rewrite "
-                "the data files",
-            )
+        require_known_rows(head, self._name)
         chosen = [e for e in head.entries.values() if self._may_have(table, e.data_file)]
         with ThreadPoolExecutor(THREADS) as pool:
             found = list(pool.map(lambda e: self._search(table, e.data_file), chosen))
@@ -106,7 +80,7 @@ class Superseding:
         ordered = self._is_ordered(state, slices)
         for entry, hits in zip(chosen, found, strict=True):
             if len(hits.rows):
-                dead = self._positions.of(table, entry.data_file, head.deletes.of(entry))
+                dead = self._deletes.positions.of(table, entry.data_file, head.deletes.of(entry))
                 self._mark(table, entry, hits, dead, None if ordered else self._readings(state, slices), marks)
         old = {n: [rows] for n, rows in self._newest.old.items()}
         for n in np.unique(self._newest.file[marks.beaten_rows]).tolist():
@@ -114,8 +88,9 @@ class Superseding:
             old.setdefault(n, []).append(rows)
         new = {n: np.sort(np.concatenate(rows)) for n, rows in old.items()}
         deleted = self._newest.deleted + marks.deleted
+        added = [(self._newest.files[n], rows) for n, rows in new.items()]
         return Superseded(
-            rewrite=self._rewrite(table, head, marks.hits, new),
+            rewrite=self._deletes.rewrite(table, head, marks.hits, added),
             superseded=sum(map(len, (*new.values(), *marks.hits.values()))) - deleted,
             deleted=deleted,
             files_read=len(chosen),
@@ -134,12 +109,7 @@ class Superseding:
     def _may_have(self, table: Table, file: DataFile) -> bool:
         if not file.record_count or not len(self._newest.file):
             return False
-        if file.file_format != FileFormat.PARQUET:
-            raise TableError(
-                "LC3053",
-                f"{self._name}: file {file.file_path} is {file.file_format.value}: only Parquet is searched for keys; "
-                "rewrite it with another engine",
-            )
+        require_parquet(file, self._name)
         schema = table.schema()
         for number, field_id in enumerate(self._columns.ids()):
             kind = schema.find_field(field_id).field_type
@@ -250,47 +220,6 @@ class Superseding:
         new = self._newest.order.take(keys[by_row])
         out[by_row] = is_newer(Order.joined(parts), new, readings, live=self._lane == LIVE)
         return out
-
-    # -- what is written ----------------------------------------------------------------------------------------------
-
-    def _rewrite(
-        self, table: Table, head: Head, hits: Mapping[str, Numbers], new: Mapping[int, Numbers]
-    ) -> Rewrite | None:
-        if not hits and not new:
-            return None
-        removed, replaced, due = set[str](), set[str](), list[tuple[DataFile, Numbers]]()
-        for path, rows in hits.items():
-            entry = head.entries[path]
-            applied = head.deletes.of(entry)
-            own = [d for d in applied if set(self._positions.named_by(d.file_path)) == {path}]
-            others = [d for d in applied if d not in own]
-            every = np.union1d(self._positions.of(table, entry.data_file, own), rows)
-            replaced.update(d.file_path for d in own)
-            if len(every) == entry.data_file.record_count and not others:
-                removed.add(path)
-                continue
-            # What another engine's delete file names is counted there.
-            every = np.setdiff1d(every, self._positions.of(table, entry.data_file, others), assume_unique=True)
-            due.append((entry.data_file, every))
-        due += [(self._newest.files[n], rows) for n, rows in new.items()]
-        mark = file_mark(table.metadata.table_uuid, self._landing, REWRITE)
-        with ThreadPoolExecutor(THREADS) as pool:
-            deletes = tuple(pool.map(lambda one: self._delete_file(table, mark, *one), due))
-        return Rewrite(removed=frozenset(removed), removed_deletes=frozenset(replaced), deletes=deletes)
-
-    def _delete_file(self, table: Table, mark: str, file: DataFile, rows: Numbers) -> DataFile:
-        before = self._written.get(file.file_path)
-        if before is not None and np.array_equal(before[0], rows):
-            return before[1]
-        path = own_locations(table).new_data_location(file_name(self._attempt, mark, next(self._numbers)))
-        try:
-            made = write_deletes(table.io.new_output(path), file, rows)
-        except OSError as e:
-            raise StorageError(
-                "LC3054", f"delete file {path} cannot be written ({trouble_of(table.io, e)}): check the storage"
-            ) from None
-        self._written[file.file_path] = (rows, made)
-        return made
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a publish is told of an upserting landing; imports nothing heavy."""
+"""By which key the rows of a table are unique, as its ledger says; imports nothing heavy."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from airflow_provider_lakecommit.core import RESET_KEY, LedgerSection
+from airflow_provider_lakecommit.exceptions import LedgerError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,3 +16,32 @@ class UpsertRule:
 
     key: tuple[str, ...]
     order: str | None = None
+
+
+def check_key(table: str, landing: str, key: Iterable[str], sections: Iterable[LedgerSection]) -> None:
+    """Check that everything that a table has was landed by the key of a landing.
+
+    :param key: no columns: it appends
+    :raises LedgerError: some of it was not
+    """
+    wanted = (*key,)
+    for s in sections:
+        if not s.covered or s.upsert_key == wanted:
+            continue
+        if s.landing == landing:
+            raise LedgerError(
+                "LC3055",
+                f"landing {landing} declares {key_text(wanted)}, but {table} has {key_text(s.upsert_key)}. "
+                f"`{RESET_KEY} SPEC` shows which rows have to go, and changes the table with `--yes`; or change "
+                "`upsert.key` back",
+            )
+        raise LedgerError(
+            "LC3056",
+            f"landing {landing} declares {key_text(wanted)}, but landing {s.landing} lands {key_text(s.upsert_key)} "
+            f"in {table}: give one of them another table, or declare the same `upsert.key` in both",
+        )
+
+
+def key_text(key: Iterable[str]) -> str:
+    """For people."""
+    return f"one row per {', '.join(key)}" if key else "one row per record"

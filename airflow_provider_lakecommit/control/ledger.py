@@ -95,6 +95,7 @@ def _section_to_json(s: LedgerSection) -> dict[str, Any]:
     rare |= {"replaces": True} if s.replaces else {}
     rare |= {"generation": s.generation} if s.generation else {}
     rare |= {"readings": _readings_to_json(s)} if s.provenance else {}
+    rare |= {"upsert": list(s.upsert_key)} if s.upsert_key else {}
     return rare | {
         "landing": s.landing,
         "lane": s.lane,
@@ -129,6 +130,7 @@ def _section_from_json(s: dict[str, Any]) -> LedgerSection:
         suspended=text(s.get("suspended", "")),
         replaces=bool(s.get("replaces", False)),
         generation=count(s.get("generation", 0)),
+        upsert_key=tuple(map(text, s.get("upsert", ()))),
         provenance=_readings_from_json(s.get("readings", ()), covered),
         covered=covered,
         judged=_judged_from_json(s.get("judged", ()), covered),

@@ -17,7 +17,7 @@ __getattr__ = lazy_names(
         "debt": "DUE TableDebt",
         "commands": (
             "BACKFILL CONNECT_ADOPT CONNECT_RESCUE DEAD_LETTERS DOCTOR HISTORY LAND MAINTAIN "
-            "PAUSE PROGRAM PUBLISH_NOW RESET_ASSERT RESET_BLOCKED RESET_HARD RESET_MIGRATE "
+            "PAUSE PROGRAM PUBLISH_NOW RESET_ASSERT RESET_BLOCKED RESET_HARD RESET_KEY RESET_MIGRATE "
             "RESET_OFFSETS RESUME STATUS VERIFY for_landing spoken"
         ),
         "connection_names": "CONNECTION_ID named whose",

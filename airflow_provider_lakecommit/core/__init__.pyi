@@ -29,6 +29,7 @@ from airflow_provider_lakecommit.core.commands import PUBLISH_NOW as PUBLISH_NOW
 from airflow_provider_lakecommit.core.commands import RESET_ASSERT as RESET_ASSERT
 from airflow_provider_lakecommit.core.commands import RESET_BLOCKED as RESET_BLOCKED
 from airflow_provider_lakecommit.core.commands import RESET_HARD as RESET_HARD
+from airflow_provider_lakecommit.core.commands import RESET_KEY as RESET_KEY
 from airflow_provider_lakecommit.core.commands import RESET_MIGRATE as RESET_MIGRATE
 from airflow_provider_lakecommit.core.commands import RESET_OFFSETS as RESET_OFFSETS
 from airflow_provider_lakecommit.core.commands import RESUME as RESUME

@@ -24,6 +24,7 @@ RESET_HARD = f"{PROGRAM} reset hard"
 RESET_ASSERT = f"{PROGRAM} reset assert"
 RESET_BLOCKED = f"{PROGRAM} reset blocked"
 RESET_MIGRATE = f"{PROGRAM} reset migrate"
+RESET_KEY = f"{PROGRAM} reset key"
 
 PAUSE = f"{PROGRAM} pause"
 RESUME = f"{PROGRAM} resume"

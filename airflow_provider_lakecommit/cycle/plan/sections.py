@@ -66,6 +66,7 @@ def new_section(
         replayed=before.closed_with(covered) if before else Coverage(),
         generation=next_generation(session, before, *known),
         provenance=before.provenance if before else (),
+        upsert_key=before.upsert_key if before else (*session.landing.upsert.key,),
     )
 
 

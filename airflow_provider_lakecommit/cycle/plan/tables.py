@@ -23,6 +23,7 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.committer import (
     LedgerState,
     check_adopted,
+    check_key,
     check_no_other,
     check_not_brought_back,
     read_ledger,
@@ -272,6 +273,8 @@ def _sound_ledger(session: LandingSession, name: str, table: Table) -> LedgerSta
     waits = session.lane == LIVE and live is not None and live.suspended and live.sink and live.sink.lands
     if name == session.landing.table and not waits:
         check_adopted(table.metadata, state, session.landing.name, name)
+    if name == session.landing.table:
+        check_key(name, session.landing.name, session.landing.upsert.key, state.sections)
     return state
 
 

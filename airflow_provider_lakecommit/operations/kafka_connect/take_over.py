@@ -186,7 +186,8 @@ def _set_ledger(
         handed = now is not None and now.sink is not None and now.sink.lands
         before = section.sink.landed if section.sink else Coverage()
         sink = replace(connected, landed=before | turn.gained | turn.twice)
-        made.append(replace(section, sink=sink, suspended="" if handed else section.suspended))
+        # A connector appends.
+        made.append(replace(section, sink=sink, suspended="" if handed else section.suspended, upsert_key=()))
         return made[-1]
 
     def passed(now: LedgerSection | None) -> Coverage:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from airflow_provider_lakecommit.operators.decisions.adopt import Adopt
 from airflow_provider_lakecommit.operators.decisions.blocked import ResetBlocked
 from airflow_provider_lakecommit.operators.decisions.dead_letters import ReplayDeadLetters
+from airflow_provider_lakecommit.operators.decisions.key import ResetKey
 from airflow_provider_lakecommit.operators.decisions.migrate import Migrate
 from airflow_provider_lakecommit.operators.decisions.offsets import ResetHard, ResetOffsets
 from airflow_provider_lakecommit.operators.decisions.operation import Operation
@@ -26,6 +27,7 @@ _ALL: tuple[type[Operation], ...] = (
     ResetBlocked,
     ResetAssert,
     Migrate,
+    ResetKey,
     Adopt,
     ReplayDeadLetters,
     PublishNow,

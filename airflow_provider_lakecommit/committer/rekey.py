@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The snapshot after which a table has one row per key, or one per record again, as its ledger then says.
+
+Contract: rows are looked up on the very head that the request states, and go in the snapshot that changes the ledger.
+All entries of the landing get a new epoch: slices that were written by the other rule are read again.
+
+Failure story: as of any compare-and-swap, see :mod:`~airflow_provider_lakecommit.committer.swap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.committer.delete_files import Superseded
+from airflow_provider_lakecommit.committer.ledger import read_ledger, require_ledger
+from airflow_provider_lakecommit.committer.stage import Attempt, stage
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary_extras import DELETED, SUPERSEDED
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.core import LIVE, Decision
+from airflow_provider_lakecommit.iceberg import Tables
+
+
+def rekey(
+    tables: Tables,
+    table: str,
+    *,
+    landing: str,
+    branch: str,
+    key: tuple[str, ...],
+    look: Callable[[Table], Superseded | None],
+    new_epoch: Callable[[], UUID],
+    decision: Decision,
+) -> int | None:
+    """Change the key of a landing's rows; returns the snapshot.
+
+    :param look: called with each head; returns the rows that go, ``None`` if none do
+    :raises LedgerError: the ledger is gone, or its rollback was not dealt with
+    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
+    :raises CatalogError: the catalog or the storage cannot be reached
+    """
+
+    def change(loaded: Table) -> Change[Superseded | None]:
+        state = read_ledger(loaded.metadata, branch)
+        require_ledger(state, table)
+        found = look(loaded)
+        record = SnapshotRecord(
+            kind=SnapshotKind.INIT,
+            branch=branch,
+            landing=landing,
+            lane=LIVE,
+            extra={} if found is None else {SUPERSEDED: str(found.superseded), DELETED: str(found.deleted)},
+            decisions=(decision,),
+        )
+        sections = tuple(
+            replace(s, upsert_key=key, epoch=new_epoch()) if s.landing == landing else s for s in state.sections
+        )
+        last[:] = [found]
+        return ledger_change(table, state, record, sections, found)
+
+    def staged(loaded: Table, on: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
+        return stage(loaded, on, files, summary, rewrite=None if last[0] is None else last[0].rewrite)
+
+    last: list[Superseded | None] = []
+    return compare_and_swap(tables, table, branch, change, staging=staged).snapshot_id

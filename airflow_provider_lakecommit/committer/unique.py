@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows of a table are not the newest of their keys: what an appended table has too many of.
+
+Contract: reads the key and order columns of all live rows. The newest row of a key stays, in the order of
+:mod:`~airflow_provider_lakecommit.committer.newest`; if it says that the source deleted the key, it goes too, unless
+deletes are kept as rows. Rows without ``kafka_offset`` are older than all others. Keys whose newest row is not known
+are counted as ``undecided``: rows of several partitions that nothing but offsets orders, or several rows without
+offsets.
+
+Memory: some 100 bytes, and the key, of :data:`ROWS_AT_ONCE` rows; larger tables are read several times.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.committer.delete_files import (
+    DeleteFiles,
+    Superseded,
+    require_known_rows,
+    require_parquet,
+)
+from airflow_provider_lakecommit.committer.head import Head, HeadReader
+from airflow_provider_lakecommit.committer.newest import Columns, Order, rank
+from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.iceberg import Numbers, ParquetRows, hashes, opened
+
+ROWS_AT_ONCE = 5_000_000
+_UNKNOWN = np.iinfo(np.int64).min
+"""The offset of a row without one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteMarks:
+    """How rows say that the source deleted their key: by columns and their values. ``kept``: these rows stay as the
+    newest ones; ``ignored``: they go, and the newest other row of the key stays.
+    """
+
+    values: Mapping[str, bool | str]
+    kept: bool = False
+    ignored: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooMany:
+    """The rows that go, and how many keys are ``undecided``."""
+
+    rows: Superseded
+    undecided: int
+
+
+class _Some(NamedTuple):
+    """Live rows: their keys and order, whether they are deletes, and where they are."""
+
+    keys: list[pa.Array]
+    order: Order
+    deletes: Numbers
+    file: Numbers
+    row: Numbers
+
+
+class RowsOfKeys:
+    """The look-up of one operation, over all heads that it meets.
+
+    :param progress: gets the number of this reading of the table, and of all of them
+    """
+
+    def __init__(
+        self,
+        name: str,
+        branch: str,
+        landing: str,
+        rule: UpsertRule,
+        marks: DeleteMarks,
+        progress: Callable[[int, int], None] = lambda *_: None,
+    ) -> None:
+        self._name, self._rule, self._marks, self._progress = name, rule, marks, progress
+        self._heads, self._deletes = HeadReader(name, branch), DeleteFiles(name, landing)
+
+    def on(self, table: Table, *, write: bool) -> TooMany:
+        """Return the rows of this head that are not the newest of their keys.
+
+        :param write: also write the delete files that delete them
+        :raises TableError: the rows cannot be known, or one has no key
+        :raises StorageError: the storage cannot be read or written
+        """
+        head = self._heads.read(table)
+        require_known_rows(head, self._name)
+        columns = Columns(table.schema(), self._rule.key, self._rule.order)
+        many = sum(e.data_file.record_count for e in head.entries.values())
+        passes = -(-many // ROWS_AT_ONCE) or 1
+        paths = list(head.entries)
+        gone: defaultdict[str, list[Numbers]] = defaultdict(list)
+        superseded = deleted = undecided = 0
+        for number in range(passes):
+            self._progress(number + 1, passes)
+            some = _joined([*self._rows(table, head, columns, number, passes)], len(self._rule.key))
+            out, by_delete, unknown = self._too_many(some)
+            superseded, deleted, undecided = superseded + len(out) - by_delete, deleted + by_delete, undecided + unknown
+            for n in np.unique(some.file[out]).tolist():
+                gone[paths[n]].append(some.row[out[some.file[out] == n]])
+        rows = {path: np.sort(np.concatenate(parts)) for path, parts in gone.items()}
+        found = Superseded(
+            rewrite=self._deletes.rewrite(table, head, rows) if write else None,
+            superseded=superseded,
+            deleted=deleted,
+            files_read=len(head.entries),
+            rows_read=many,
+        )
+        return TooMany(rows=found, undecided=undecided)
+
+    def _rows(self, table: Table, head: Head, columns: Columns, number: int, passes: int) -> Iterator[_Some]:
+        """Yield the live rows of one reading: those whose hashes have this remainder."""
+        for n, (path, entry) in enumerate(head.entries.items()):
+            require_parquet(entry.data_file, self._name)
+            dead, at = self._deletes.positions.of(table, entry.data_file, head.deletes.of(entry)), 0
+            with opened(table.io, path, table.metadata.name_mapping()) as parquet:
+                for group, many in enumerate(parquet.group_rows):
+                    keys = columns.keys(parquet, group)
+                    if keys is None or any(k.null_count for k in keys):
+                        raise TableError(
+                            "LC3057",
+                            f"{self._name}: file {path} has rows without a value in {', '.join(self._rule.key)}, so no "
+                            "key identifies them: fill these columns, delete the rows, or choose another key",
+                        )
+                    live = np.ones(many, bool)
+                    first, last = np.searchsorted(dead, [at, at + many])
+                    live[dead[first:last] - at] = False
+                    mine = np.flatnonzero(live & (hashes(keys) % np.uint64(passes) == number))
+                    yield _Some(
+                        keys=[k.take(pa.array(mine)) for k in keys],
+                        order=columns.orders(parquet, group).take(mine),
+                        deletes=self._is_delete(table, parquet, group, many)[mine],
+                        file=np.full(len(mine), n, np.int64),
+                        row=mine + at,
+                    )
+                    at += many
+
+    def _is_delete(self, table: Table, parquet: ParquetRows, group: int, many: int) -> Numbers:
+        out = np.zeros(many, bool)
+        for column, value in self._marks.values.items():
+            field = next((f for f in table.schema().fields if f.name == column), None)
+            name = None if field is None else parquet.name(field.field_id)
+            if name is not None:
+                values = parquet.group(group, [name]).column(name)
+                out |= pc.fill_null(pc.equal(values, value), False).to_numpy()
+        return out
+
+    def _too_many(self, some: _Some) -> tuple[Numbers, int, int]:
+        """Return the rows that go, how many a delete in the source takes out, and how many keys are undecided."""
+        counted = np.arange(len(some.row)) if not self._marks.ignored else np.flatnonzero(~some.deletes)
+        ranked = rank([k.take(pa.array(counted)) for k in some.keys], some.order.take(counted))
+        rows, winner = counted[ranked.by_key], counted[ranked.winner]
+        ends = some.deletes[winner] & (not self._marks.kept)
+        out = rows[(rows != winner) | ends]
+        ignored = np.flatnonzero(some.deletes) if self._marks.ignored else counted[:0]
+        unknown = len(
+            np.unique(winner[_is_undecided(some.order.take(rows), some.order.take(winner)) & (rows != winner)])
+        )
+        return np.concatenate([out, ignored]), int(ends.sum()), unknown
+
+
+def _is_undecided(rows: Order, winners: Order) -> Numbers:
+    """Return which rows may be newer than the row that was chosen."""
+    unknown, other = rows.offset == _UNKNOWN, winners.offset == _UNKNOWN
+    found: Numbers = (rows.column == winners.column) & np.where(
+        unknown | other, unknown & other, rows.source != winners.source
+    )
+    return found
+
+
+def _joined(parts: Sequence[_Some], many: int) -> _Some:
+    none = np.zeros(0, np.int64)
+    deletes, file, row = (np.concatenate([none, *(p[i] for p in parts)]) for i in (2, 3, 4))
+    return _Some(
+        keys=[pa.concat_arrays([p.keys[i] for p in parts]) if parts else pa.nulls(0) for i in range(many)],
+        order=Order.joined([p.order for p in parts]),
+        deletes=deletes.astype(bool),
+        file=file,
+        row=row,
+    )

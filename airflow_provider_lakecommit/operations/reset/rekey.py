@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Change the key by which the rows of a table are unique: `lakecommit reset key`.
+
+Contract: the spec says what is wanted, the ledger what the table has. A table that was appended to gets one row per
+key: the newest row stays, unless it records a delete in the source. Without ``upsert`` in the spec, rows stay, and
+later records are appended again. If both say the same, rows of other writers with the same key go.
+
+Failure story: rows and ledger change in one snapshot, or nothing does. Slices that were reported under the former rule
+are read again; if the source no longer has them, the operation is refused until they are published. Keys without a
+known newest row refuse it too: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.committer import (
+    DeleteMarks,
+    RowsOfKeys,
+    TooMany,
+    UpsertRule,
+    key_text,
+    rekey,
+    require_ledger,
+)
+from airflow_provider_lakecommit.core import LAND, LIVE, RESET_KEY, RESET_OFFSETS, Decision
+from airflow_provider_lakecommit.cycle import LandingSession, check_fit, endangered, ledger_state, target_of
+from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.landing import (
+    DELETED,
+    IGNORE,
+    IS_DELETED,
+    SOFT,
+    Landing,
+    columns_of_unwrap,
+)
+
+_DELETE_VALUES: Mapping[str, bool | str] = {DELETED: True, "op": "d"}
+"""Values that mark a delete, by the path of their column in an envelope."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyChange:
+    """What changes: the keys before and after, and of how many ``rows`` how many go. No key: one row per record."""
+
+    table: str
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    rows: int = 0
+    superseded: int = 0
+    deleted: int = 0
+    tombstones: bool = False
+    """Whether earlier deletes in the source have left no row."""
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield f"{self.table} has {key_text(self.old)}, and gets {key_text(self.new)}"
+        if not self.new:
+            yield "  its rows stay; rows that newer ones have replaced do not come back"
+            return
+        yield (
+            f"  DELETES {self.superseded + self.deleted} of {self.rows} rows: {self.superseded} with a newer row of "
+            f"their key, {self.deleted} of keys that the source deleted"
+        )
+        if self.tombstones:
+            yield (
+                "  tombstones that were landed before have left no row: keys that they deleted stay. To delete them, "
+                f"read the topic again afterwards: `{RESET_OFFSETS} SPEC --from earliest --again`"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "old": list(self.old), "new": list(self.new)}
+
+
+def key_preview(session: LandingSession) -> KeyChange:
+    """Return what would change; writes nothing.
+
+    :raises LedgerError: the table has no ledger of the landing, or reported slices would be lost
+    :raises TableError: the table cannot have one row per key, or does not show which row is the newest
+    """
+    landing, name = session.landing, session.landing.table
+    state = ledger_state(session, name)
+    live = None if state is None else state.section(landing.name, LIVE)
+    if state is not None:
+        require_ledger(state, name)
+    if state is None or live is None:
+        raise LedgerError(
+            "LC7050", f"landing {landing.name} has landed nothing in {name} yet: its first run sets the key"
+        )
+    own = {s.key for s in state.sections if s.landing == landing.name}
+    if lost := endangered(session, name, state, own):
+        raise LedgerError(
+            "LC7051",
+            f"{name}: changing the key starts a new epoch, which would lose reported slices that the source no longer "
+            f"has: {'; '.join(lost.values())}. Nothing is changed. Set `upsert` as it was, and run `{LAND}` to publish "
+            "them first",
+        )
+    return _change(session, live.upsert_key)
+
+
+def change_key(session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+    """Change what the preview showed.
+
+    :param agreed: a :class:`KeyChange` as it is for JSON
+
+    :raises LakecommitError: as :func:`key_preview`; or more rows would go by now
+    """
+    landing = session.landing
+    now = key_preview(session)
+    more = now.superseded + now.deleted - agreed["superseded"] - agreed["deleted"]
+    if more > 0 or list(now.new) != agreed["new"]:
+        raise LedgerError(
+            "LC7052",
+            f"landing {landing.name}: {now.superseded + now.deleted} rows of {now.table} would be deleted now, "
+            f"{more} more than were shown. Nothing is changed; run `{RESET_KEY}` again to see the new preview",
+        )
+    look = _look(session, write=True) if now.new else None
+    snapshot = rekey(
+        session.tables,
+        now.table,
+        landing=landing.name,
+        branch=landing.branch,
+        key=now.new,
+        look=lambda loaded: None if look is None else look(loaded).rows,
+        new_epoch=uuid4,
+        decision=replace(decision, what=f"{key_text(now.new)}: deletes {now.superseded + now.deleted} rows"),
+    )
+    return {**now.to_dict(), "snapshot": snapshot}
+
+
+def _change(session: LandingSession, old: tuple[str, ...]) -> KeyChange:
+    landing, table = session.landing, session.tables.load(session.landing.table)
+    change = KeyChange(table=landing.table, old=old, new=(*landing.upsert.key,))
+    if not change.new:
+        return change
+    check_fit(landing, target_of(landing.table, table, uuid4()))
+    found = _look(session, write=False)(table).rows
+    return replace(
+        change,
+        rows=found.rows_read,
+        superseded=found.superseded,
+        deleted=found.deleted,
+        tombstones=landing.transform.unwrap is None and landing.upsert.deletes != IGNORE and not old,
+    )
+
+
+def _look(session: LandingSession, *, write: bool) -> Callable[[Table], TooMany]:
+    """Return the look-up of rows, for one head after the other."""
+    landing = session.landing
+    table = session.tables.load(landing.table)
+    rows = RowsOfKeys(
+        landing.table,
+        landing.branch,
+        landing.name,
+        UpsertRule(key=(*landing.upsert.key,), order=landing.upsert.order_column),
+        _marks(landing, {f.name for f in table.schema().fields}),
+        lambda n, of: session.log(f"{landing.table}: reading the key of each row ({n} of {of})"),
+    )
+
+    def on(head: Table) -> TooMany:
+        found = rows.on(head, write=write)
+        if found.undecided:
+            raise TableError(
+                "LC7053",
+                f"{landing.table}: which row is the newest is unknown for {found.undecided} keys: their rows are of "
+                "several partitions, or of other writers. Set `upsert.order_by` to [column, offset] with a column that "
+                "orders the changes, or delete the rows that are too many",
+            )
+        return found
+
+    return on
+
+
+def _marks(landing: Landing, columns: set[str]) -> DeleteMarks:
+    unwrap = landing.transform.unwrap
+    paths = {IS_DELETED: DELETED} if unwrap is None else columns_of_unwrap(unwrap)
+    known = {c: _DELETE_VALUES[p] for c, p in paths.items() if p in _DELETE_VALUES}
+    values = {c: v for c, v in known.items() if c in columns}
+    if unwrap is not None and not values:
+        raise TableError(
+            "LC7054",
+            f"{landing.table} has none of the columns {', '.join(known)}, so nothing tells which of its rows are "
+            "deletes in the source. Land the topic from its beginning in a new table",
+        )
+    return DeleteMarks(values=values, kept=landing.upsert.deletes == SOFT, ignored=landing.upsert.deletes == IGNORE)
