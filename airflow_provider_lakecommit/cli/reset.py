@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit reset offsets|hard|assert|blocked|migrate|key`: the commands that errors name, for a user who has decided.
+"""`lakecommit reset offsets|hard|assert|blocked|migrate|key`: commands that errors name, for a user who has decided.
 
 Each command shows a preview first, and writes only with ``--yes``, as a cycle of its own, which the tables and the
 control topic record.

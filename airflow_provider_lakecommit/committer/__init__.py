@@ -17,6 +17,7 @@ __getattr__ = lazy_names(
         "checks": "Grounds StagedSlice",
         "compact": "Compacted Compaction compact_table compacted_of require_present",
         "debt": "debt_of",
+        "delete_files": "Superseded",
         "executor": "Committer CommitterThread",
         "head": "Head HeadReader",
         "ledger": (
@@ -39,8 +40,8 @@ __getattr__ = lazy_names(
         "swap": "Change compare_and_swap ledger_change",
         "tags": "check_tags",
         "trim": "expire_older old_snapshots trim_snapshots",
-        "rekey": "rekey",
-        "unique": "DeleteMarks RowsOfKeys TooMany",
+        "rekey": "rekey_table",
+        "unique": "RowsOfKeys",
         "upsert_rule": "UpsertRule check_key key_text",
     },
 )

@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.committer.compact import compact_table as compa
 from airflow_provider_lakecommit.committer.compact import compacted_of as compacted_of
 from airflow_provider_lakecommit.committer.compact import require_present as require_present
 from airflow_provider_lakecommit.committer.debt import debt_of as debt_of
+from airflow_provider_lakecommit.committer.delete_files import Superseded as Superseded
 from airflow_provider_lakecommit.committer.executor import Committer as Committer
 from airflow_provider_lakecommit.committer.executor import CommitterThread as CommitterThread
 from airflow_provider_lakecommit.committer.head import Head as Head
@@ -49,7 +50,7 @@ from airflow_provider_lakecommit.committer.ledger_updates import swap_sections a
 from airflow_provider_lakecommit.committer.newest import Columns as Columns
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy as RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite as Rewrite
-from airflow_provider_lakecommit.committer.rekey import rekey as rekey
+from airflow_provider_lakecommit.committer.rekey import rekey_table as rekey_table
 from airflow_provider_lakecommit.committer.replace import Removal as Removal
 from airflow_provider_lakecommit.committer.replace import ReplaceOutcome as ReplaceOutcome
 from airflow_provider_lakecommit.committer.replace import ReplaceRequest as ReplaceRequest
@@ -88,9 +89,7 @@ from airflow_provider_lakecommit.committer.tags import check_tags as check_tags
 from airflow_provider_lakecommit.committer.trim import expire_older as expire_older
 from airflow_provider_lakecommit.committer.trim import old_snapshots as old_snapshots
 from airflow_provider_lakecommit.committer.trim import trim_snapshots as trim_snapshots
-from airflow_provider_lakecommit.committer.unique import DeleteMarks as DeleteMarks
 from airflow_provider_lakecommit.committer.unique import RowsOfKeys as RowsOfKeys
-from airflow_provider_lakecommit.committer.unique import TooMany as TooMany
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule as UpsertRule
 from airflow_provider_lakecommit.committer.upsert_rule import check_key as check_key
 from airflow_provider_lakecommit.committer.upsert_rule import key_text as key_text

@@ -33,7 +33,7 @@ THREADS = 2
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Superseded:
     """What happens to rows: ``superseded`` by a newer one, and ``deleted`` by the source; ``rewrite`` has the files for
-    it, ``None`` if no row is affected.
+    it, ``None`` if no row is affected. Of how many keys the newest row is not known is ``undecided``.
     """
 
     rewrite: Rewrite | None
@@ -41,6 +41,7 @@ class Superseded:
     deleted: int
     files_read: int
     rows_read: int
+    undecided: int = 0
 
 
 def require_known_rows(head: Head, table: str) -> None:
@@ -58,8 +59,8 @@ def require_parquet(file: DataFile, table: str) -> None:
     if file.file_format != FileFormat.PARQUET:
         raise TableError(
             "LC3053",
-            f"{table}: file {file.file_path} is {file.file_format.value}: only Parquet is searched for keys; rewrite it "
-            "with another engine",
+            f"{table}: file {file.file_path} is {file.file_format.value}: only Parquet is searched for keys; rewrite "
+            "it with another engine",
         )
 
 

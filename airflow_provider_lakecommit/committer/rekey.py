@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.core import LIVE, Decision
 from airflow_provider_lakecommit.iceberg import Tables
 
 
-def rekey(
+def rekey_table(
     tables: Tables,
     table: str,
     *,

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -39,25 +38,6 @@ _UNKNOWN = np.iinfo(np.int64).min
 """The offset of a row without one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteMarks:
-    """How rows say that the source deleted their key: by columns and their values. ``kept``: these rows stay as the
-    newest ones; ``ignored``: they go, and the newest other row of the key stays.
-    """
-
-    values: Mapping[str, bool | str]
-    kept: bool = False
-    ignored: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TooMany:
-    """The rows that go, and how many keys are ``undecided``."""
-
-    rows: Superseded
-    undecided: int
-
-
 class _Some(NamedTuple):
     """Live rows: their keys and order, whether they are deletes, and where they are."""
 
@@ -71,6 +51,9 @@ class _Some(NamedTuple):
 class RowsOfKeys:
     """The look-up of one operation, over all heads that it meets.
 
+    :param deletes: columns and their values by which a row says that the source deleted its key
+    :param kept: such rows stay as the newest ones
+    :param ignored: such rows go, and the newest other row of the key stays
     :param progress: gets the number of this reading of the table, and of all of them
     """
 
@@ -80,13 +63,17 @@ class RowsOfKeys:
         branch: str,
         landing: str,
         rule: UpsertRule,
-        marks: DeleteMarks,
+        deletes: Mapping[str, bool | str],
+        *,
+        kept: bool = False,
+        ignored: bool = False,
         progress: Callable[[int, int], None] = lambda *_: None,
     ) -> None:
-        self._name, self._rule, self._marks, self._progress = name, rule, marks, progress
+        self._name, self._rule, self._values, self._progress = name, rule, deletes, progress
+        self._kept, self._ignored = kept, ignored
         self._heads, self._deletes = HeadReader(name, branch), DeleteFiles(name, landing)
 
-    def on(self, table: Table, *, write: bool) -> TooMany:
+    def on(self, table: Table, *, write: bool) -> Superseded:
         """Return the rows of this head that are not the newest of their keys.
 
         :param write: also write the delete files that delete them
@@ -109,14 +96,14 @@ class RowsOfKeys:
             for n in np.unique(some.file[out]).tolist():
                 gone[paths[n]].append(some.row[out[some.file[out] == n]])
         rows = {path: np.sort(np.concatenate(parts)) for path, parts in gone.items()}
-        found = Superseded(
+        return Superseded(
             rewrite=self._deletes.rewrite(table, head, rows) if write else None,
             superseded=superseded,
             deleted=deleted,
             files_read=len(head.entries),
             rows_read=many,
+            undecided=undecided,
         )
-        return TooMany(rows=found, undecided=undecided)
 
     def _rows(self, table: Table, head: Head, columns: Columns, number: int, passes: int) -> Iterator[_Some]:
         """Yield the live rows of one reading: those whose hashes have this remainder."""
@@ -147,7 +134,7 @@ class RowsOfKeys:
 
     def _is_delete(self, table: Table, parquet: ParquetRows, group: int, many: int) -> Numbers:
         out = np.zeros(many, bool)
-        for column, value in self._marks.values.items():
+        for column, value in self._values.items():
             field = next((f for f in table.schema().fields if f.name == column), None)
             name = None if field is None else parquet.name(field.field_id)
             if name is not None:
@@ -157,12 +144,12 @@ class RowsOfKeys:
 
     def _too_many(self, some: _Some) -> tuple[Numbers, int, int]:
         """Return the rows that go, how many a delete in the source takes out, and how many keys are undecided."""
-        counted = np.arange(len(some.row)) if not self._marks.ignored else np.flatnonzero(~some.deletes)
+        counted = np.arange(len(some.row)) if not self._ignored else np.flatnonzero(~some.deletes)
         ranked = rank([k.take(pa.array(counted)) for k in some.keys], some.order.take(counted))
         rows, winner = counted[ranked.by_key], counted[ranked.winner]
-        ends = some.deletes[winner] & (not self._marks.kept)
+        ends = some.deletes[winner] & (not self._kept)
         out = rows[(rows != winner) | ends]
-        ignored = np.flatnonzero(some.deletes) if self._marks.ignored else counted[:0]
+        ignored = np.flatnonzero(some.deletes) if self._ignored else counted[:0]
         unknown = len(
             np.unique(winner[_is_undecided(some.order.take(rows), some.order.take(winner)) & (rows != winner)])
         )

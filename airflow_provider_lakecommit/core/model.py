@@ -323,8 +323,8 @@ class LedgerSection:
     landing, and why. ``replaces``: the lane lands anew what the table has. ``judged`` are the known rules of the
     covered ranges, ``positions`` the leader epochs of the last reading, ``sink`` the connector that wrote before.
     ``replayed`` are offsets whose dead letters were replayed or read again. ``generation`` is that of the lane's
-    reading, ``provenance`` tells which readings landed the table's rows. ``upsert_key`` are the columns by which its rows
-    are unique; without any, each record has its rows.
+    reading, ``provenance`` tells which readings landed the table's rows. ``upsert_key`` are the columns by which its
+    rows are unique; without any, each record has its rows.
     """
 
     landing: str

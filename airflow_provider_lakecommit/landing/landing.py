@@ -58,6 +58,7 @@ from airflow_provider_lakecommit.landing.sections import (
     SECTIONS as OPTIONS,
 )
 from airflow_provider_lakecommit.landing.spec_hash import DECODING, SHAPING, plain_values, spec_hash
+from airflow_provider_lakecommit.landing.unwrap import delete_values
 from airflow_provider_lakecommit.landing.value_sections import columns_of_key
 
 if TYPE_CHECKING:
@@ -183,6 +184,11 @@ class Landing:
         """Return the SQL between records and the rows of a data table."""
         stated = self.transform.sql
         return stated.get(table) if isinstance(stated, Mapping) else stated
+
+    @property
+    def delete_values(self) -> Mapping[str, bool | str]:
+        """Return the columns by whose values a row says that the source deleted its key."""
+        return delete_values(self.transform.unwrap)
 
     @property
     def one_row_each(self) -> bool:

@@ -148,6 +148,16 @@ class Upsert:
         """Return the column that orders the changes of a key, before their offsets."""
         return None if isinstance(self.order_by, str) else self.order_by[0]
 
+    @property
+    def keeps_deletes(self) -> bool:
+        """Return True if a delete in the source is a row."""
+        return self.deletes == "soft"
+
+    @property
+    def ignores_deletes(self) -> bool:
+        """Return True if a delete in the source does nothing."""
+        return self.deletes == "ignore"
+
 
 @_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)

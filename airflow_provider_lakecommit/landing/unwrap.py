@@ -43,6 +43,13 @@ def columns_of_unwrap(section: str | Mapping[str, Any]) -> dict[str, str]:
     return {**COLUMNS, **stated}
 
 
+def delete_values(section: str | Mapping[str, Any] | None) -> dict[str, bool | str]:
+    """Return the columns by whose values a row says that the source deleted its key."""
+    paths = COLUMNS if section is None else columns_of_unwrap(section)
+    marks: dict[str, bool | str] = {DELETED: True} if section is None else {DELETED: True, "op": "d"}
+    return {column: marks[path] for column, path in paths.items() if path in marks}
+
+
 def check_unwrap(v: Any) -> str | None:
     """Return what is wrong with the section, or ``None``."""
     if v is None or v in _ENVELOPES:

@@ -20,28 +20,16 @@ from uuid import uuid4
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer import (
-    DeleteMarks,
     RowsOfKeys,
-    TooMany,
+    Superseded,
     UpsertRule,
     key_text,
-    rekey,
+    rekey_table,
     require_ledger,
 )
 from airflow_provider_lakecommit.core import LAND, LIVE, RESET_KEY, RESET_OFFSETS, Decision
 from airflow_provider_lakecommit.cycle import LandingSession, check_fit, endangered, ledger_state, target_of
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
-from airflow_provider_lakecommit.landing import (
-    DELETED,
-    IGNORE,
-    IS_DELETED,
-    SOFT,
-    Landing,
-    columns_of_unwrap,
-)
-
-_DELETE_VALUES: Mapping[str, bool | str] = {DELETED: True, "op": "d"}
-"""Values that mark a delete, by the path of their column in an envelope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +109,13 @@ def change_key(session: LandingSession, agreed: Mapping[str, Any], decision: Dec
             f"{more} more than were shown. Nothing is changed; run `{RESET_KEY}` again to see the new preview",
         )
     look = _look(session, write=True) if now.new else None
-    snapshot = rekey(
+    snapshot = rekey_table(
         session.tables,
         now.table,
         landing=landing.name,
         branch=landing.branch,
         key=now.new,
-        look=lambda loaded: None if look is None else look(loaded).rows,
+        look=lambda loaded: None if look is None else look(loaded),
         new_epoch=uuid4,
         decision=replace(decision, what=f"{key_text(now.new)}: deletes {now.superseded + now.deleted} rows"),
     )
@@ -140,30 +128,39 @@ def _change(session: LandingSession, old: tuple[str, ...]) -> KeyChange:
     if not change.new:
         return change
     check_fit(landing, target_of(landing.table, table, uuid4()))
-    found = _look(session, write=False)(table).rows
+    found = _look(session, write=False)(table)
     return replace(
         change,
         rows=found.rows_read,
         superseded=found.superseded,
         deleted=found.deleted,
-        tombstones=landing.transform.unwrap is None and landing.upsert.deletes != IGNORE and not old,
+        tombstones=landing.transform.unwrap is None and not landing.upsert.ignores_deletes and not old,
     )
 
 
-def _look(session: LandingSession, *, write: bool) -> Callable[[Table], TooMany]:
+def _look(session: LandingSession, *, write: bool) -> Callable[[Table], Superseded]:
     """Return the look-up of rows, for one head after the other."""
     landing = session.landing
-    table = session.tables.load(landing.table)
+    there = {f.name for f in session.tables.load(landing.table).schema().fields}
+    deletes = {c: v for c, v in landing.delete_values.items() if c in there}
+    if landing.transform.unwrap is not None and not deletes:
+        raise TableError(
+            "LC7054",
+            f"{landing.table} has none of the columns {', '.join(landing.delete_values)}, so nothing tells which of "
+            "its rows are deletes in the source. Land the topic from its beginning in a new table",
+        )
     rows = RowsOfKeys(
         landing.table,
         landing.branch,
         landing.name,
         UpsertRule(key=(*landing.upsert.key,), order=landing.upsert.order_column),
-        _marks(landing, {f.name for f in table.schema().fields}),
-        lambda n, of: session.log(f"{landing.table}: reading the key of each row ({n} of {of})"),
+        deletes,
+        kept=landing.upsert.keeps_deletes,
+        ignored=landing.upsert.ignores_deletes,
+        progress=lambda n, of: session.log(f"{landing.table}: reading the key of each row ({n} of {of})"),
     )
 
-    def on(head: Table) -> TooMany:
+    def on(head: Table) -> Superseded:
         found = rows.on(head, write=write)
         if found.undecided:
             raise TableError(
@@ -175,17 +172,3 @@ def _look(session: LandingSession, *, write: bool) -> Callable[[Table], TooMany]
         return found
 
     return on
-
-
-def _marks(landing: Landing, columns: set[str]) -> DeleteMarks:
-    unwrap = landing.transform.unwrap
-    paths = {IS_DELETED: DELETED} if unwrap is None else columns_of_unwrap(unwrap)
-    known = {c: _DELETE_VALUES[p] for c, p in paths.items() if p in _DELETE_VALUES}
-    values = {c: v for c, v in known.items() if c in columns}
-    if unwrap is not None and not values:
-        raise TableError(
-            "LC7054",
-            f"{landing.table} has none of the columns {', '.join(known)}, so nothing tells which of its rows are "
-            "deletes in the source. Land the topic from its beginning in a new table",
-        )
-    return DeleteMarks(values=values, kept=landing.upsert.deletes == SOFT, ignored=landing.upsert.deletes == IGNORE)
