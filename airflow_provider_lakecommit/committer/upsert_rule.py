@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from airflow_provider_lakecommit.core import RESET_KEY, LedgerSection
 from airflow_provider_lakecommit.exceptions import LedgerError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpsertRule:
+class UpsertRule(NamedTuple):
     """The key columns of a table, and the column that orders the changes of a key before their offsets."""
 
     key: tuple[str, ...]

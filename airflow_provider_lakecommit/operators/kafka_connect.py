@@ -178,7 +178,6 @@ class _StateChange(_Action, ABC):
         """Run the action, and return the status."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Pause(_StateChange):
     """Stop reading; the coordinator continues. Failed tasks stay failed, and are logged."""
 
