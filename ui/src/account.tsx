@@ -6,6 +6,8 @@ import { count } from "./format";
 const PARTS: [keyof Account, string, string][] = [
   ["landed", "landed", "good"],
   ["rejected", "rejected", "bad"],
+  ["superseded", "superseded", "calm"],
+  ["deleted", "deletes", "calm"],
   ["filtered", "filtered", "calm"],
   ["gaps", "gaps", "none"],
   ["skipped", "skipped", "warn"],

@@ -27,6 +27,9 @@ export interface Account {
   filtered: number;
   gaps: number;
   skipped: number;
+  /** Of a landing with `upsert`: records that a newer one of the window replaced, and records that delete a row. */
+  superseded: number;
+  deleted: number;
 }
 
 export interface Cycle extends Account, CycleMark {

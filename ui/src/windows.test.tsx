@@ -7,7 +7,7 @@ import { curves } from "./curves";
 import { pace, Windows } from "./windows";
 
 const NOON = Date.parse("2026-01-01T12:00:00Z") / 1000;
-const NOTHING: Account = { read: 0, landed: 0, rejected: 0, filtered: 0, gaps: 0, skipped: 0 };
+const NOTHING: Account = { read: 0, landed: 0, rejected: 0, filtered: 0, gaps: 0, skipped: 0, superseded: 0, deleted: 0 };
 const HOSTILE = "<script>alert(1)</script>";
 
 function slice(n: number, outcome: SliceOutcome): Slice {
@@ -65,6 +65,9 @@ test("the accounting is told as a sum, and one that does not add up is not hidde
   const account = { ...NOTHING, read: 15, landed: 12, rejected: 2, filtered: 1 };
   expect(sum(account)).toBe("15 read = 12 landed + 2 rejected + 1 filtered");
   expect(addsUp(account)).toBe(true);
+  const upserted = { ...NOTHING, read: 9, landed: 4, superseded: 3, deleted: 2 };
+  expect(sum(upserted)).toBe("9 read = 4 landed + 3 superseded + 2 deletes");
+  expect(addsUp(upserted)).toBe(true);
   expect(addsUp({ ...account, gaps: 1 })).toBe(false);
 });
 
