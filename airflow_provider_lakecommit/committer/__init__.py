@@ -34,9 +34,10 @@ __getattr__ = lazy_names(
         "stage": "Attempt stage_untagged",
         "summary": "LogPoint SnapshotKind SnapshotRecord has_ledger record_of sections_of",
         "summary_extras": (
-            "DELETED EVOLVED MOVED REPLAYED SPEC SUPERSEDED had_before merged_sections moved_lanes pruned_sections "
-            "replay_of replay_to_text"
+            "DELETED EVOLVED LOOKED_UP MOVED REPLAYED SPEC SUPERSEDED had_before merged_sections moved_lanes "
+            "pruned_sections replay_of replay_to_text"
         ),
+        "supersede": "bound_of",
         "swap": "Change compare_and_swap ledger_change",
         "tags": "check_tags",
         "trim": "expire_older old_snapshots trim_snapshots",

@@ -72,6 +72,7 @@ from airflow_provider_lakecommit.committer.summary import record_of as record_of
 from airflow_provider_lakecommit.committer.summary import sections_of as sections_of
 from airflow_provider_lakecommit.committer.summary_extras import DELETED as DELETED
 from airflow_provider_lakecommit.committer.summary_extras import EVOLVED as EVOLVED
+from airflow_provider_lakecommit.committer.summary_extras import LOOKED_UP as LOOKED_UP
 from airflow_provider_lakecommit.committer.summary_extras import MOVED as MOVED
 from airflow_provider_lakecommit.committer.summary_extras import REPLAYED as REPLAYED
 from airflow_provider_lakecommit.committer.summary_extras import SPEC as SPEC
@@ -82,6 +83,7 @@ from airflow_provider_lakecommit.committer.summary_extras import moved_lanes as 
 from airflow_provider_lakecommit.committer.summary_extras import pruned_sections as pruned_sections
 from airflow_provider_lakecommit.committer.summary_extras import replay_of as replay_of
 from airflow_provider_lakecommit.committer.summary_extras import replay_to_text as replay_to_text
+from airflow_provider_lakecommit.committer.supersede import bound_of as bound_of
 from airflow_provider_lakecommit.committer.swap import Change as Change
 from airflow_provider_lakecommit.committer.swap import compare_and_swap as compare_and_swap
 from airflow_provider_lakecommit.committer.swap import ledger_change as ledger_change

@@ -29,7 +29,6 @@ from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledge
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.stage import Attempt, stage
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.summary_extras import DELETED, SUPERSEDED
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.core import (
@@ -178,7 +177,7 @@ def _change(
     looked: Superseded | None,
 ) -> Change[AppendDecision]:
     chosen = judgement.accepted
-    upserted = {} if looked is None else {SUPERSEDED: str(looked.superseded), DELETED: str(looked.deleted)}
+    upserted = {} if looked is None else looked.extra
     ranges = Coverage.union(s.coverage for s in chosen)
     record = SnapshotRecord(
         kind=SnapshotKind.APPEND,

@@ -65,7 +65,7 @@ def debt_of(metadata: TableMetadata, branch: str, limits: Limits) -> TableDebt |
         snapshots=since,
         compacted=compacted,
         share=max(crowding, deletion),
-        # A file is rewritten for its deleted rows from the limit on: in a table with half of that, some are.
+        # A file is rewritten from half the limit of deleted rows on, and some file has as many as the table.
         due=compacted and (crowding >= DUE or deletion >= 1 / 2),
     )
 

@@ -23,6 +23,7 @@ from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.head import Head
 from airflow_provider_lakecommit.committer.overwrite import Rewrite
+from airflow_provider_lakecommit.committer.summary_extras import DELETED, LOOKED_UP, SUPERSEDED
 from airflow_provider_lakecommit.core import REWRITE, file_mark, file_name
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg import DeletePositions, Numbers, own_locations, trouble_of, write_deletes
@@ -42,6 +43,15 @@ class Superseded:
     files_read: int
     rows_read: int
     undecided: int = 0
+
+    @property
+    def extra(self) -> dict[str, str]:
+        """Return it for the summary of its snapshot."""
+        return {
+            SUPERSEDED: str(self.superseded),
+            DELETED: str(self.deleted),
+            LOOKED_UP: f"{self.rows_read} {self.files_read}",
+        }
 
 
 def require_known_rows(head: Head, table: str) -> None:

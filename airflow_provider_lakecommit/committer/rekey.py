@@ -20,7 +20,6 @@ from airflow_provider_lakecommit.committer.delete_files import Superseded
 from airflow_provider_lakecommit.committer.ledger import read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.stage import Attempt, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.summary_extras import DELETED, SUPERSEDED
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core import LIVE, Decision
 from airflow_provider_lakecommit.iceberg import Tables
@@ -54,7 +53,7 @@ def rekey_table(
             branch=branch,
             landing=landing,
             lane=LIVE,
-            extra={} if found is None else {SUPERSEDED: str(found.superseded), DELETED: str(found.deleted)},
+            extra={} if found is None else found.extra,
             decisions=(decision,),
         )
         sections = tuple(

@@ -41,6 +41,9 @@ EVOLVED = "evolved"
 """Extra key of a snapshot that came with another schema: its id, the changes, and by what they were found, as JSON."""
 SUPERSEDED, DELETED = "superseded", "deleted"
 """Extra keys of an upserting append: how many rows newer ones superseded, and how many the source deleted."""
+LOOKED_UP = "looked-up"
+"""Extra key of an upserting append: in how many rows and files of the table it looked for its keys, as ``ROWS FILES``.
+"""
 SPEC = "spec"
 """Extra key of an append: the landing's spec version and the fields that it is made of, as JSON, for people."""
 

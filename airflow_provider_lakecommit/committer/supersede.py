@@ -113,7 +113,7 @@ class Superseding:
         schema = table.schema()
         for number, field_id in enumerate(self._columns.ids()):
             kind = schema.find_field(field_id).field_type
-            low, high = (_bound(kind, (b or {}).get(field_id)) for b in (file.lower_bounds, file.upper_bounds))
+            low, high = (bound_of(kind, (b or {}).get(field_id)) for b in (file.lower_bounds, file.upper_bounds))
             if low is not None and high is not None and not self._newest.keys.may_have(number, low, high):
                 return False
         return True
@@ -202,7 +202,7 @@ class Superseding:
         """Return True if the bounds of a file show that the order column of all its rows is less than any change's."""
         field_id, least = self._columns.order_id, self._newest.order.column
         high = None if field_id is None else (file.upper_bounds or {}).get(field_id)
-        return high is not None and int(_bound(LongType(), high)) < int(least.min())
+        return high is not None and int(bound_of(LongType(), high)) < int(least.min())
 
     def _stays(
         self, table: Table, file: DataFile, rows: Numbers, keys: Numbers, readings: Mapping[int, Collection[int]]
@@ -265,7 +265,7 @@ def is_newer(old: Order, new: Order, readings: Mapping[int, Collection[int]], *,
     return newer
 
 
-def _bound(kind: IcebergType, value: bytes | None) -> Any:
+def bound_of(kind: IcebergType, value: bytes | None) -> Any:
     """Return a bound of a column as keys are compared; ``None``: there is none, or it cannot be read."""
     if value is None or not isinstance(kind, PrimitiveType):
         return None

@@ -57,7 +57,7 @@ from airflow_provider_lakecommit.cycle.plan.headroom import ask, plan_lines, pla
 from airflow_provider_lakecommit.cycle.plan.limits import window_limits
 from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, look_back, seen, ticket_of
 from airflow_provider_lakecommit.cycle.plan.source_look import as_new_as_tables
-from airflow_provider_lakecommit.cycle.plan.stated import warnings_of, without_line
+from airflow_provider_lakecommit.cycle.plan.stated import upsert_lines, warnings_of, without_line
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared, prepare
 from airflow_provider_lakecommit.cycle.plan.truncation import check_logs
 from airflow_provider_lakecommit.cycle.plan.unbelieved import missing_or_told
@@ -148,7 +148,7 @@ def open_cycle(
         after = _start(session, run, folded, plan, said)
         # The next read evaluates a plan that came between this read and the START.
         if after is not None and after.just_opened(commit_id).plan == plan:
-            explain = (*explain, *_warnings(session, prepared, told), *plan_lines(session, headroom))
+            explain = (*explain, *_lines(session, prepared, told), *plan_lines(session, headroom))
             return replace(_just_opened(session, after, commit_id), explain=explain)
     raise _fenced(session)
 
@@ -185,7 +185,7 @@ def preview(session: LandingSession) -> Opened:
     planned, _ = _tried_again(session, prepared, folded)
     voided = given_up(session, prepared, planned.state, source.partitions)
     plan, lines = _decide(session, prepared, planned, source, abandoned(folded.state, ()), voided, ColumnStep(session))
-    explain = (*lines, *_warnings(session, prepared), *plan_lines(session, headroom))
+    explain = (*lines, *_lines(session, prepared), *plan_lines(session, headroom))
     ticket = CycleTicket(
         landing=session.landing.name,
         lane=session.lane,
@@ -235,11 +235,12 @@ def _was_reached(session: LandingSession) -> bool:
     return any(c.complete or c.plan.ends for c in session.read_state(()).state.cycles.values())
 
 
-def _warnings(session: LandingSession, prepared: Prepared, told: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the warnings for the plan's explanation, and log new ones."""
+def _lines(session: LandingSession, prepared: Prepared, told: Collection[str] = ()) -> tuple[str, ...]:
+    """Return what the plan's explanation says of the tables; new warnings are also logged."""
     for line in (lines := warnings_of(session.landing, prepared, told)):
         session.log(f"WARNING: {line}")
-    return (*(without_line(name) for name in prepared.failures if name in told), *lines)
+    known = (without_line(name) for name in prepared.failures if name in told)
+    return (*known, *lines, *upsert_lines(session.landing, prepared))
 
 
 def _fenced(session: LandingSession) -> ControlTopicError:

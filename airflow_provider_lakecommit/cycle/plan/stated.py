@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from pyiceberg.table import Table
 
+from airflow_provider_lakecommit.committer import DELETED, LOOKED_UP, SUPERSEDED, key_text, landing_snapshots
 from airflow_provider_lakecommit.core import RESET_OFFSETS
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable
 from airflow_provider_lakecommit.cycle.session.tables import differences
@@ -28,6 +29,21 @@ def warnings_of(landing: Landing, prepared: Prepared, told: Collection[str] = ()
     apart = (f"{without_line(name)}: {e}" for name, e in prepared.failures.items() if name not in told)
     crowded = (f"{t.name}: {t.state.crowding}" for t in prepared.tables if t.state.crowding)
     return (*apart, *crowded, *not_as_stated(landing, prepared))
+
+
+def upsert_lines(landing: Landing, prepared: Prepared) -> Iterator[str]:
+    """Yield what an upserting landing looks up in its table, by its last publication."""
+    if not landing.upsert.key:
+        return
+    for t in prepared.tables:
+        records = landing_snapshots(t.table.metadata, landing.branch, landing=landing.name)
+        last = next((r.extra for r in records if LOOKED_UP in r.extra), None)
+        if t.name == landing.table and last is not None:
+            rows, _, files = last[LOOKED_UP].partition(" ")
+            yield (
+                f"{t.name} has {key_text(landing.upsert.key)}: the last publication looked for its keys in {rows} rows "
+                f"of {files} files; {last.get(SUPERSEDED)} rows were superseded and {last.get(DELETED)} deleted"
+            )
 
 
 def without_line(name: str) -> str:

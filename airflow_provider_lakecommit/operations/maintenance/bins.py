@@ -25,7 +25,7 @@ class BinRules:
 
     target: int
     least: int = 5
-    dead_share: float = 0.1
+    dead_share: float = 0.05
     tiered: bool = False
 
     @property
@@ -99,7 +99,7 @@ def within(bins: Iterable[Bin], most_bytes: int | None) -> list[Bin]:
 
 
 def _many_dead(source: Source, rules: BinRules) -> bool:
-    return source.dead > rules.dead_share * source.file.record_count
+    return source.dead > 0 and source.dead >= rules.dead_share * source.file.record_count
 
 
 def _tiers(sources: Iterable[Source]) -> Iterator[list[Source]]:

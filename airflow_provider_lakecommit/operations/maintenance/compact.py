@@ -122,7 +122,12 @@ class _TableCompaction:
         self._table = session.tables.load(name)
         self._layout = Layout(target_of(name, self._table, uuid4()), session.landing.connections.location_providers)
         target = self._layout.format.file_bytes
-        self._rules = BinRules(target=min(target, SORTED_BYTES) if self._layout.sorting else target, tiered=tiered)
+        # A run compacts from half the limit on: then some file has so many deleted rows.
+        self._rules = BinRules(
+            target=min(target, SORTED_BYTES) if self._layout.sorting else target,
+            dead_share=session.landing.maintain.max_dead / 2,
+            tiered=tiered,
+        )
         self._positions = DeletePositions(name)
         self._heads = HeadReader(name, self._branch)
         self._planned = Head(entries={}, deletes=deletes_of(self._table, ()))

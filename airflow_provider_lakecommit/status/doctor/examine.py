@@ -25,6 +25,7 @@ from airflow_provider_lakecommit.status.doctor.host import executor, installed_v
 from airflow_provider_lakecommit.status.doctor.lake import headroom, probe_place, tables, vended
 from airflow_provider_lakecommit.status.doctor.registry import registry
 from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, Role
+from airflow_provider_lakecommit.status.doctor.upserts import upserts
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -63,6 +64,8 @@ def examine(
         reads = any(NEEDS[role].source for role in roles)
         if reads and there and not any(f.level is Level.FAIL for f in (*kafka, *lake)):
             out += looked("headroom", lambda: headroom(session, every))
+            data = next((t for t in there if _name(t) == spec.landing.table), None)
+            out += looked("upsert", lambda: upserts(session, data))
         out += looked("schema registry", lambda: registry(spec.landing, spec.kafka))
         if not any(f.level is Level.FAIL for f in kafka):
             out += looked("control signatures", lambda: signatures(session))
