@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from airflow_provider_lakecommit.core.model import LIVE, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
@@ -27,6 +28,7 @@ from tests.fixtures.kafka import Sender, create_topic, unique
 from tests.support.declared import changed_landing
 from tests.support.messes import CREATE, TABLE
 from tests.support.steps import check_verified
+from tests.support.waiting import until
 from tests.support.world import World, records
 
 pytestmark = pytest.mark.faults
@@ -49,6 +51,8 @@ class Log:
 
     def shrink(self, to: int) -> None:
         """The records from this offset on are lost."""
+        # A transaction without its end would hold readers up until it times out.
+        until(self._is_settled, what="all transactions are over")
         self.broker.kill()
         folder = self.broker.directory / "data" / f"{self.topic}-0"
         segment = folder / f"{0:020}.log"
@@ -63,6 +67,19 @@ class Log:
             index.unlink()
         self.broker.start()
         self.sender = Sender(self.broker.bootstrap)
+
+    def _is_settled(self) -> bool:
+        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
+        topics = admin.list_topics(timeout=30).topics.values()
+        places = [TopicPartition(t.topic, p) for t in topics for p in t.partitions]
+        ends = (
+            {(p.topic, p.partition): f.result(30).offset for p, f in found.items()}
+            for found in (
+                admin.list_offsets(dict.fromkeys(places, OffsetSpec.latest()), isolation_level=level)
+                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+            )
+        )
+        return next(ends) == next(ends)
 
     def restart(self) -> None:
         self.broker.restart()
