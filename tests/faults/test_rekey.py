@@ -8,9 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from airflow_provider_lakecommit.committer import unique
 from airflow_provider_lakecommit.core import Decision
@@ -263,3 +268,36 @@ def test_nothing_to_change_before_the_first_run(make_world: Make, produce: Produ
     world = make_world(1, **LOG, upsert_key=["id"])
     with pytest.raises(LedgerError, match="LC7050"):
         shown(world)
+
+
+def test_a_table_that_merge_keeps_is_taken_over(make_world: Make, produce: Produce) -> None:
+    log, source = make_world(1, **CHANGES), Source(11)
+    produced(log, produce, source, 60)
+    log.settle()
+    merged = names(source)
+    with log.session() as session:
+        schema = Schema(
+            NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType(), required=False)
+        )
+        table = session.tables.catalog.create_table("faults.customers", schema)
+        rows = [{"id": key, "name": name} for key, name in merged.items()]
+        table.append(pa.Table.from_pylist(rows, schema=schema_to_pyarrow(schema)))
+    landing = log.landing.changed(
+        name="customers", table="faults.customers", create=None, dead_letter_table=None, **KEYED
+    )
+    world = replace(log, landing=landing)
+    with pytest.raises(TableError, match="LC5070"):
+        world.run()
+    with world.session() as session, session.tables.load("faults.customers").update_schema() as update:
+        update.add_column("kafka_topic", StringType())
+        update.add_column("kafka_partition", IntegerType())
+        update.add_column("kafka_generation", LongType())
+        update.add_column("kafka_offset", LongType())
+    # The job had merged more than this: changes that are applied again change nothing.
+    go_on(world, {(str(landing.topics), 0): 40})
+    world.settle()
+    assert seen(world) == merged
+    produced(world, produce, source, 60)
+    world.settle()
+    assert seen(world) == names(source)
+    check_all(world)
