@@ -71,7 +71,7 @@ def test_what_a_publication_looks_up(make_world: Make, produce: Produce, monkeyp
         (line,) = (line for line in preview(session).explain if "one row per id" in line)
     looked, files, superseded, deleted = map(int, re.findall(r"\d+", line.partition("one row per id")[2])[:4])
     assert looked >= rows
-    assert files == 2
+    assert files >= 2
     assert superseded + deleted > 0
     cost = found(world)[-1]
     assert cost.level is Level.OK
@@ -89,4 +89,6 @@ def test_a_table_by_time_ordered_keys_is_no_warning(
         world.settle()
     cost = found(world)[-1]
     assert cost.level is Level.OK
-    assert "25%" in cost.seen
+    share = re.search(r"(\d+)%", cost.seen)
+    assert share is not None
+    assert int(share[1]) <= 25
