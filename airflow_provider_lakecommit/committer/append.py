@@ -51,7 +51,8 @@ from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import Tables
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.committer.supersede import Superseded, Superseding
+    from airflow_provider_lakecommit.committer.delete_files import Superseded
+    from airflow_provider_lakecommit.committer.supersede import Superseding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

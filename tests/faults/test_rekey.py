@@ -220,7 +220,9 @@ def test_rows_of_another_writer_are_older_and_go(make_world: Make, produce: Prod
         rows = table.scan().to_arrow().slice(0, 3)
         for name in ("kafka_topic", "kafka_partition", "kafka_generation", "kafka_offset"):
             column = rows.schema.get_field_index(name)
-            rows = rows.set_column(column, rows.schema.field(name), pa.nulls(rows.num_rows, rows.schema.field(name).type))
+            rows = rows.set_column(
+                column, rows.schema.field(name), pa.nulls(rows.num_rows, rows.schema.field(name).type)
+            )
         table.append(rows)
     found = shown(world)
     assert (found.old, found.new, found.superseded) == (("id",), ("id",), 3)

@@ -146,7 +146,7 @@ def _look(session: LandingSession, *, write: bool) -> Callable[[Table], Supersed
     if landing.transform.unwrap is not None and not deletes:
         raise TableError(
             "LC7054",
-            f"{landing.table} has none of the columns {', '.join(landing.delete_values)}, so nothing tells which of "
+            f"{landing.table} has none of the columns {', '.join(landing.delete_values)}, so it is unknown which of "
             "its rows are deletes in the source. Land the topic from its beginning in a new table",
         )
     rows = RowsOfKeys(
