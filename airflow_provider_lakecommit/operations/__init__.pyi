@@ -68,7 +68,6 @@ from airflow_provider_lakecommit.operations.reset.rebind import SAME as SAME
 from airflow_provider_lakecommit.operations.reset.rebind import Word as Word
 from airflow_provider_lakecommit.operations.reset.rebind import rebind as rebind
 from airflow_provider_lakecommit.operations.reset.rebind import rebind_preview as rebind_preview
-from airflow_provider_lakecommit.operations.reset.rekey import KeyChange as KeyChange
 from airflow_provider_lakecommit.operations.reset.rekey import change_key as change_key
 from airflow_provider_lakecommit.operations.reset.rekey import key_preview as key_preview
 from airflow_provider_lakecommit.operations.reset.stated import parse_offsets as parse_offsets

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_lakecommit.cli.terminal.output import Exit
 from tests.integration.test_cli_land import land, new_landing, table_of
 from tests.support.cli import run
 from tests.support.doc_sql import duck
@@ -67,3 +68,26 @@ def test_each_run_leaves_one_row_per_key(new_landing: Callable[..., tuple[Path, 
     assert table["rows"] - table["superseded"] - table["deleted"] == len(expected)
     assert table["counts"]["superseded"] > 0
     assert table["counts"]["deleted"] > 0
+
+
+def test_a_table_that_was_appended_to_gets_one_row_per_key(new_landing: Callable[..., tuple[Path, Any]]) -> None:
+    spec, sender = new_landing(1, **{name: value for name, value in SPEC.items() if name != "upsert_key"})
+    values = json.loads(spec.read_text())
+    changes = [(json.dumps({"id": n % 40}), json.dumps({"balance": n})) for n in range(100)]
+    sender.produce(values["topics"], changes, 0)
+    assert land(spec).code == 0
+    spec.write_text(json.dumps({**values, "upsert": {"key": ["id"]}}))
+    refused = land(spec)
+    assert refused.code != 0
+    assert "LC3055" in refused.err
+    shown = run("reset", "key", str(spec), "--json")
+    assert shown.code == Exit.UNCONFIRMED
+    assert json.loads(shown.out)["superseded"] == 60
+    done = run("reset", "key", str(spec), "--yes", "--reason", "the newest rows are enough", "--json")
+    assert done.code == 0, done.err
+    sender.produce(values["topics"], [(json.dumps({"id": 3}), json.dumps({"balance": 1000}))], 0)
+    assert land(spec).code == 0
+    found = {r["id"]: r["balance"] for r in table_of(spec).scan().to_arrow().to_pylist()}
+    assert found == {**{n % 40: n for n in range(100)}, 3: 1000}
+    verified = run("verify", str(spec), "--rows", "--keys", "--json")
+    assert verified.code == 0, verified.out

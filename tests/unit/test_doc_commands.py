@@ -45,6 +45,7 @@ ELSEWHERE = {
     "docs/concepts/ledger.rst": "a process is killed in the middle: tests/integration/test_cli_land.py",
     "docs/guides/many_topics.rst": "it is about many topics: tests/integration/test_land_set.py",
     "docs/guides/continuous.rst": "a follow does not end by itself: tests/faults/test_follow.py",
+    "docs/guides/upsert.rst": "a table that was appended to: tests/integration/test_cli_upsert.py",
     "README.md": "the commands of the quick start, which is played",
 }
 """Pages whose commands of ``lakecommit`` are run by another test."""

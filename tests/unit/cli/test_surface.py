@@ -92,7 +92,7 @@ def test_one_rule_for_previews(name: str) -> None:
 def test_what_deletes_skips_or_goes_backwards_gives_up() -> None:
     gives_up = {name for name, command in COMMANDS.items() if command.effect is Effect.GIVES_UP}
     assert gives_up == {
-        *(f"reset {way}" for way in ("offsets", "hard", "assert", "blocked", "migrate")),
+        *(f"reset {way}" for way in ("offsets", "hard", "assert", "blocked", "migrate", "key")),
         "connect adopt",
         "maintain",
     }
