@@ -8,7 +8,7 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from airflow_provider_lakecommit.core import PendingBudget, partition_fields
+from airflow_provider_lakecommit.core import Coverage, PendingBudget, partition_fields
 from airflow_provider_lakecommit.page.actions import Action
 from airflow_provider_lakecommit.page.answers import LandingAnswer, in_common
 from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask
@@ -20,6 +20,8 @@ from airflow_provider_lakecommit.page.remedies import remedies
 from airflow_provider_lakecommit.page.sensors import HeldSensor
 from airflow_provider_lakecommit.page.trend import Steps
 from airflow_provider_lakecommit.stall import State, waiting
+
+MOST_BLOCKED = 20
 
 
 class RemedyAnswer(BaseModel):
@@ -67,6 +69,14 @@ class AnnouncedAnswer(BaseModel):
     passed_over: bool
 
 
+class BlockedAnswer(BaseModel):
+    """Blocked ranges with one reason."""
+
+    ranges: str
+    offsets: int
+    reason: str
+
+
 class DecisionAnswer(BaseModel):
     """A manual decision of a user."""
 
@@ -97,6 +107,7 @@ class LandingDetail(LandingAnswer):
     windows: list[WindowAnswer]
     tasks: list[ConnectorTaskAnswer]
     announced: list[AnnouncedAnswer]
+    blocked_ranges: list[BlockedAnswer]
     remedies: list[RemedyAnswer]
     decisions: list[DecisionAnswer]
     rejects: list[RejectAnswer]
@@ -130,11 +141,21 @@ def detail_of(
         windows=windows_of(pairs),
         tasks=[_task(t, row.cycles.tasks) for t in row.cycles.tasks],
         announced=_announced(row.state),
+        blocked_ranges=_blocked(row.state),
         remedies=[RemedyAnswer.model_validate(r, from_attributes=True) for r in remedies(row)],
         decisions=[DecisionAnswer.model_validate(d, from_attributes=True) for d in reversed(notes.decisions)],
         rejects=[_reject(r) for r in reversed(notes.rejects)],
         history=[cycle_of(c, o) for c, o in reversed(pairs)],
     )
+
+
+def _blocked(state: State) -> list[BlockedAnswer]:
+    """Return what is blocked, by reason, the largest first."""
+    by_reason: dict[str, Coverage] = {}
+    for ranges, reason in state.blocked:
+        by_reason[reason] = by_reason.get(reason, Coverage()) | ranges
+    found = [BlockedAnswer(ranges=str(c), offsets=len(c), reason=reason) for reason, c in by_reason.items()]
+    return sorted(found, key=lambda b: -b.offsets)[:MOST_BLOCKED]
 
 
 def _task(t: ConnectorTask, tasks: Sequence[ConnectorTask]) -> ConnectorTaskAnswer:

@@ -200,6 +200,8 @@ export interface Detail extends Landing {
   windows: Window[];
   tasks: ConnectorTask[];
   announced: Announced[];
+  /** The largest first. */
+  blocked_ranges: { ranges: string; offsets: number; reason: string }[];
   remedies: { command: string; does: string }[];
   /** The newest first, as are rejects. */
   decisions: { at: string; command: string; actor: string; host: string; reason: string; what: string }[];

@@ -14,6 +14,7 @@ import {
   budgeted,
   DagLinks,
   Failure,
+  Folded,
   Freshness,
   Head,
   Name,
@@ -76,6 +77,7 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
           </div>
         )}
       </section>
+      <Blocked ranges={landing.blocked_ranges} />
       <Remedies landing={landing} />
       <Actions landing={landing} now={now} />
       <Timeline cycles={landing.history} now={now} />
@@ -88,6 +90,28 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
       <Decisions decisions={landing.decisions} />
       <History landing={landing} now={now} />
     </>
+  );
+}
+
+function Blocked({ ranges }: { ranges: Detail["blocked_ranges"] }) {
+  if (ranges.length === 0) return null;
+  return (
+    <section>
+      <h2>Blocked ranges</h2>
+      <Table label="Blocked ranges" heads={["range", "#offsets", "reason"]}>
+        {ranges.map((b) => (
+          <tr key={b.ranges}>
+            <td>
+              <bdi>{short(b.ranges)}</bdi>
+            </td>
+            <td class="number">{count(b.offsets)}</td>
+            <td class="remark">
+              <Folded text={b.reason} />
+            </td>
+          </tr>
+        ))}
+      </Table>
+    </section>
   );
 }
 

@@ -2,7 +2,7 @@
 import { render } from "preact";
 import { expect, test } from "vitest";
 import type { Landing } from "./api";
-import { budgeted, fullest, Lag, pending } from "./parts";
+import { budgeted, fullest, headline, Lag, pending } from "./parts";
 
 const NOON = Date.parse("2026-01-01T12:00:00Z") / 1000;
 
@@ -35,4 +35,15 @@ test("lags are told with the time since when they are", () => {
     place,
   );
   expect(place.textContent).toBe("1.2 k · 3 s|0");
+});
+
+test("a card has one line of why, and a blocked one counts", () => {
+  const why = (verdict: string, reason: string, blocked = 0) =>
+    headline({ verdict, reason, blocked } as unknown as Landing);
+  expect(why("healthy", "the last cycle is committed")).toBe("the last cycle is committed");
+  expect(why("stalled", "no commit for 12 min; 3 slices wait; the catalog is away")).toBe("no commit for 12 min");
+  expect(why("blocked", "1 range needs action: orders[0] [0, 400): 12 of 400 …", 400)).toBe(
+    "400 offsets blocked; all others are landed",
+  );
+  expect(why("unknown", "x".repeat(500)).length).toBe(141);
 });

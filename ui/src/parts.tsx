@@ -68,6 +68,28 @@ export function Name({ landing }: { landing: Landing }) {
   );
 }
 
+const MOST_OF_HEADLINE = 140;
+
+/** Why, in one line: the first clause of a long reason. */
+export function headline(landing: Landing): string {
+  if (landing.verdict === "blocked" && landing.blocked > 0) {
+    return `${many(landing.blocked, "offset")} blocked; all others are landed`;
+  }
+  const [first = ""] = landing.reason.split(/(?<=[^:]); |\n/);
+  return first.length <= MOST_OF_HEADLINE ? first : `${first.slice(0, MOST_OF_HEADLINE)}…`;
+}
+
+/** A long text of one line, which opens. */
+export function Folded({ text, most = MOST_OF_HEADLINE }: { text: string; most?: number }) {
+  if (text.length <= most) return <>{text}</>;
+  return (
+    <details>
+      <summary>{text.slice(0, most)}…</summary>
+      {text}
+    </details>
+  );
+}
+
 /** The first lines of a card: the verdict, since when, whose it is, its last cycles, why, and what ends it. */
 export function Head({
   landing,
@@ -94,8 +116,14 @@ export function Head({
         </Level>
         <Strip cycles={landing.cycles} />
       </div>
-      <p class="reason">{landing.reason}</p>
+      <p class="reason">{headline(landing)}</p>
       {landing.clears && <p class="dim">Cleared by {landing.clears}.</p>}
+      {headline(landing) !== landing.reason && (
+        <details class="why">
+          <summary>Details</summary>
+          {landing.reason}
+        </details>
+      )}
     </>
   );
 }

@@ -10,6 +10,7 @@ import pytest
 from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.page.cycles import LandingCycles
+from airflow_provider_lakecommit.page.detail_answers import detail_of
 from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic, key_of, page_topics, ranked, search
 from airflow_provider_lakecommit.page.notes import LandingNotes, RejectSeen
 from airflow_provider_lakecommit.page.partitions import PagePartition
@@ -147,3 +148,11 @@ def test_which_topics_are_watched(stated: str, found: list[tuple[str, str]]) -> 
 def test_a_topic_without_a_name_is_refused(stated: str) -> None:
     with pytest.raises(SpecError, match="LC8701"):
         page_topics(stated, "own")
+
+
+def test_blocked_ranges_are_listed_by_reason_the_largest_first() -> None:
+    parts = ((coverage([(P0, 0, 5)]), "too many rejects"), (coverage([(P0, 10, 40)]), "out of memory"))
+    again = (coverage([(P0, 50, 52)]), "too many rejects")
+    told = detail_of(row("orders", Verdict.BLOCKED, state=State(landing=True, blocked=(*parts, again))), (), 0.0)
+    assert [(b.offsets, b.reason) for b in told.blocked_ranges] == [(30, "out of memory"), (7, "too many rejects")]
+    assert told.blocked == sum(b.offsets for b in told.blocked_ranges)
