@@ -6,6 +6,7 @@ import { count } from "./format";
 import { useAnswer, useChanges, useNow } from "./live";
 import {
   DagLinks,
+  equalNames,
   Failure,
   Freshness,
   Head,
@@ -38,6 +39,7 @@ export function List({ dag, opened }: { dag: string; opened: string }) {
   const cards = value?.landings.filter((l) => troubled(l.verdict)) ?? [];
   const rows = value?.landings.filter((l) => !troubled(l.verdict)) ?? [];
   const counts = value?.verdicts ?? {};
+  const equal = equalNames(value?.landings ?? []);
   return (
     <main>
       <header>
@@ -73,9 +75,9 @@ export function List({ dag, opened }: { dag: string; opened: string }) {
       <Freshness topics={topics ?? value?.topics ?? []} now={now} />
       <Failure error={error} />
       {cards.map((l) => (
-        <Card key={l.id} landing={l} now={now} />
+        <Card key={l.id} landing={l} now={now} apart={equal.has(l.name)} />
       ))}
-      {rows.length > 0 && <Rows rows={rows} now={now} />}
+      {rows.length > 0 && <Rows rows={rows} equal={equal} now={now} />}
       {value !== null && value.total === 0 && <Empty search={search} />}
       {value === null && !error && <p class="dim">Loading …</p>}
       {value !== null && value.total > PAGE_ROWS && (
@@ -107,13 +109,13 @@ export function List({ dag, opened }: { dag: string; opened: string }) {
   );
 }
 
-function Card({ landing, now }: { landing: Landing; now: number }) {
+function Card({ landing, now, apart }: { landing: Landing; now: number; apart: boolean }) {
   const { held } = landing;
   return (
     <section class={`card ${landing.verdict}`} aria-label={`${landing.name} is ${landing.verdict}`}>
       <Head landing={landing} now={now} level="h2">
         <a class="entry" href={`#/landing/${landing.id}`}>
-          <Name landing={landing} />
+          <Name landing={landing} apart={apart} />
         </a>
       </Head>
       <dl class="facts">
@@ -160,7 +162,7 @@ const HEADS = [
   ...["#not committed", "#last commit", "#pending", "#rejected 24 h"],
 ];
 
-function Rows({ rows, now }: { rows: Landing[]; now: number }) {
+function Rows({ rows, equal, now }: { rows: Landing[]; equal: Set<string>; now: number }) {
   return (
     <Table
       label="Landings and connectors"
@@ -170,7 +172,7 @@ function Rows({ rows, now }: { rows: Landing[]; now: number }) {
         <tr key={l.id}>
           <td>
             <a class="entry" href={`#/landing/${l.id}`}>
-              <Name landing={l} />
+              <Name landing={l} apart={equal.has(l.name)} />
             </a>
           </td>
           <td>

@@ -2,7 +2,7 @@
 import { render } from "preact";
 import { expect, test } from "vitest";
 import type { Landing } from "./api";
-import { budgeted, fullest, headline, Lag, pending } from "./parts";
+import { budgeted, equalNames, fullest, headline, Lag, Name, pending } from "./parts";
 
 const NOON = Date.parse("2026-01-01T12:00:00Z") / 1000;
 
@@ -46,4 +46,14 @@ test("a card has one line of why, and a blocked one counts", () => {
     "400 offsets blocked; all others are landed",
   );
   expect(why("unknown", "x".repeat(500)).length).toBe(141);
+});
+
+test("landings of one name are told apart by their control topics, and further tables are counted", () => {
+  const one = { name: "orders", tables: ["a.b", "a.c", "a.d"], connection: "k", control_topic: "east", kind: "landing" };
+  const two = { ...one, control_topic: "west" };
+  const all = [one, two, { ...one, name: "clicks" }] as unknown as Landing[];
+  expect([...equalNames(all)]).toEqual(["orders"]);
+  const place = document.createElement("div");
+  render(<Name landing={all[1] as Landing} apart />, place);
+  expect(place.textContent).toBe("orders → a.b and 2 more tables (k/west)");
 });

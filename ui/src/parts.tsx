@@ -50,7 +50,13 @@ export function AirflowLink({ href, children }: { href: string; children: Compon
   );
 }
 
-export function Name({ landing }: { landing: Landing }) {
+/** Names that several landings have: their control topics tell them apart. */
+export function equalNames(landings: Landing[]): Set<string> {
+  const names = landings.map((l) => l.name);
+  return new Set(names.filter((name, i) => names.indexOf(name) !== i));
+}
+
+export function Name({ landing, apart = false }: { landing: Landing; apart?: boolean }) {
   const tables = landing.tables.filter((t) => !t.endsWith("_dead_letters"));
   const to = tables.length ? tables : landing.tables;
   return (
@@ -60,7 +66,13 @@ export function Name({ landing }: { landing: Landing }) {
         <span class="dim" title={landing.tables.join(", ")}>
           {" → "}
           <bdi>{short(to[0] ?? "", 40)}</bdi>
-          {to.length > 1 && ` +${to.length - 1}`}
+          {to.length > 1 && ` and ${many(to.length - 1, "more table")}`}
+        </span>
+      )}
+      {apart && (
+        <span class="dim">
+          {" "}
+          (<bdi>{short(`${landing.connection}/${landing.control_topic}`, 40)}</bdi>)
         </span>
       )}
       {landing.kind === "connector" && <span class="dim"> (Kafka Connect)</span>}
@@ -119,7 +131,7 @@ export function Head({
       <p class="reason">{headline(landing)}</p>
       {landing.clears && <p class="dim">Cleared by {landing.clears}.</p>}
       {headline(landing) !== landing.reason && (
-        <details class="why">
+        <details class="dim">
           <summary>Details</summary>
           {landing.reason}
         </details>
