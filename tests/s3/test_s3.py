@@ -7,6 +7,7 @@ The committer and the writer are those of a landing; the rows are read from the 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from datetime import timedelta
 from threading import Timer
@@ -20,9 +21,12 @@ from airflow_provider_lakecommit.core import LIVE, REWRITE, attempt_id, file_mar
 from airflow_provider_lakecommit.exceptions import LakecommitError, StorageError
 from airflow_provider_lakecommit.iceberg import GuardedFileIO, arrow_io, data_folder, trouble_of
 from airflow_provider_lakecommit.iceberg.parquet.parquet import OpenFile
+from airflow_provider_lakecommit.operations.maintenance import sweep as sweeps
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from airflow_provider_lakecommit.operations.maintenance.expire import expire
-from airflow_provider_lakecommit.operations.maintenance.sweep import sweep
+from airflow_provider_lakecommit.operations.maintenance.garbage import Why
+from airflow_provider_lakecommit.operations.maintenance.sweep import SweptTable, sweep
+from airflow_provider_lakecommit.operations.maintenance.uploads import UnfinishedUploads, _client
 from airflow_provider_lakecommit.spark import try_storage
 from airflow_provider_lakecommit.status.doctor.lake import probe_place
 from dev.servers.s3 import S3Server
@@ -90,6 +94,58 @@ def test_a_sweep_removes_a_file_that_no_snapshot_has(lake: RowsLake, server: S3S
     assert (swept.error, swept.removed) == ("", 1)
     assert not path.exists()
     check(lake)
+
+
+def test_a_sweep_aborts_uploads_that_killed_tasks_left(
+    lake: RowsLake, storage: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(lake)
+    table = lake.load()
+    uuid = table.metadata.table_uuid
+    names = {
+        "own": file_name(attempt_id(uuid, uuid4()), file_mark(uuid, "orders", LIVE), 0),
+        "other": file_name(attempt_id(uuid, uuid4()), file_mark(uuid, "clicks", LIVE), 0),
+        "foreign": "part-0001.parquet",
+    }
+    bucket, _, folder = data_folder(table).removeprefix("s3://").partition("/")
+    client = _client(storage)
+    for name in names.values():
+        upload = client.create_multipart_upload(Bucket=bucket, Key=f"{folder}/{name}")
+        client.upload_part(
+            Bucket=bucket, Key=f"{folder}/{name}", UploadId=upload["UploadId"], PartNumber=1, Body=b"x" * (5 << 20)
+        )
+
+    def left() -> set[str]:
+        found = client.list_multipart_uploads(Bucket=bucket).get("Uploads", ())
+        return {one["Key"].rsplit("/", 1)[-1] for one in found}
+
+    def swept(remove: bool) -> SweptTable:
+        session = lake.session()
+        session.control = FakeControl(name=CONTROL.topic, topic_id=CONTROL.topic_id)
+        (found,) = sweep(session, older_than=timedelta(0), remove=remove)
+        assert found.error == ""
+        return found
+
+    assert Why.UPLOAD.value not in swept(remove=True).found, "an upload may be under way for a day"
+    assert left() == set(names.values())
+    monkeypatch.setattr(sweeps, "COMMIT_AGE", timedelta(0))
+    assert swept(remove=False).found[Why.UPLOAD.value] == (1, 5 << 20)
+    assert left() == set(names.values())
+    assert swept(remove=True).removed_bytes >= 5 << 20
+    assert left() == {names["other"], names["foreign"]}
+    check(lake)
+
+
+def test_uploads_that_cannot_be_listed_are_an_error(storage: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = {**storage, "s3.secret-access-key": "wrong-wrong-wrong"}
+    uploads = UnfinishedUploads(storage["warehouse"], wrong)
+    with pytest.raises(StorageError, match="LC7718") as refused:
+        list(uploads.walk())
+    assert "wrong-wrong-wrong" not in str(refused.value)
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    unknown = UnfinishedUploads(storage["warehouse"], storage)
+    assert unknown.unknown
+    assert list(unknown.walk()) == []
 
 
 def test_the_doctors_file_is_written_read_and_deleted(lake: RowsLake) -> None:

@@ -30,6 +30,7 @@ class Why(StrEnum):
     NOT_DONE = "its slice was reported as not done"
     CLOSED = "its lane was closed, so that nothing of it is published any more"
     LOST_COMMIT = "of a commit attempt that is in no snapshot"
+    UPLOAD = "parts of an upload that its task never finished"
 
 
 class Kept(StrEnum):

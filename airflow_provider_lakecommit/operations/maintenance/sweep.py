@@ -12,6 +12,7 @@ under way:
   log takes a report of it, however late a zombie sends it. What was reported in front of that record stays.
 * Before each batch goes the metadata are read again; what a snapshot holds by then stays, and so does what is of a lane
   that was opened again meanwhile.
+* An unfinished upload is aborted by its age alone: its object never existed, and a task that still finishes it fails.
 * Files of commits, of replays of dead letters and of rewrites are older than a day; a manifest goes only if the head
   has moved past the parent of its commit.
 
@@ -44,6 +45,7 @@ from airflow_provider_lakecommit.operations.maintenance.held import HeldFiles
 from airflow_provider_lakecommit.operations.maintenance.lane_files import TableLanes, lane_looks
 from airflow_provider_lakecommit.operations.maintenance.listing import FileStore, StoredFile
 from airflow_provider_lakecommit.operations.maintenance.ready import ReadyTable
+from airflow_provider_lakecommit.operations.maintenance.uploads import UnfinishedUploads
 
 DEFAULT_AGE = timedelta(days=3)
 COMMIT_AGE = timedelta(days=1)
@@ -177,6 +179,27 @@ class _TableSweep:
             if self._remove and batch:
                 self._remove_batch(store, batch)
                 progress(self._out)
+            self._sweep_uploads(UnfinishedUploads(folder, properties), told)
+
+    def _sweep_uploads(self, uploads: UnfinishedUploads, told: Callable[[Garbage], None]) -> None:
+        if uploads.unknown:
+            self._session.log(
+                f"{self._out.table}: parts of unfinished uploads are not looked for: install boto3 (extra s3), or let "
+                "a lifecycle rule of the bucket remove them"
+            )
+        for file in uploads.walk():
+            attempt, mark = attempt_of(file.name), mark_of(file.name)
+            if attempt is None or mark is None or not (mark in self._unannounced or self._lanes.is_own(mark)):
+                _count(self._out.kept, Kept.OTHERS, file)
+            elif self._now - file.modified < max(self._age, self._commit_age):
+                _count(self._out.kept, Kept.YOUNG, file)
+            else:
+                told(garbage := Garbage(file, Why.UPLOAD, attempt, mark))
+                _count(self._out.found, garbage.why, file)
+                if self._remove:
+                    uploads.abort(file.path)
+                    self._out.removed += 1
+                    self._out.removed_bytes += file.size
 
     def _clock(self, store: FileStore) -> float:
         """A look writes nothing, so that it has to do with our own clock."""
