@@ -32,7 +32,7 @@ class UnfinishedUploads:
         self._bucket, _, self._prefix = place.partition("/")
         self._location, self._properties = location, properties
         self._ids: dict[str, str] = {}
-        self._client = _client(properties) if scheme in _SCHEMES else None
+        self._client: Any = _client(properties) if scheme in _SCHEMES else None
         self.unknown = scheme in _SCHEMES and self._client is None
         """Whether they cannot be listed."""
 
