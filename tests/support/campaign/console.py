@@ -28,8 +28,11 @@ from airflow_provider_lakecommit.operations.maintenance.bins import BinRules
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from tests.support.declared import nested, nested_set
+from tests.support.world import Killed
 
-__all__ = ["Answer", "Console", "console"]
+__all__ = ["NOTHING", "Answer", "Console", "console"]
+
+KILLED = 137
 
 
 class InProcessEngine:
@@ -63,6 +66,10 @@ class Answer:
         return self.code == 0
 
     @property
+    def killed(self) -> bool:
+        return self.code == KILLED
+
+    @property
     def error(self) -> str:
         """The message of the error that ended the command."""
         last = self.results[-1] if self.results else {}
@@ -77,6 +84,10 @@ class Answer:
     def unforeseen(self) -> bool:
         """Return True if the command ended in an exception that is none of the package's."""
         return "Traceback (most recent call last)" in self.log
+
+
+NOTHING = Answer(arguments=(), code=-1, results=(), log="")
+"""Of an act that had nothing to do."""
 
 
 @dataclass(slots=True)
@@ -104,6 +115,8 @@ def _exit_code(arguments: list[str]) -> int:
     except SystemExit as e:
         # The parser's answer to words that it does not know.
         return int(e.code or 0)
+    except Killed:
+        return KILLED
 
 
 @contextmanager
