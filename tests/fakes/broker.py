@@ -137,7 +137,7 @@ class MemoryBroker:
             return
         millis = int(self.clock().timestamp() * 1000)
         for key, value, *headers in values:
-            parts = (None if part is None else part.encode() for part in (key, value))
+            parts = (part.encode() if isinstance(part, str) else part for part in (key, value))
             epoch = len(log.epochs) - 1
             log.records.append(MemoryRecord(topic, partition, log.end, *parts, millis, epoch, tuple(headers)))
             log.end += 1
