@@ -95,7 +95,7 @@ def test_a_key_of_columns_of_all_types(tmp_path: Path) -> None:
     types = {f"k{n}": kind for n, kind in enumerate(KEYS)}
     least = [values[0] for values in KEYS.values()]
     # Each differs from the first one in a column of its own.
-    keys = [tuple(least), *(tuple([*least[:n], values[-1], *least[n + 1 :]]) for n, values in enumerate(KEYS.values()))]
+    keys = [tuple(least), *((*least[:n], values[-1], *least[n + 1 :]) for n, values in enumerate(KEYS.values()))]
     check_keys(tmp_path, types, keys, create={**json_options(types)["create"], "partition_by": ["day(k5)", "k0"]})
 
 
