@@ -373,8 +373,16 @@ class Keyed:
         for n, kind in enumerate(kinds, 1):
             self.model.born[n] = Born("orders", topic.topic_id, 0, n - 1)
             self.model.changes[n] = Change(
-                **{"id": n, "key": (1,), "kind": kind, "version": 0, "more": False, "log": topic.partitions[0]},
-                **{"epoch": 0, "incarnation": 0, "partition": 0, "offset": n - 1},
+                id=n,
+                key=(1,),
+                kind=kind,
+                version=0,
+                more=False,
+                log=topic.partitions[0],
+                epoch=0,
+                incarnation=0,
+                partition=0,
+                offset=n - 1,
             )
 
     def judge(self, landed: int, *rows: dict[str, Any], covered: int | None = None, log: str = "") -> list[str]:

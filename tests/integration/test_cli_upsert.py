@@ -127,7 +127,7 @@ def test_a_continuous_run_keeps_the_table_equal_window_by_window_and_after_a_kil
                 gone, balance = 3 * turn + window - 1, 100 * turn + window
                 sender.produce(topic, [change(gone, None), change(9, balance), change(20 + window, balance)], 0)
                 expected.pop(gone)
-                expected |= {9: balance, 20 + window: balance}
+                expected.update({9: balance, 20 + window: balance})
                 until(lambda: balances(table_of(spec)) == expected, what="the window")
         finally:
             # As a machine that is gone does.
