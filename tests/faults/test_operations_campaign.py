@@ -3,9 +3,9 @@
 every record, by a reader that shares no code with the package, and by `verify`.
 
 In memory: real commands, sessions, tasks and tables, over a cluster in memory. A few sequences run in `make test`,
-2,000 as a campaign, 2,000 on landings that upsert, and 100 on real brokers. A failure shows the line that plays its steps again. ``python -m
-tests.support.campaign SEED`` also finds the fewest steps that fail. ``… 0-1199 --processes 2`` plays many and shows
-which pairs and triples of operations were executed; ``--shape`` says what they are played on.
+2,000 as a campaign, 2,000 more on landings that upsert, and 100 on real brokers. A failure shows the line that plays
+its steps again. ``python -m tests.support.campaign SEED`` also finds the fewest steps that fail. ``… 0-1199 --processes
+2`` plays many and shows which pairs and triples of operations were executed; ``--shape`` says what they are played on.
 """
 
 from __future__ import annotations
