@@ -26,7 +26,7 @@ LAND = ("land", "SPEC")
 def kill(landing: CampaignLanding, chance: Random) -> Answer:
     """A run dies before or after one of its durable steps, if it has so many."""
     with deaths(chance.randint(1, 9), chance.choice(("before", "after")), FakeWriter):
-        return landing.run(*LAND)
+        return _land_alone(landing)
 
 
 def hold_back(landing: CampaignLanding, chance: Random) -> Answer:
@@ -37,7 +37,7 @@ def hold_back(landing: CampaignLanding, chance: Random) -> Answer:
         raise Killed
 
     with _at_commit(chance.randint(1, 3), held):
-        return landing.run(*LAND)
+        return _land_alone(landing)
 
 
 def let_arrive(landing: CampaignLanding, chance: Random) -> Answer | None:
@@ -63,6 +63,15 @@ def while_committing(act: Callable[[CampaignLanding, Random], object]) -> Callab
             return landing.run(*LAND)
 
     return raced
+
+
+def _land_alone(landing: CampaignLanding) -> Answer:
+    """A run that compacts nothing: a death in its compaction would be that of a thread."""
+    landing.options["compact"] = False
+    try:
+        return landing.run(*LAND)
+    finally:
+        del landing.options["compact"]
 
 
 @contextmanager

@@ -145,7 +145,9 @@ class Player:
         problems = model.judge(nature, self.reader.read(), answer, revives=revives)
         if answer is not None and answer.error and not _helps(answer.error):
             problems.append(f"the refusal names no remedy: {answer.error}")
-        problems += self._verified() if model.now.heads != before.heads else ()
+        # A row per key is compared by itself, so that its history is verified less often.
+        due = not self.landing.upserts or len(self.story) % 4 == 0
+        problems += self._verified() if due and model.now.heads != before.heads else ()
         self._fail_if(problems)
 
     def _verified(self, *how: str) -> list[str]:
