@@ -64,6 +64,7 @@ def init_to_dict(t: InitTable) -> dict[str, Any]:
         "given_up": t.given_up.to_dict(),
         "back": t.back.to_dict(),
         "again": t.again.to_dict(),
+        "older": [str(p) for p in t.not_gone_back] if t.keyed and t.again else None,
         "filled": t.filled.to_dict(),
         "lane": t.lane or None,
         "bytes": {
