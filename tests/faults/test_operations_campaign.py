@@ -218,6 +218,16 @@ FOUND = {
         "truncation:623311 compaction:481978 rollback:706858 reset-fill:233113 rule:682982 land:571759 rollback:945382 "
         "retention:96074 follow:607614 truncation:443766 replay-some:475485 land:773939",
     ),
+    "rows with a key that were rolled back together with a column of theirs": (
+        "upsert-soft",
+        "backfill:248301 rollback:552634 compaction:468222 reset-earliest:750848 reset-earliest:546103 "
+        "compaction:313951 reset-latest:337747 rollback:577408 again:22240",
+    ),
+    "a table with a row per key that another engine rewrote": (
+        "upsert-soft",
+        "backfill:4416 kill:934044 reset-earliest:479749 expire:214385 sweep:665698 compaction:64151 again:46812 "
+        "follow:53363 land:19304 kill:799443",
+    ),
     "a table that is handed back after a replay": (
         "sink",
         "land:942111 backfill:458736 replay:374599 hand-back:905250 sink:382881",
@@ -242,6 +252,7 @@ def test_a_sequence_in_memory(tmp_path: Path, shape: str, seed: int) -> None:
         play(player, steps_of(seed, shape))
 
 
+@pytest.mark.heavy(but=("*-0",))
 @pytest.mark.parametrize(("shape", "seed"), CHANGES)
 def test_a_sequence_of_changes_in_memory(tmp_path: Path, shape: str, seed: int) -> None:
     with memory_player(tmp_path, shape) as player:

@@ -21,7 +21,8 @@ import pytest
 
 from airflow_provider_lakecommit.cli import arguments, everyday, maintain, upkeep
 from airflow_provider_lakecommit.cli import main as command_line
-from airflow_provider_lakecommit.cli.runs import land, land_set, set_landings
+from airflow_provider_lakecommit.cli.runs import land, land_set, process, set_landings
+from airflow_provider_lakecommit.cycle import RunIdentity
 from airflow_provider_lakecommit.landing import spec_file
 from airflow_provider_lakecommit.operations.maintenance import compact
 from airflow_provider_lakecommit.operations.maintenance.bins import BinRules
@@ -129,6 +130,16 @@ def console(path: Path, spec: dict[str, Any]) -> Iterator[Console]:
         patch.setattr(command_line, "start_logging", lambda *_, **__: None)
         for module in (arguments, everyday):
             patch.setattr(module, "results_only", lambda _: nullcontext())
+        # A run that was killed in this process is as dead as one whose process is gone.
+        runs: list[str] = []
+
+        def identity(unique: object, number: int = 0) -> RunIdentity:
+            found = process.identity(unique, number)
+            runs[:] = [found.run_id]
+            return found
+
+        patch.setattr(land, "identity", identity)
+        patch.setattr(land, "is_dead", lambda cycle: [cycle.run] != runs)
         # So that files and snapshots of a moment ago are old, and a follow is over in less than a second.
         patch.setattr(maintain, "least_age", lambda _, asked: asked)
         # Each compaction rewrites whatever is there.

@@ -276,7 +276,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "partitions": Operation(nature=SOURCE, act=_grown, weight=1),
     "compaction": Operation(nature=FOREIGN, act=_compaction),
     "rollback": Operation(nature=FOREIGN, act=_rollback),
-    "land-some": Operation(nature=LANDS, act=_run("land", "SPEC", *SOME), weight=4, shapes=UPSERTS),
+    "land-some": Operation(nature=LANDS, act=_run("land", "SPEC", "--cycles", "1"), weight=4, shapes=UPSERTS),
     "again": Operation(nature=DECIDES, act=_reset_to("--again"), weight=3, shapes=UPSERTS),
     "kill": Operation(nature=LANDS, act=kill, weight=5, real=False, shapes=UPSERTS),
     "hold": Operation(nature=LANDS, act=hold_back, weight=2, real=False, shapes=UPSERTS),
