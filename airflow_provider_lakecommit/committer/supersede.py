@@ -8,7 +8,8 @@ publishes when: a change that is older than the table's row is itself superseded
 
 The order of two rows of one topic partition and one topic is that of their offsets. In the live stream everything that
 an older reading landed is older, and so is a row of another partition: there the ledger mostly proves that no row can
-be newer, and then none is checked. In a backfill a row of another partition stays.
+be newer, and then none is checked. In a backfill a row of another partition stays, but for one of a topic that was made
+anew since.
 
 Failure story: after a lost swap only new files are searched.
 """
@@ -39,7 +40,7 @@ from airflow_provider_lakecommit.committer.head import HeadReader
 from airflow_provider_lakecommit.committer.ledger import LedgerState
 from airflow_provider_lakecommit.committer.newest import Columns, Newest, Order, newest_changes
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
-from airflow_provider_lakecommit.core import LIVE, SourcePartition
+from airflow_provider_lakecommit.core import LIVE
 from airflow_provider_lakecommit.iceberg import Numbers, opened
 
 _NOTHING = np.zeros(0, np.int64)
@@ -51,6 +52,13 @@ class _Found(NamedTuple):
     rows: Numbers
     keys: Numbers
     scanned: int
+
+
+class Readings(NamedTuple):
+    """Generations by source: of the topics that changes are of, and of those that had their names before."""
+
+    own: Mapping[int, Collection[int]]
+    former: Mapping[int, Collection[int]]
 
 
 class Superseding:
@@ -154,7 +162,7 @@ class Superseding:
         entry: ManifestEntry,
         hits: _Found,
         dead: Numbers,
-        readings: Mapping[int, Collection[int]] | None,
+        readings: Readings | None,
         marks: _Marks,
     ) -> None:
         live = ~np.isin(hits.rows, dead, assume_unique=True) if len(dead) else np.ones(len(hits.rows), bool)
@@ -182,21 +190,18 @@ class Superseding:
                         return False
         return True
 
-    def _readings(self, state: LedgerState, slices: Iterable[StagedSlice]) -> Mapping[int, Collection[int]]:
-        """Return the readings of the very topics that the slices are of, by number of the source."""
-        mine: dict[SourcePartition, set[int]] = {}
-        for one in slices:
-            for p in one.coverage.parts:
-                mine.setdefault(p, set()).add(one.generation or 0)
-        for section in state.sections:
-            for e in section.provenance:
-                for p in mine.keys() & e.coverage.parts.keys():
-                    mine[p].add(e.generation)
-        out: dict[int, set[int]] = {}
-        for p, generations in mine.items():
-            if (n := self._columns.sources.get((p.topic, p.partition))) is not None:
-                out.setdefault(n, set()).update(generations)
-        return out
+    def _readings(self, state: LedgerState, slices: Iterable[StagedSlice]) -> Readings:
+        """Return the readings of the ledger's topics that have the names of the slices' topics."""
+        known = [(p, one.generation or 0) for one in slices for p in one.coverage.parts]
+        ids, sources = {(p.topic, p.topic_id) for p, _ in known}, self._columns.sources
+        names = {topic for topic, _ in ids}
+        known += [(p, e.generation) for s in state.sections for e in s.provenance for p in e.coverage.parts]
+        own, former = dict[int, set[int]](), dict[int, set[int]]()
+        for p, generation in known:
+            if p.topic in names:
+                number = sources.setdefault((p.topic, p.partition), len(sources))
+                (own if (p.topic, p.topic_id) in ids else former).setdefault(number, set()).add(generation)
+        return Readings(own, former)
 
     def _surely_older(self, file: DataFile) -> bool:
         """Return True if the bounds of a file show that the order column of all its rows is less than any change's."""
@@ -204,9 +209,7 @@ class Superseding:
         high = None if field_id is None else (file.upper_bounds or {}).get(field_id)
         return high is not None and int(bound_of(LongType(), high)) < int(least.min())
 
-    def _stays(
-        self, table: Table, file: DataFile, rows: Numbers, keys: Numbers, readings: Mapping[int, Collection[int]]
-    ) -> Numbers:
+    def _stays(self, table: Table, file: DataFile, rows: Numbers, keys: Numbers, readings: Readings) -> Numbers:
         """Return which rows of a file are newer than the changes of their keys."""
         by_row = np.argsort(rows)
         ordered, parts, at = rows[by_row], [], 0
@@ -245,24 +248,26 @@ class _Marks:
         return int(sum(by_delete[keys].sum() for keys in self.keys.values()))
 
 
-def is_newer(old: Order, new: Order, readings: Mapping[int, Collection[int]], *, live: bool) -> Numbers:
-    """Return which rows of a table are newer than a change of the same key.
-
-    :param readings: the readings of the topic that the changes are of, by source
-    """
+def is_newer(old: Order, new: Order, readings: Readings, *, live: bool) -> Numbers:
+    """Return which rows of a table are newer than a change of the same key."""
     same = old.source == new.source
-    known = np.zeros(len(same), bool)
-    for source, generations in readings.items():
-        known |= (old.source == source) & np.isin(old.generation, list(generations))
+    known, former = (_is_of(old, by_source) for by_source in readings)
     later = old.offset > new.offset
     if live:
         by_offset = same & known & (old.generation >= new.generation) & later
     else:
         # A reading of an older topic of this name is older; what another partition or writer has, cannot be compared.
         marked = old.generation >= 0
-        by_offset = np.where(same & marked, known & later, True)
+        by_offset = np.where(same & marked, known & later, ~former)
     newer: Numbers = (old.column > new.column) | ((old.column == new.column) & by_offset)
     return newer
+
+
+def _is_of(rows: Order, readings: Mapping[int, Collection[int]]) -> Numbers:
+    out = np.zeros(len(rows.source), bool)
+    for source, generations in readings.items():
+        out |= (rows.source == source) & np.isin(rows.generation, list(generations))
+    return out
 
 
 def bound_of(kind: IcebergType, value: bytes | None) -> Any:

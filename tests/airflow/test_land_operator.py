@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -102,6 +103,34 @@ def test_a_run_takes_as_many_cycles_as_it_needs_and_one_event_tells_of_all(world
     idle = attempt(world.asked("second"))
     assert (idle.state, idle.reason) == ("skipped", "nothing new")
     assert world.lake.head("shop.orders") == head
+
+
+def test_a_task_keeps_its_table_equal_to_the_source(world: World, produce: Produce) -> None:
+    """A key per row, whatever the runs are that bring its changes; a cleared run changes nothing."""
+    keyed = {"key": {"columns": ["id"], "format": "json"}, "upsert_key": ["id"], "slice_records": 4, "max_records": 8}
+
+    def change(key: int, note: str | None) -> tuple[str, str | None]:
+        return json.dumps({"id": key}), None if note is None else json.dumps({"note": note})
+
+    def notes() -> dict[int, str]:
+        rows = world.lake.open().load_table("shop.orders").scan(selected_fields=("id", "note")).to_arrow().to_pylist()
+        assert len({row["id"] for row in rows}) == len(rows)
+        return {row["id"]: row["note"] for row in rows}
+
+    produce(world.topic, [change(n % 6, f"n{n}") for n in range(12)], 0)
+    produce(world.topic, [change(n, "other") for n in range(10, 14)], 1)
+    first = world.asked(landing=keyed)
+    ended = attempt(first)
+    assert ended.state == "success", ended
+    assert notes() == {**{n: f"n{n + 6}" for n in range(6)}, **dict.fromkeys(range(10, 14), "other")}
+    produce(world.topic, [change(0, None), change(1, "new"), change(2, None), change(2, "back")], 0)
+    ended = attempt(world.asked("second", landing=keyed))
+    assert ended.state == "success", ended
+    expected = {1: "new", 2: "back", **{n: f"n{n + 6}" for n in range(3, 6)}, **dict.fromkeys(range(10, 14), "other")}
+    assert notes() == expected
+    head = world.lake.head("shop.orders")
+    assert attempt(replace(first, number=2, first=2)).state == "skipped"
+    assert (notes(), world.lake.head("shop.orders")) == (expected, head)
 
 
 @pytest.mark.heavy

@@ -39,6 +39,7 @@ class MemoryRecord:
     _value: bytes | None
     _millis: int
     _epoch: int
+    _headers: tuple[tuple[str, bytes], ...] = ()
 
     def topic(self) -> str:
         return self._topic
@@ -61,8 +62,8 @@ class MemoryRecord:
     def leader_epoch(self) -> int:
         return self._epoch
 
-    def headers(self) -> None:
-        return None
+    def headers(self) -> list[tuple[str, bytes]] | None:
+        return [*self._headers] or None
 
     def error(self) -> None:
         return None
@@ -126,16 +127,19 @@ class MemoryBroker:
         # What began behind the new end is forgotten, so that the epochs before it end there.
         log.epochs[:] = [*(min(begin, offset) for begin in log.epochs), offset]
 
-    def produce(self, topic: str, values: Sequence[tuple[str, str]], partition: int, *, aborted: bool = False) -> None:
-        """Append keyed values; those of an aborted transaction take offsets, as its marker does, and are no records."""
+    def produce(self, topic: str, values: Sequence[tuple[Any, ...]], partition: int, *, aborted: bool = False) -> None:
+        """Append keys and values, with headers behind them if there are any; those of an aborted transaction take
+        offsets, as its marker does, and are no records.
+        """
         log = self.topics[topic].partitions[partition]
         if aborted:
             log.end += len(values) + 1
             return
         millis = int(self.clock().timestamp() * 1000)
-        for key, value in values:
-            record = MemoryRecord(topic, partition, log.end, key.encode(), value.encode(), millis, len(log.epochs) - 1)
-            log.records.append(record)
+        for key, value, *headers in values:
+            parts = (part.encode() if isinstance(part, str) else part for part in (key, value))
+            epoch = len(log.epochs) - 1
+            log.records.append(MemoryRecord(topic, partition, log.end, *parts, millis, epoch, tuple(headers)))
             log.end += 1
 
     def log(self, p: SourcePartition) -> MemoryPartition:

@@ -3,20 +3,27 @@
 every record, by a reader that shares no code with the package, and by `verify`.
 
 In memory: real commands, sessions, tasks and tables, over a cluster in memory. A few sequences run in `make test`,
-2,000 as a campaign, and 100 on real brokers. A failure shows the line that plays its steps again. ``python -m
-tests.support.campaign SEED`` also finds the fewest steps that fail. ``… 0-1199 --processes 2`` plays many and shows
-which pairs and triples of operations were executed; ``--shape`` says what they are played on.
+2,000 as a campaign, 2,000 more on landings that upsert, and 100 on real brokers. A failure shows the line that plays
+its steps again. ``python -m tests.support.campaign SEED`` also finds the fewest steps that fail. ``… 0-1199 --processes
+2`` plays many and shows which pairs and triples of operations were executed; ``--shape`` says what they are played on.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.provenance import Provenance
 from tests.fakes.broker import MemoryBroker
+from tests.support.campaign.changes import Change, UpsertModel, Way
 from tests.support.campaign.command import LENGTH, steps_of
 from tests.support.campaign.console import Answer
 from tests.support.campaign.model import Born, Model, Nature
@@ -27,6 +34,7 @@ from tests.support.campaign.reader import Found
 from tests.support.campaign.real import real_player
 from tests.support.campaign.shrink import shrunk
 from tests.support.campaign.steps import Step, parsed, written
+from tests.support.campaign.upserts import WAYS
 
 pytestmark = pytest.mark.faults
 
@@ -210,6 +218,16 @@ FOUND = {
         "truncation:623311 compaction:481978 rollback:706858 reset-fill:233113 rule:682982 land:571759 rollback:945382 "
         "retention:96074 follow:607614 truncation:443766 replay-some:475485 land:773939",
     ),
+    "rows with a key that were rolled back together with a column of theirs": (
+        "upsert-soft",
+        "backfill:248301 rollback:552634 compaction:468222 reset-earliest:750848 reset-earliest:546103 "
+        "compaction:313951 reset-latest:337747 rollback:577408 again:22240",
+    ),
+    "a table with a row per key that another engine rewrote": (
+        "upsert-soft",
+        "backfill:4416 kill:934044 reset-earliest:479749 expire:214385 sweep:665698 compaction:64151 again:46812 "
+        "follow:53363 land:19304 kill:799443",
+    ),
     "a table that is handed back after a replay": (
         "sink",
         "land:942111 backfill:458736 replay:374599 hand-back:905250 sink:382881",
@@ -221,7 +239,8 @@ FOUND = {
     ),
 }
 """Sequences of which each has lost or doubled records, or came to no end."""
-MANY, EACH = {"plain": 1_200, "sink": 400, "set": 400}, 50
+CHANGES = [(shape, n) for shape in WAYS for n in range(4)]
+MANY, EACH = {"plain": 1_200, "sink": 400, "set": 400, **dict.fromkeys(WAYS, 400)}, 50
 CHUNKS = [(shape, first) for shape, many in MANY.items() for first in range(0, many, EACH)]
 REAL = range(10_000, 10_100)
 
@@ -231,6 +250,15 @@ REAL = range(10_000, 10_100)
 def test_a_sequence_in_memory(tmp_path: Path, shape: str, seed: int) -> None:
     with memory_player(tmp_path, shape) as player:
         play(player, steps_of(seed, shape))
+
+
+@pytest.mark.heavy(but=("*-0",))
+@pytest.mark.parametrize(("shape", "seed"), CHANGES)
+def test_a_sequence_of_changes_in_memory(tmp_path: Path, shape: str, seed: int) -> None:
+    with memory_player(tmp_path, shape) as player:
+        play(player, steps_of(seed, shape))
+        assert isinstance(player.landing.model, UpsertModel)
+        assert player.landing.model.compared > 50
 
 
 @pytest.mark.heavy
@@ -337,6 +365,93 @@ def test_rows_that_another_engine_takes_out_are_lost_by_it_alone(model: Model) -
     model.logs.remove_before("orders", 0, 3)
     assert model.judge(Nature.FOREIGN, found([0])) == []
     assert (model.lost(), model.touched) == ([], True)
+
+
+@dataclass
+class Keyed:
+    """A model of changes of key 1: set, set, deletion, set; ``row`` is how a reader finds one."""
+
+    deletes: str = "hard"
+
+    def __post_init__(self) -> None:
+        logs = MemoryBroker()
+        logs.create("orders", 1)
+        kinds = ("set", "set", "deletion", "set")
+        logs.produce("orders", [("1", kind) for kind in kinds], 0)
+        topic = logs.topics["orders"]
+        self.place = SourcePartition("orders", 0, topic.topic_id)
+        self.model = UpsertModel(logs, way=Way(deletes=self.deletes, key={"k": "long"}))
+        for n, kind in enumerate(kinds, 1):
+            self.model.born[n] = Born("orders", topic.topic_id, 0, n - 1)
+            self.model.changes[n] = Change(
+                id=n,
+                key=(1,),
+                kind=kind,
+                version=0,
+                more=False,
+                log=topic.partitions[0],
+                epoch=0,
+                incarnation=0,
+                partition=0,
+                offset=n - 1,
+            )
+
+    def judge(self, landed: int, *rows: dict[str, Any], covered: int | None = None, log: str = "") -> list[str]:
+        """What is wrong with rows once so many offsets are landed."""
+        coverage = Coverage({self.place: RangeSet.of((0, landed))})
+        section = LedgerSection(
+            landing="orders",
+            lane="live",
+            cluster_id="cluster",
+            epoch=uuid4(),
+            spec_version="",
+            starts={self.place: 0},
+            covered=coverage if covered is None else Coverage({self.place: RangeSet.of((0, covered))}),
+            control=ControlPosition(cluster_id="cluster", topic="c", topic_id="c", partition=0, read_from=0, low=None),
+            provenance=(Provenance.counted(1, coverage, landed),),
+        )
+        return self.model.judge(Nature.LANDS, Found(live=rows, sections=[section]), answer(log=log))
+
+
+def row(n: int, **more: Any) -> dict[str, Any]:
+    own = {"k": 1, "id": n, "name": f"n{n}", "kafka_partition": 0, "kafka_offset": n - 1, "kafka_generation": 1}
+    return {**own, **more}
+
+
+def test_the_newest_landed_change_of_each_key_is_right_and_nothing_else() -> None:
+    assert Keyed().judge(1, row(1)) == []
+    assert Keyed().judge(2, row(2)) == []
+    assert Keyed().judge(3) == []
+    assert Keyed().judge(4, row(4)) == []
+    soft = row(3, id=None, name=None, _is_deleted=True)
+    assert Keyed("soft").judge(3, soft) == []
+    assert Keyed("ignore").judge(3, row(2)) == []
+
+
+@pytest.mark.parametrize(
+    ("landed", "rows", "said"),
+    [
+        (2, [row(1)], "is not its newest change"),
+        (2, [], "is not its newest change"),
+        (3, [row(2)], "is not its newest change"),
+        (2, [row(1), row(2)], "has two rows"),
+        (2, [row(4)], "is no landed change"),
+        (2, [row(2, name="n1")], "has other values"),
+        (2, [row(2, kafka_offset=0)], "is no landed change"),
+    ],
+)
+def test_rows_that_are_not_are_wrong(landed: int, rows: list[dict[str, Any]], said: str) -> None:
+    assert any(said in problem for problem in Keyed().judge(landed, *rows))
+
+
+def test_a_key_that_is_read_again_may_have_an_older_state_until_then() -> None:
+    keyed = Keyed()
+    assert keyed.judge(4, row(1), covered=1) == []
+    assert any("is not its newest" in problem for problem in keyed.judge(4, row(1)))
+
+
+def test_what_was_given_up_by_name_is_no_change() -> None:
+    assert Keyed().judge(4, row(2), log="GIVES UP, never read: orders[0] [2, 4) (2 offsets)") == []
 
 
 def test_remedies_are_the_commands_of_a_text_that_need_no_more_words() -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table that a real Spark job keeps equal to its source, verified by the command, read by DuckDB and pyiceberg."""
+"""Tables that a real Spark job keeps equal to their source, verified by the command, read by DuckDB and pyiceberg: one
+landing, a set of landings, and a landing in continuous mode.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,10 @@ import pytest
 
 from airflow_provider_lakecommit.cli.terminal.output import Exit
 from tests.integration.test_cli_land import land, new_landing, table_of
-from tests.support.cli import run
+from tests.support.cli import Running, run
 from tests.support.doc_sql import duck
+from tests.support.shop import Shop
+from tests.support.waiting import until
 
 __all__ = ["new_landing"]
 
@@ -89,5 +93,75 @@ def test_a_table_that_was_appended_to_gets_one_row_per_key(new_landing: Callable
     assert land(spec).code == 0
     found = {r["id"]: r["balance"] for r in table_of(spec).scan().to_arrow().to_pylist()}
     assert found == {**{n % 40: n for n in range(100)}, 3: 1000}
+    verified = run("verify", str(spec), "--rows", "--keys", "--json")
+    assert verified.code == 0, verified.out
+
+
+def change(key: int, balance: int | None) -> tuple[str, str | None]:
+    return json.dumps({"id": key}), None if balance is None else json.dumps({"balance": balance})
+
+
+def balances(table: Any) -> dict[int, int]:
+    """Return balances by id; no id may be there twice."""
+    rows = table.refresh().scan(selected_fields=("id", "balance")).to_arrow().to_pylist()
+    found = {r["id"]: r["balance"] for r in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+@pytest.mark.heavy
+def test_a_set_keeps_the_table_of_each_topic_equal(shop: Shop) -> None:
+    names, catalog = ("accounts", "cards", "loans"), shop.sql()
+    own = {key: value for key, value in SPEC.items() if key not in ("table", "groups")}
+    defaults = {**own, "control_topic": f"{shop.prefix}-control"}
+    expected: dict[str, dict[int, int]] = {name: {} for name in names}
+    for name in names:
+        shop.topic(name, partitions=1)
+    for turn in range(2):
+        for n, name in enumerate(names):
+            rows, changes = expected[name], []
+            for k in range(40):
+                if k % 5 == turn and k % 3:
+                    rows.pop(k % 10 + n, None)
+                    changes.append(change(k % 10 + n, None))
+                else:
+                    rows[k % 10 + n] = 1000 * turn + k
+                    changes.append(change(k % 10 + n, 1000 * turn + k))
+            shop.sender.produce(f"{shop.prefix}.{name}", changes, 0)
+        answer = shop.run("land", defaults=defaults)
+        assert answer.code == 0, answer.err
+        assert {name: balances(catalog.load_table(f"lake.{name}")) for name in names} == expected
+    verified = shop.run("verify", "--keys", defaults=defaults)
+    assert verified.code == 0, verified.out + verified.err
+
+
+@pytest.mark.heavy
+def test_a_continuous_run_keeps_the_table_equal_window_by_window_and_after_a_kill(
+    new_landing: Callable[..., tuple[Path, Any]],
+) -> None:
+    spec, sender = new_landing(1, **SPEC)
+    topic = json.loads(spec.read_text())["topics"]
+    sender.produce(topic, [change(n, 0) for n in range(10)], 0)
+    expected = dict.fromkeys(range(10), 0)
+    for turn in range(2):
+        running = Running.land(spec, options=("--follow", "--window-age", "1s"))
+        try:
+            running.wait_for("cycle 0: ")
+            for window in range(1, 4):
+                gone, balance = 3 * turn + window - 1, 100 * turn + window
+                sender.produce(topic, [change(gone, None), change(9, balance), change(20 + window, balance)], 0)
+                expected.pop(gone)
+                expected.update({9: balance, 20 + window: balance})
+                until(lambda: balances(table_of(spec)) == expected, what="the window")
+        finally:
+            # As a machine that is gone does.
+            running.kill()
+            running.end()
+        # What the next run finds when it begins.
+        sender.produce(topic, [change(9, -turn)], 0)
+        expected[9] = -turn
+    answer = land(spec)
+    assert answer.code == 0, answer.err
+    assert balances(table_of(spec)) == expected
     verified = run("verify", str(spec), "--rows", "--keys", "--json")
     assert verified.code == 0, verified.out

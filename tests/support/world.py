@@ -64,16 +64,17 @@ class Deaths:
 
 
 @contextmanager
-def deaths(at: int = 0, when: When = "before") -> Iterator[Deaths]:
-    """Count durable steps, and die at one of them."""
+def deaths(at: int = 0, when: When = "before", writer: Any = ControlWriter) -> Iterator[Deaths]:
+    """Count durable steps, and die at one of them.
+
+    :param writer: the class that writes control records
+    """
     counter = Deaths(at, when)
-    send, commit = ControlWriter.send, SqlCatalog.commit_table
+    send, commit = writer.send, SqlCatalog.commit_table
     with pytest.MonkeyPatch.context() as patch:
         # The dead do nothing more, also not for another table.
         patch.setattr(commit_in_turns, "NEXT_TABLE_AFTER", 600.0)
-        patch.setattr(
-            ControlWriter, "send", lambda self, records: counter.around("control", lambda: send(self, records))
-        )
+        patch.setattr(writer, "send", lambda self, records: counter.around("control", lambda: send(self, records)))
         patch.setattr(
             SqlCatalog, "commit_table", lambda self, *a, **k: counter.around("catalog", lambda: commit(self, *a, **k))
         )

@@ -82,7 +82,7 @@ def check_agreement(session: LandingSession, prepared: Prepared, marks: Marks) -
                 "LC6006",
                 f"{one} and {other} read {ranges} with different columns or decoding: a record of these ranges may be "
                 "in both tables, or in neither. One of them was rolled back alone. Read the ranges again "
-                f"for both: `{RESET_OFFSETS} SPEC --from {starts} --delete`",
+                f"for both: `{RESET_OFFSETS} SPEC --from {starts} {_how(session)}`",
             )
 
 
@@ -107,6 +107,11 @@ def _rules(session: LandingSession, prepared: Prepared) -> str:
     return rules_of(landing.decoding_hash, *schemas_of(landing.destinations, prepared.targets))
 
 
+def _how(session: LandingSession) -> str:
+    """Return how offsets are read again: where a table has one row per key, no row of a range can be deleted."""
+    return "--again" if session.landing.upsert.key else "--delete"
+
+
 def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable, marks: Marks) -> str:
     lacking, columns = " and ".join(one.tables), ", ".join(session.landing.data_tables)
     ends = ",".join(f"{p.topic}:{p.partition}={s.ranges[-1].end}" for p, s in sorted(one.ranges.parts.items()))
@@ -114,11 +119,13 @@ def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable, mar
     together = f"roll {one.holder} back to snapshot {before} to read them again for all tables; " if before else ""
     # By the columns of rows, if the source has all deleted ranges: no rollback or manual step is needed.
     starts = ",".join(f"{p.topic}:{p.partition}={s.ranges[0].start}" for p, s in sorted(one.ranges.parts.items()))
-    out = f"delete the rest of them as well with `{RESET_OFFSETS} SPEC --from {starts} --delete`, to the same effect; "
-    if _others_behind(session, holder, one.ranges):
+    what = "read them again in all tables" if session.landing.upsert.key else "delete the rest of them as well"
+    out = f"{what} with `{RESET_OFFSETS} SPEC --from {starts} {_how(session)}`, to the same effect; "
+    if not session.landing.upsert.key and _others_behind(session, holder, one.ranges):
         anew = " ".join(f"--range {p.topic}:{p.partition}={r.start}-{r.end}" for p, r in one.ranges.items())
         out = f"replace these ranges in all tables with `{BACKFILL} SPEC --replace {anew}`; "
-    together += out if session.landing.columns.metadata and not gone(one.ranges, marks) else ""
+    marked = session.landing.columns.metadata or session.landing.upsert.key
+    together += out if marked and not gone(one.ranges, marks) else ""
     words = " and ".join(f"`{RESET_ASSERT} SPEC --table {t} --at {ends}`" for t in one.tables)
     return (
         f"{lacking} lacks {one.ranges}, which {one.holder} read with other columns of {columns} or another "

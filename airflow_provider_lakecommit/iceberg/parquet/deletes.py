@@ -39,10 +39,11 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletes:
-    """The delete files of a head."""
+    """The delete files of a head. ``files`` are those with positions."""
 
     positions: DeleteFileIndex
     equality: tuple[ManifestEntry, ...]
+    files: tuple[DataFile, ...] = ()
 
     def of(self, entry: ManifestEntry) -> Collection[DataFile]:
         """The position delete files that apply to a data file."""
@@ -98,13 +99,14 @@ def deletes_of(table: Table, manifests: Collection[ManifestFile], listed: Iterab
 
     :param listed: entries of its data manifests: some writers list equality deletes there
     """
-    positions, equality = DeleteFileIndex(), []
+    positions, equality, files = DeleteFileIndex(), list[ManifestEntry](), list[DataFile]()
     for entry in (*_delete_entries(table, manifests), *(e for e in listed if not is_data(e.data_file))):
         if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
             equality.append(entry)
         else:
             positions.add_delete_file(entry, partition_key=entry.data_file.partition)
-    return Deletes(positions=positions, equality=tuple(equality))
+            files.append(entry.data_file)
+    return Deletes(positions=positions, equality=tuple(equality), files=tuple(files))
 
 
 def _delete_entries(table: Table, manifests: Collection[ManifestFile]) -> Iterator[ManifestEntry]:

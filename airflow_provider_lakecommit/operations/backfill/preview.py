@@ -116,7 +116,7 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
     :raises TableError: another landing lands these topics into the table
     :raises CatalogError: the catalog is unreachable
     """
-    _check_upsert(session.landing, asked)
+    check_upsert(session.landing, replaces=asked.replaces)
     source = session.source.watermarks()
     state = ledger_state(session, session.landing.table)
     own = [] if state is None else [s for s in state.sections if s.landing == session.landing.name]
@@ -169,8 +169,9 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
     return found
 
 
-def _check_upsert(landing: Landing, asked: LaneAsked) -> None:
-    if asked.replaces:
+def check_upsert(landing: Landing, *, replaces: bool = False) -> None:
+    """:raises SpecError: the landing's table cannot take older records"""
+    if replaces:
         require_appends(landing, "replaying ranges")
     require_traces(landing)
 

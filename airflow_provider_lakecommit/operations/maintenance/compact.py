@@ -5,7 +5,8 @@ Contract: the rows of a table stay as they are. Bins (:mod:`~airflow_provider_la
 are written beside everything else that goes on; a snapshot of its own puts some of them in place of their sources. On
 the head of that very commit each bin is checked again: where a source is gone, a deleted row is back, or an equality
 delete applies to a source, the bin is given up, and rows that were deleted meanwhile are deleted in the new file. Files
-of other writers are compacted too; files to which equality deletes apply are left alone.
+of other writers are compacted too; files to which equality deletes apply are left alone. Position delete files that
+another engine has left behind, and that apply to no data file, are taken out.
 
 Failure story: killed at any step, what was committed is complete, and what was not is garbage for a sweep. Of two
 compactions of one table, the later gives up the bins that the earlier has committed. A bin that cannot be written is
@@ -162,14 +163,16 @@ class _TableCompaction:
         out.files, out.bytes = sum(len(b.sources) for b in self._bins), sum(b.size for b in self._bins)
         debt = debt_of(self._table.metadata, self._branch, self._session.landing.maintain)
         most = self._session.landing.maintain.max_files
-        self._settles = not found and debt is not None and debt.files - debt.needed >= DUE * most
+        settles = not found and debt is not None and debt.files - debt.needed >= DUE * most
+        self._settles = settles or bool(head.idle_deletes)
         return bool(self._bins) or self._settles
 
     def run(self, most_time: timedelta | None, progress: Callable[[CompactedTable], None]) -> None:
         """Write and commit the bins."""
         if self._settles:
-            # Every partition needs its files: a snapshot says that these are as few as can be.
+            # Every partition needs its files: a snapshot says that these are as few as can be. Or only delete files go.
             self._commit(())
+            self._settles = False
         end = None if most_time is None else time.monotonic() + most_time.total_seconds()
         with ThreadPoolExecutor(THREADS) as pool:
             for at in range(0, len(self._bins), BINS_OF_A_COMMIT):
@@ -240,6 +243,7 @@ class _TableCompaction:
         applied = {d.file_path for s in sources for d in head.deletes.of(head.entries[s.path])}
         stay = head.entries.keys() - removed
         over = frozenset(path for path in applied if stay.isdisjoint(self._positions.named_by(path)))
+        over |= head.idle_deletes
         return Compaction(
             rewrite=Rewrite(removed=removed, removed_deletes=over, deletes=tuple(deletes), same_rows=True),
             files=files,

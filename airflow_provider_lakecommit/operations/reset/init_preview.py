@@ -61,7 +61,7 @@ from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way,
 class InitTable:
     """The effect of a decision on one table. ``published`` is published first, ``reported`` is voided; ``lost`` of that
     cannot be read again. A table that ``begins`` has no ledger: ``not_again`` was in it before, according to the log,
-    and a ledger that begins there does not read it again.
+    and a ledger that begins there does not read it again. A ``keyed`` table has one row per key.
     """
 
     table: str
@@ -80,6 +80,12 @@ class InitTable:
     record_bytes: int = 0
     sink: str = ""
     """The connector whose turn it was; nobody knows what that has landed of a topic that was made anew."""
+    keyed: bool = False
+
+    @property
+    def not_gone_back(self) -> tuple[SourcePartition, ...]:
+        """Return the partitions with landed records that are not read again, if others are."""
+        return tuple(p for p, end in self.ends.items() if end and self.again and not self.again[p])
 
     @property
     def loses(self) -> bool:
@@ -147,6 +153,7 @@ class SectionInit:
     """All of the ledger: a reading that begins now has another generation than those of any of them."""
     begun: Mapping[SourcePartition, int] = field(default_factory=dict)
     """Where other tables of the landing have begun."""
+    keyed: bool = False
 
     def whole(self, section: LedgerSection) -> LedgerSection:
         """Return a section with what closed lanes have, which a word is about, too."""
@@ -254,6 +261,7 @@ class SectionInit:
             lane=self.lane,
             record_bytes=0 if self.old is None else self.old.record_bytes,
             sink=self._sink_whose_turn_is_over,
+            keyed=self.keyed,
         )
 
 
@@ -320,6 +328,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             closed=Coverage() if ledger is None else ledger.closed(session.landing.name),
             sections=() if ledger is None else ledger.sections or ledger.remembered,
             begun=_begun(session, {n: s for n, s in states.items() if n != name}),
+            keyed=name == session.landing.table and bool(session.landing.upsert.key),
         )
         found = settings[name].restart(old)
         data = data or found

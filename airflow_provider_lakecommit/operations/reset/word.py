@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.committer import LedgerState
 from airflow_provider_lakecommit.core import SourcePartition, StatedOffsets, Watermark
 from airflow_provider_lakecommit.cycle import LandingSession, first_offsets, offsets_at
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.operations.backfill.preview import check_upsert
 
 Start = str | datetime | Mapping[tuple[str, int], int]
 """``earliest``, ``latest``, the first record at or after a time, or an offset per (topic, partition)."""
@@ -40,7 +41,11 @@ PLAIN = Way()
 
 
 def check_lane(session: LandingSession, states: Mapping[str, LedgerState | None], lane: str) -> None:
-    """:raises LedgerError: the backfill that a decision would open exists"""
+    """:raises LedgerError: the backfill that a decision would open exists
+    :raises SpecError: the table cannot take older records
+    """
+    if lane:
+        check_upsert(session.landing)
     there = {s.lane for state in states.values() if state for s in state.sections if s.landing == session.landing.name}
     if lane and lane in there:
         raise LedgerError("LC7044", f"landing {session.landing.name} already has backfill {lane}: choose another name")

@@ -26,6 +26,11 @@ def init_text(preview: InitPreview) -> Iterable[str]:
         ends = ", ".join(f"{p} {o}" for p, o in t.ends.items())
         yield f"{t.table}: would {'begin' if t.begins else 'continue'} at {ends}"
         yield from (f"  {said}: {_counted(ranges, t.record_bytes)}{more}" for said, ranges, more in _parts(t) if ranges)
+        if t.keyed and t.again:
+            yield "  until they are read again, rows of their keys show OLDER states, and deleted rows are back"
+            if t.not_gone_back:
+                others = ", ".join(map(str, t.not_gone_back))
+                yield f"  keys that also have records in {others} may STAY so: go back in these partitions, too"
         if t.lost:
             yield f"  LOSES, reported and no longer readable: {t.lost}"
         if t.reported:
@@ -59,6 +64,7 @@ def init_to_dict(t: InitTable) -> dict[str, Any]:
         "given_up": t.given_up.to_dict(),
         "back": t.back.to_dict(),
         "again": t.again.to_dict(),
+        "older": [str(p) for p in t.not_gone_back] if t.keyed and t.again else None,
         "filled": t.filled.to_dict(),
         "lane": t.lane or None,
         "bytes": {

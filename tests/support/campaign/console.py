@@ -21,15 +21,19 @@ import pytest
 
 from airflow_provider_lakecommit.cli import arguments, everyday, maintain, upkeep
 from airflow_provider_lakecommit.cli import main as command_line
-from airflow_provider_lakecommit.cli.runs import land, land_set, set_landings
+from airflow_provider_lakecommit.cli.runs import land, land_set, process, set_landings
+from airflow_provider_lakecommit.cycle import RunIdentity
 from airflow_provider_lakecommit.landing import spec_file
 from airflow_provider_lakecommit.operations.maintenance import compact
 from airflow_provider_lakecommit.operations.maintenance.bins import BinRules
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from tests.support.declared import nested, nested_set
+from tests.support.world import Killed
 
-__all__ = ["Answer", "Console", "console"]
+__all__ = ["NOTHING", "Answer", "Console", "console"]
+
+KILLED = 137
 
 
 class InProcessEngine:
@@ -63,6 +67,10 @@ class Answer:
         return self.code == 0
 
     @property
+    def killed(self) -> bool:
+        return self.code == KILLED
+
+    @property
     def error(self) -> str:
         """The message of the error that ended the command."""
         last = self.results[-1] if self.results else {}
@@ -77,6 +85,10 @@ class Answer:
     def unforeseen(self) -> bool:
         """Return True if the command ended in an exception that is none of the package's."""
         return "Traceback (most recent call last)" in self.log
+
+
+NOTHING = Answer(arguments=(), code=-1, results=(), log="")
+"""Of an act that had nothing to do."""
 
 
 @dataclass(slots=True)
@@ -104,6 +116,8 @@ def _exit_code(arguments: list[str]) -> int:
     except SystemExit as e:
         # The parser's answer to words that it does not know.
         return int(e.code or 0)
+    except Killed:
+        return KILLED
 
 
 @contextmanager
@@ -116,6 +130,16 @@ def console(path: Path, spec: dict[str, Any]) -> Iterator[Console]:
         patch.setattr(command_line, "start_logging", lambda *_, **__: None)
         for module in (arguments, everyday):
             patch.setattr(module, "results_only", lambda _: nullcontext())
+        # A run that was killed in this process is as dead as one whose process is gone.
+        runs: list[str] = []
+
+        def identity(unique: object, number: int = 0) -> RunIdentity:
+            found = process.identity(unique, number)
+            runs[:] = [found.run_id]
+            return found
+
+        patch.setattr(land, "identity", identity)
+        patch.setattr(land, "is_dead", lambda cycle: [cycle.run] != runs)
         # So that files and snapshots of a moment ago are old, and a follow is over in less than a second.
         patch.setattr(maintain, "least_age", lambda _, asked: asked)
         # Each compaction rewrites whatever is there.

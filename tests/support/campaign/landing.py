@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
@@ -88,6 +88,8 @@ class CampaignLanding:
     adopted: bool = False
     """Did a sink land in the table before?"""
     sinks_turn: bool = False
+    held: list[Callable[[], object]] = field(default_factory=list)
+    """A commit request that is still on its way."""
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -96,6 +98,15 @@ class CampaignLanding:
     @property
     def is_set(self) -> bool:
         return "defaults" in self.spec
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """Where it may begin."""
+        return "earliest", "latest"
+
+    @property
+    def upserts(self) -> bool:
+        return "upsert_key" in self.options
 
     @property
     def options(self) -> dict[str, Any]:

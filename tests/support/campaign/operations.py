@@ -16,20 +16,23 @@ from pyiceberg.table.snapshots import Operation as Change
 
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.model import LIVE
-from tests.support.campaign.console import Answer
+from tests.support.campaign.console import NOTHING, Answer
+from tests.support.campaign.faulty import hold_back, kill, let_arrive, while_committing
 from tests.support.campaign.landing import TOPICS, CampaignLanding
 from tests.support.campaign.model import Nature
 from tests.support.campaign.reader import DEAD, ROWS
 from tests.support.campaign.sink import ADOPT, land_by_sink
+from tests.support.campaign.upserts import WAYS
 
-__all__ = ["NOTHING", "OPERATIONS", "SHAPES", "Operation", "operations_of"]
+__all__ = ["OPERATIONS", "SHAPES", "Operation", "operations_of"]
 
 MOST_PARTITIONS = 4
-SHAPES = ("plain", "sink", "set")
-"""What a sequence is played on: a landing, one that goes on in the table of a sink, or a set of landings."""
+APPENDS, UPSERTS = ("plain", "sink", "set"), tuple(WAYS)
+SHAPES = (*APPENDS, *UPSERTS)
+"""What a sequence is played on: a landing, one that goes on in the table of a sink, a set of landings, or a landing
+that upserts in one of several ways.
+"""
 SINK, SET = ("sink",), ("set",)
-NOTHING = Answer(arguments=(), code=-1, results=(), log="")
-"""Of an act that had nothing to do."""
 SOME = ("--cycles", "1", "--max-records", "4")
 """Of a run that leaves its range half done."""
 
@@ -230,6 +233,12 @@ def _expire(landing: CampaignLanding, chance: Random) -> Answer:
     return landing.run("maintain", "SPEC", "--only", "expire", "--older-than", "0s", "--keep", keep, "--yes")
 
 
+def _sweep(landing: CampaignLanding, chance: Random) -> Answer:
+    """What a request on its way refers to is unneeded by then, as no sweep of a real table is so hasty."""
+    landing.held.clear()
+    return landing.run("maintain", "SPEC", "--only", "sweep", "--older-than", "0s", "--yes")
+
+
 LANDS, DECIDES, KEEPS, SOURCE, FOREIGN = Nature.LANDS, Nature.DECIDES, Nature.KEEPS, Nature.SOURCE, Nature.FOREIGN
 _EARLIEST = ("reset", "offsets", "SPEC", "--from", "earliest", "--yes")
 _LATEST = ("reset", "offsets", "SPEC", "--from", "latest", "--yes")
@@ -241,20 +250,20 @@ OPERATIONS: Mapping[str, Operation] = {
     "backfill": Operation(nature=LANDS, act=_ranged("backfill")),
     "backfill-some": Operation(nature=LANDS, act=_ranged("backfill", *SOME)),
     "replay": Operation(nature=DECIDES, act=_ranged("backfill", "--replace", "--yes")),
-    "replay-some": Operation(nature=DECIDES, act=_ranged("backfill", "--replace", "--yes", *SOME)),
+    "replay-some": Operation(nature=DECIDES, act=_ranged("backfill", "--replace", "--yes", *SOME), shapes=APPENDS),
     "lane-finish": Operation(nature=DECIDES, act=_lane),
     "lane-close": Operation(nature=LANDS, act=_close, weight=1),
     "reset-earliest": Operation(nature=DECIDES, act=_run(*_EARLIEST)),
     "reset-latest": Operation(nature=DECIDES, act=_run(*_LATEST)),
     "reset-fill": Operation(nature=DECIDES, act=_fill),
     "reset-offsets": Operation(nature=DECIDES, act=_reset_to()),
-    "reset-delete": Operation(nature=DECIDES, act=_reset_to("--delete")),
+    "reset-delete": Operation(nature=DECIDES, act=_reset_to("--delete"), shapes=APPENDS),
     "reset-hard": Operation(nature=DECIDES, act=_run("reset", "hard", "SPEC", "--yes"), weight=1),
     "reset-blocked": Operation(nature=LANDS, act=_blocked, weight=1),
     "dead-letters": Operation(nature=LANDS, act=_run("dead-letters", "SPEC", "--replay"), revives=True),
-    "rule": Operation(nature=SOURCE, act=_rule),
+    "rule": Operation(nature=SOURCE, act=_rule, shapes=APPENDS),
     "evolve": Operation(nature=KEEPS, act=_run("maintain", "SPEC", "--only", "columns", "--yes"), weight=1),
-    "sweep": Operation(nature=KEEPS, act=_run("maintain", "SPEC", "--only", "sweep", "--older-than", "0s", "--yes")),
+    "sweep": Operation(nature=KEEPS, act=_sweep),
     "expire": Operation(nature=KEEPS, act=_expire),
     "compact": Operation(nature=KEEPS, act=_run("maintain", "SPEC", "--only", "compact", "--yes"), weight=3),
     "adopt": Operation(nature=DECIDES, act=_adopt, real=False, shapes=SINK),
@@ -267,6 +276,12 @@ OPERATIONS: Mapping[str, Operation] = {
     "partitions": Operation(nature=SOURCE, act=_grown, weight=1),
     "compaction": Operation(nature=FOREIGN, act=_compaction),
     "rollback": Operation(nature=FOREIGN, act=_rollback),
+    "land-some": Operation(nature=LANDS, act=_run("land", "SPEC", "--cycles", "1"), weight=4, shapes=UPSERTS),
+    "again": Operation(nature=DECIDES, act=_reset_to("--again"), weight=3, shapes=UPSERTS),
+    "kill": Operation(nature=LANDS, act=kill, weight=5, real=False, shapes=UPSERTS),
+    "hold": Operation(nature=LANDS, act=hold_back, weight=2, real=False, shapes=UPSERTS),
+    "arrive": Operation(nature=LANDS, act=let_arrive, weight=2, real=False, shapes=UPSERTS),
+    "race": Operation(nature=LANDS, act=while_committing(_compaction), weight=3, real=False, shapes=UPSERTS),
 }
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +20,10 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import StaticTable
 
-__all__ = ["DEAD", "ROWS", "Found", "TableReader"]
+from airflow_provider_lakecommit.committer.ledger import read_ledger
+from airflow_provider_lakecommit.core.model import LedgerSection
+
+__all__ = ["DEAD", "ROWS", "Found", "TableReader", "UpsertReader"]
 
 ROWS, DEAD = "shop.rows", "shop.dead"
 _FILE = "file://"
@@ -33,6 +36,9 @@ class Found:
     rows: Counter[int] = field(default_factory=Counter)
     dead: Counter[int] = field(default_factory=Counter)
     heads: Mapping[str, str] = field(default_factory=dict)
+    live: Sequence[Mapping[str, object]] = ()
+    sections: Sequence[LedgerSection] = ()
+    """Of a table with a row per key: its rows, and what its ledger says of the records that made them."""
 
     @property
     def ids(self) -> set[int]:
@@ -78,6 +84,25 @@ class TableReader:
         if row["name"] != f"n{row['id']}":
             raise AssertionError(f"a row of {name} has the id of one record and the name of another: {row}")
         return int(row["id"])  # type: ignore[call-overload]
+
+
+class UpsertReader(TableReader):
+    """Reads the rows of a table that has one per key as pyiceberg scans them, and the coverage of its ledger."""
+
+    _head: tuple[str, Sequence[Mapping[str, object]], Sequence[LedgerSection]] = ("", (), ())
+
+    def read(self) -> Found:
+        found = super().read()
+        return replace(found, live=self._head[1], sections=self._head[2])
+
+    def _counted(self, name: str, location: str) -> Counter[int]:
+        if _is_dead(name):
+            return super()._counted(name, location)
+        if location != self._head[0]:
+            table = StaticTable.from_metadata(location)
+            rows = table.scan().to_arrow().to_pylist() if table.current_snapshot() else []
+            self._head = location, rows, read_ledger(table.metadata).sections
+        return Counter()
 
 
 def _is_dead(name: str) -> bool:

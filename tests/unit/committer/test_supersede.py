@@ -242,6 +242,19 @@ def test_a_topic_made_anew_supersedes_the_rows_of_the_former_one(tmp_path: Path)
     assert lake.content() == {**dict.fromkeys(range(20), 1), 15: 2}
 
 
+def test_a_backfill_of_a_topic_made_anew_supersedes_rows_of_the_former_one_in_any_partition(tmp_path: Path) -> None:
+    """Keys are in other partitions if the topic has another number of them."""
+    lake = UpsertLake(tmp_path)
+    lake.land([(n, 1) for n in range(4)])
+    lake.places = [replace(p, topic_id="YW5vdGhlci10b3BpYy1pZA") for p in lake.places]
+    lake.at |= {(LIVE, p): 1000 for p in lake.places}
+    lake.change(LIVE, generation=2, starts={**lake.sections[LIVE].starts, **dict.fromkeys(lake.places, 1000)})
+    lake.land([(3, 3)], partition=2)
+    lake.join("history", generation=5)
+    lake.land([(1, 2), (3, 2), (0, 2)], partition=1, lane="history")
+    assert lake.content() == {0: 2, 1: 2, 2: 1, 3: 3}
+
+
 def test_the_order_column_decides_before_the_offset(tmp_path: Path) -> None:
     lake = UpsertLake(tmp_path, order=True)
     lake.land([(1, 50), (2, 50)])

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a landing that upserts cannot do is refused by name on every path, changes nothing, and is possible where the
+table records deletes; a reset that goes back shows in its preview what it does to rows.
+
+In memory: the commands, operators, tasks and tables are the product's own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
+from airflow_provider_lakecommit.operations.reset.word import Way
+from airflow_provider_lakecommit.operations.reset.wording import init_text
+from airflow_provider_lakecommit.operators.backfill import BackfillOperator
+from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
+from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
+from airflow_provider_lakecommit.operators.replay import ReplayOperator
+from tests.support.campaign.console import Answer, Console, console
+from tests.support.declared import changed_landing
+from tests.support.in_memory import TOPIC, MemoryWorld, memory_world
+
+pytestmark = pytest.mark.faults
+
+COLUMNS = [
+    {"name": "id", "type": "long", "required": True},
+    {"name": "name", "type": "string"},
+    {"name": "_is_deleted", "type": "boolean"},
+]
+OPTIONS: dict[str, Any] = {
+    "create": {"schema": COLUMNS},
+    "key": {"columns": ["id"], "format": "json"},
+    "upsert_key": ["id"],
+}
+RANGE = f"{TOPIC}:0=0-2"
+
+
+def record(key: int | None, name: str | None) -> tuple[str, str | None]:
+    return json.dumps({"id": key}), None if name is None else json.dumps({"name": name})
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[MemoryWorld]:
+    """Two partitions with a few changes each, of other keys, and a dead letter."""
+    with memory_world(tmp_path, 2, **OPTIONS) as made:
+        made.send(record(1, "a"), record(2, "a"), record(1, "b"), record(2, None))
+        made.send(record(11, "a"), record(12, "a"), record(None, "x"), partition=1)
+        yield made
+
+
+@pytest.fixture
+def commands(world: MemoryWorld, tmp_path: Path) -> Iterator[Console]:
+    spec = {**world.landing.to_flat(), "kafka": dict(world.kafka), "catalog": dict(world.catalog)}
+    with console(tmp_path / "spec.json", spec) as made:
+        yield made
+
+
+def head(world: MemoryWorld) -> list[str]:
+    with world.session() as session:
+        return [session.tables.load(name).metadata_location for name in world.landing.tables]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("LC1335", ("backfill", "SPEC", "--range", RANGE)),
+        ("LC1335", ("backfill", "SPEC", "--since", "2020-01-01")),
+        ("LC1335", ("reset", "offsets", "SPEC", "--from", "latest", "--fill", "hole", "--yes")),
+        ("LC1334", ("backfill", "SPEC", "--range", RANGE, "--replace", "--yes")),
+        ("LC1334", ("reset", "offsets", "SPEC", "--from", f"{TOPIC}:0=1", "--delete", "--yes")),
+        ("LC1334", ("reset", "hard", "SPEC", "--yes")),
+        ("LC1334", ("dead-letters", "SPEC", "--replay")),
+    ],
+)
+def test_commands(world: MemoryWorld, commands: Console, code: str, words: tuple[str, ...]) -> None:
+    before = head(world)
+    found = commands.run(*words)
+    assert (found.code, found.results[-1]["error"]["code"]) == (2, code)
+    assert head(world) == before
+
+
+@pytest.mark.parametrize(
+    ("code", "operation", "arguments"),
+    [
+        ("LC1335", "reset offsets", {"start": "latest", "fill": "hole"}),
+        ("LC1334", "reset offsets", {"start": f"{TOPIC}:0=1", "delete": True}),
+        ("LC1334", "reset hard", {}),
+        ("LC1334", "dead-letters", {}),
+    ],
+)
+def test_tasks_that_preview_or_do_an_operation(
+    world: MemoryWorld, monkeypatch: pytest.MonkeyPatch, code: str, operation: str, arguments: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(LandingOperationOperator, "session", lambda _: world.session())
+    task = LandingOperationOperator(task_id="t", landing=world.landing, operation=operation, arguments=arguments)
+    context: Any = {"ti": SimpleNamespace(dag_id="repairs", run_id="manual__1")}
+    with pytest.raises(Exception, match=code):
+        task.execute(context)
+
+
+@pytest.mark.parametrize(("code", "kind"), [("LC1335", BackfillOperator), ("LC1334", ReplayOperator)])
+def test_tasks_that_land_a_range(
+    world: MemoryWorld, monkeypatch: pytest.MonkeyPatch, code: str, kind: type[BackfillOperator]
+) -> None:
+    monkeypatch.setattr(KafkaToIcebergOperator, "session", lambda _: world.session())
+    task = kind(task_id="t", landing=world.landing, ranges=RANGE)
+    with pytest.raises(SpecError, match=code), task.session():
+        raise AssertionError("the range is opened")
+
+
+@pytest.mark.parametrize("deletes", ["soft", "ignore"])
+def test_what_records_deletes_leaves_a_hole_to_a_backfill(tmp_path: Path, deletes: str) -> None:
+    with memory_world(tmp_path, **OPTIONS, upsert_deletes=deletes) as world:
+        world.send(record(1, "a"), record(2, "a"), record(3, "a"))
+        world.broker.produce(TOPIC, [record(1, "b"), record(2, None), record(4, "a")], 0)
+        spec = {**world.landing.to_flat(), "kafka": dict(world.kafka), "catalog": dict(world.catalog)}
+        with console(tmp_path / "spec.json", spec) as commands:
+            assert commands.run("reset", "offsets", "SPEC", "--from", "latest", "--fill", "hole", "--yes").done
+            # What comes first is newer than what the hole has.
+            world.send(record(4, "c"), record(5, "a"))
+            assert commands.run("backfill", "SPEC", "--name", "hole").done
+        live = [row[:2] for row in world.found("id", "name", "_is_deleted") if not row[2]]
+        rest = [] if deletes == "soft" else [(2, "a")]
+        assert live == [(1, "b"), *rest, (3, "a"), (4, "c"), (5, "a")]
+
+
+# -- reading again ----------------------------------------------------------------------------------------------------
+
+
+def older(answer: Answer) -> list[str] | None:
+    """Return the partitions whose keys may keep older states, None if no row shows any; of the data table."""
+    data, dead = answer.results[0]["tables"]
+    assert dead["older"] is None
+    found: list[str] | None = data["older"]
+    return found
+
+
+def test_a_preview_says_that_rows_get_older_and_which_keys_may_stay_so(world: MemoryWorld, commands: Console) -> None:
+    one = commands.run("reset", "offsets", "SPEC", "--from", f"{TOPIC}:0=0", "--again")
+    assert one.code == 3, "nothing is done"
+    assert older(one) == [f"{TOPIC}[1]"]
+    every = commands.run("reset", "offsets", "SPEC", "--from", "earliest", "--again")
+    assert older(every) == []
+    assert older(commands.run("reset", "offsets", "SPEC", "--from", "earliest")) is None
+    with world.session() as session:
+        for start, lines in ({(TOPIC, 0): 0}, 2), ("earliest", 1):
+            told = [*init_text(init_preview(session, start, Way(again=True)))]
+            assert sum("OLDER" in line or f"{TOPIC}[1] may STAY so" in line for line in told) == lines
+
+
+def test_a_landing_that_appends_is_not_warned_of_older_rows(tmp_path: Path) -> None:
+    with memory_world(tmp_path, create={"schema": COLUMNS[:2]}) as world:
+        world.send(("1", '{"id": 1}'))
+        spec = {**world.landing.to_flat(), "kafka": dict(world.kafka), "catalog": dict(world.catalog)}
+        with console(tmp_path / "spec.json", spec) as commands:
+            assert older(commands.run("reset", "offsets", "SPEC", "--from", "earliest", "--again")) is None
+
+
+@pytest.mark.parametrize("records", [1, 2, 100])
+def test_what_is_read_again_ends_with_the_newest_changes(world: MemoryWorld, commands: Console, records: int) -> None:
+    """In windows of any size; a delete that is read again removes what came back before it."""
+    expected = world.found("id", "name")
+    assert expected == [(1, "b"), (11, "a"), (12, "a")]
+    assert commands.run("reset", "offsets", "SPEC", "--from", "earliest", "--again", "--yes").done
+    world.landing = changed_landing(world.landing, max_records=records)
+    world.settle(limit=12)
+    assert world.found("id", "name") == expected
