@@ -13,7 +13,7 @@ __getattr__ = lazy_names(
         ),
         "agreement": "differing",
         "announced": "announced_in rows_of",
-        "budgets": "PendingBudget over_budget parse_budget surely_over",
+        "budgets": "PendingBudget WARNED_RATIO over_budget parse_budget surely_over",
         "debt": "DUE TableDebt",
         "commands": (
             "BACKFILL CONNECT_ADOPT CONNECT_RESCUE DEAD_LETTERS DOCTOR HISTORY LAND MAINTAIN "
@@ -63,6 +63,7 @@ __getattr__ = lazy_names(
         "settle": "CLOCKS_APART chunks holes passed_by_all passed_ends valid_through",
         "shown": "partitions_text short_number",
         "state": "AcceptedSlice CycleState LandingState TableLedger granted",
+        "window_ratio": "blocking done_reports over_by_window",
         "status_fields": "account_fields cycle_fields lag_fields partition_fields pending_fields",
     },
 )

@@ -11,6 +11,7 @@ from airflow_provider_lakecommit.core.accounting import summed as summed
 from airflow_provider_lakecommit.core.agreement import differing as differing
 from airflow_provider_lakecommit.core.announced import announced_in as announced_in
 from airflow_provider_lakecommit.core.announced import rows_of as rows_of
+from airflow_provider_lakecommit.core.budgets import WARNED_RATIO as WARNED_RATIO
 from airflow_provider_lakecommit.core.budgets import PendingBudget as PendingBudget
 from airflow_provider_lakecommit.core.budgets import over_budget as over_budget
 from airflow_provider_lakecommit.core.budgets import parse_budget as parse_budget
@@ -222,3 +223,6 @@ from airflow_provider_lakecommit.core.status_fields import cycle_fields as cycle
 from airflow_provider_lakecommit.core.status_fields import lag_fields as lag_fields
 from airflow_provider_lakecommit.core.status_fields import partition_fields as partition_fields
 from airflow_provider_lakecommit.core.status_fields import pending_fields as pending_fields
+from airflow_provider_lakecommit.core.window_ratio import blocking as blocking
+from airflow_provider_lakecommit.core.window_ratio import done_reports as done_reports
+from airflow_provider_lakecommit.core.window_ratio import over_by_window as over_by_window

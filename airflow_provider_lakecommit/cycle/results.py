@@ -16,6 +16,7 @@ from uuid import UUID
 from airflow_provider_lakecommit.control import time_to_json
 from airflow_provider_lakecommit.core import (
     ODD_TIME,
+    WARNED_RATIO,
     Counts,
     Coverage,
     CycleState,
@@ -218,9 +219,9 @@ class Closed:
     """How a cycle ended. ``missing`` are its slices that some table lacks and that must be read again; ``waiting``
     names what slices wait for, ``causes`` why slices were not done. ``rejects`` counts rejected records by kind and
     column, ``reject_reason`` is the most frequent reason; ``ignored_fields`` counts records with a field that the table
-    lacks; ``redundant`` counts its reports on slices that another cycle had reported before. ``beside`` are the data
-    tables besides ``table``; ``stopped`` is why no window is planned until an operator acts. ``failed`` are the tables
-    that failed, with reasons; the cycle is then incomplete.
+    lacks, ``records`` all records of its reports; ``redundant`` counts its reports on slices that another cycle had
+    reported before. ``beside`` are the data tables besides ``table``; ``stopped`` is why no window is planned until an
+    operator acts. ``failed`` are the tables that failed, with reasons; the cycle is then incomplete.
     """
 
     commit_id: UUID
@@ -236,6 +237,7 @@ class Closed:
     finished: bool = False
     note: str = ""
     ignored_fields: Mapping[str, int] = field(default_factory=dict)
+    records: int = 0
     rejects: Mapping[str, int] = field(default_factory=dict)
     reject_reason: str = ""
     causes: tuple[str, ...] = ()
@@ -258,7 +260,10 @@ class Closed:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return warnings on values that are missing in the rows, or probably wrong."""
+        share = sum(self.rejects.values()) / max(self.records, 1)
+        many = f", {share:.1%} of the window (more than `dead_letters.max_ratio` are blocked)"
         rejected = "no record gave a row, all were rejected" if self._nothing_landed else "records were rejected"
+        rejected += many if share >= WARNED_RATIO else ""
         why = f"; most of them: {self.reject_reason}" if self.reject_reason else ""
         odd = {k.removeprefix(ODD_TIME): n for k, n in self.ignored_fields.items() if k.startswith(ODD_TIME)}
         ignored = {k: n for k, n in self.ignored_fields.items() if not k.startswith(ODD_TIME)}

@@ -152,14 +152,15 @@ class Upsert:
 @_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class DeadLetters:
-    """The budget of rejected records per slice; `dead_letter_table` names their table.
+    """The budget of rejected records; `dead_letter_table` names their table.
 
-    :param max_records: most rejected records of a slice
-    :param max_ratio: largest share of rejected records of a slice, evaluated from ``1 / ratio`` rejected records on
+    :param max_records: most rejected records of a slice; a slice that has more is not read to its end
+    :param max_ratio: largest share of rejected records of a window, evaluated from ``1 / ratio`` rejected records on; a
+        warning reports the share from 1 % on
     """
 
-    max_records: int = field(default=1000, metadata={_FLAT: "dead_letter_max_records"})
-    max_ratio: float = field(default=0.01, metadata={_FLAT: "dead_letter_max_ratio"})
+    max_records: int = field(default=100_000, metadata={_FLAT: "dead_letter_max_records"})
+    max_ratio: float = field(default=0.05, metadata={_FLAT: "dead_letter_max_ratio"})
 
 
 @_refuses_unknown_keys

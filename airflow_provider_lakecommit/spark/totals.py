@@ -41,7 +41,8 @@ class SliceTotals:
     def __init__(self, work: Slice, landing: Landing) -> None:
         self._slice = work
         self._landing = landing
-        self._budget = work.budget or landing.budget
+        self._own = None if work.budget == landing.budget else work.budget
+        self._budget = self._own or landing.budget
         self._records = [0] * len(work.spans)
         self._counts = [Counts()] * len(work.spans)
         self._rows: Counter[str] = Counter()
@@ -108,11 +109,13 @@ class SliceTotals:
         self._rows[table] -= sum(superseded.values()) + sum(deleted.values())
 
     def blocked(self) -> str | None:
-        """Return why the slice cannot be published, as far as known; the ratio is evaluated at the end."""
+        """Return why the slice cannot be published, as far as known. The ratio of its own budget is evaluated at the
+        end, the landing's by the commit.
+        """
         rejected = self.rejected
-        if rejected and self._landing.dead_letter_table is None and self._slice.budget is None:
+        if rejected and self._landing.dead_letter_table is None and self._own is None:
             return f"{rejected} rejected records and no dead_letter_table"
-        if self._fails and self._slice.budget is None and (unnamed := self.rejects.of_kind(NOT_ROUTED)):
+        if self._fails and self._own is None and (unnamed := self.rejects.of_kind(NOT_ROUTED)):
             return f"{unnamed} records for which `route` names no table, and `other` is {FAIL}"
         if rejected > self._budget.max_records:
             return over_budget(rejected, self.records, self._budget)
@@ -120,7 +123,9 @@ class SliceTotals:
 
     def hopeless(self) -> bool:
         """Return True if the slice will be blocked in any case."""
-        return bool(self.blocked()) or surely_over(self.rejected, len(self._slice), self._budget)
+        if self._own is None:
+            return bool(self.blocked())
+        return bool(self.blocked()) or surely_over(self.rejected, len(self._slice), self._own)
 
     def told(self, why: str) -> str:
         """Return the message of a blocked slice, the cause first."""
@@ -128,7 +133,8 @@ class SliceTotals:
         return f"{self.rejects.cause}: slice {self._slice}: {why}{no_further}; first: {self.rejects.first}"
 
     def blocked_at_the_end(self) -> str | None:
-        return self.blocked() or over_budget(self.rejected, self.records, self._budget)
+        blocked = self.blocked()
+        return over_budget(self.rejected, self.records, self._own) if blocked is None and self._own else blocked
 
     def reports(self) -> list[SpanReport]:
         """Return each span's accounting. Rejects within a user's budget that no table takes are skipped by that

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead-letter budgets as a truth table."""
+"""Budgets of rejected records as a truth table."""
 
 from __future__ import annotations
 

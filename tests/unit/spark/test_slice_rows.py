@@ -188,7 +188,6 @@ def spoilt(work: SliceWork, records: int, **landing: Any) -> SliceWork:
     ("landing", "chunks"),
     [
         pytest.param({"dead_letter_max_records": 15}, 2, id="the count is exceeded"),
-        pytest.param({"dead_letter_max_ratio": 0.2}, 3, id="so is the share, were all that is left good"),
         pytest.param({"dead_letter_table": None}, 1, id="no record may be rejected"),
     ],
 )
