@@ -36,7 +36,6 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import (
     LIVE,
-    ODD_TIME,
     OffsetRange,
     ReadPosition,
     Role,
@@ -264,8 +263,7 @@ class _SliceRun:
         for name, rows in decoded.tables.items():
             # SQL may change times freely.
             rules = self._landing.timestamps if self._landing.transform_of(name) is None else {}
-            odd = odd_times(rows.table, rules)
-            add_names(totals.ignored, {f"{ODD_TIME}{column}": count for column, count in odd.items()})
+            totals.count_times(odd_times(rows.table, rules))
         totals.rejects.add(messages, decoded.rejects)
         # No field is in a tombstone, nor in an empty value.
         self._unknown.add(messages, [v or b"" for v in values] if self._upserts else cast(list[bytes], values), decoded)

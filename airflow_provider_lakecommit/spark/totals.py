@@ -17,20 +17,27 @@ from dataclasses import replace
 from airflow_provider_lakecommit.core import (
     FAIL,
     NOT_ROUTED,
+    ODD_TIME,
     Counts,
     OffsetRange,
     Role,
     Slice,
     SpanReport,
+    add_names,
     over_budget,
     spans_problem,
     surely_over,
 )
 from airflow_provider_lakecommit.exceptions import AccountingError
-from airflow_provider_lakecommit.formats import Block
+from airflow_provider_lakecommit.formats import Block, OddTimes
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
 from airflow_provider_lakecommit.spark.reject_tally import RejectTally
+
+LEAST_ODD, ODD_SHARE = 10, 0.9
+"""From so many times of 1970 on, and from this share of a column's times on, they are no real ones: a slice with them
+is blocked.
+"""
 
 
 class SliceTotals:
@@ -46,6 +53,7 @@ class SliceTotals:
         self._records = [0] * len(work.spans)
         self._counts = [Counts()] * len(work.spans)
         self._rows: Counter[str] = Counter()
+        self._times: dict[str, OddTimes] = {}
         self._fails = landing.routing is not None and landing.routing.other == FAIL
         self.bytes = 0
         self.ignored: Counter[str] = Counter()
@@ -101,6 +109,16 @@ class SliceTotals:
                 filtered=records - _within(places, run) + _within(filtered, run),
             )
 
+    def count_times(self, found: Mapping[str, OddTimes]) -> None:
+        """Count times of 1970 that are probably in another unit, by column."""
+        for column, times in found.items():
+            before = self._times.get(column, OddTimes(0, 0, ""))
+            sums = before.odd + times.odd, before.times + times.times
+            self._times[column] = OddTimes(*sums, times.better or before.better)
+            if times.odd:
+                rule = self._landing.timestamps[column]
+                add_names(self.ignored, {f"{ODD_TIME}{column} ({rule}, probably {times.better})": times.odd})
+
     def settle(self, table: str, superseded: Mapping[int, int], deleted: Mapping[int, int]) -> None:
         """Count records, by number of the span, that became no rows of a table after all."""
         for n, place in enumerate(self.places):
@@ -129,12 +147,26 @@ class SliceTotals:
 
     def told(self, why: str) -> str:
         """Return the message of a blocked slice, the cause first."""
+        if why == self._wrong_unit():
+            return why
         no_further = ", the rest was not read" if self.partly else ""
         return f"{self.rejects.cause}: slice {self._slice}: {why}{no_further}; first: {self.rejects.first}"
 
     def blocked_at_the_end(self) -> str | None:
-        blocked = self.blocked()
-        return over_budget(self.rejected, self.records, self._own) if blocked is None and self._own else blocked
+        if self._own is not None:
+            return self.blocked() or over_budget(self.rejected, self.records, self._own)
+        return self.blocked() or self._wrong_unit()
+
+    def _wrong_unit(self) -> str | None:
+        """Return that a rule of `timestamps` is wrong for nearly all records, or ``None``."""
+        for column, (odd, times, better) in self._times.items():
+            if odd >= LEAST_ODD and odd >= ODD_SHARE * times:
+                rule = self._landing.timestamps[column]
+                return (
+                    f"column {column} is read by {rule}, and its times are in January or February 1970: state "
+                    f"`timestamps: {{{column}: {better}}}`: slice {self._slice}: {odd} of {times} times"
+                )
+        return None
 
     def reports(self) -> list[SpanReport]:
         """Return each span's accounting. Rejects within a user's budget that no table takes are skipped by that
