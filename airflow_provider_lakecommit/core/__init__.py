@@ -18,7 +18,7 @@ __getattr__ = lazy_names(
         "commands": (
             "BACKFILL CONNECT_ADOPT CONNECT_RESCUE DEAD_LETTERS DOCTOR HISTORY LAND MAINTAIN "
             "PAUSE PROGRAM PUBLISH_NOW RESET_ASSERT RESET_BLOCKED RESET_HARD RESET_MIGRATE "
-            "RESET_OFFSETS RESUME STATUS VERIFY for_landing spoken"
+            "RESET_OFFSETS RESUME STATUS UNBLOCK VERIFY for_landing spoken"
         ),
         "connection_names": "CONNECTION_ID named whose",
         "decisions": "Decision MOST_TEXT kept_decisions",
@@ -47,6 +47,7 @@ __getattr__ = lazy_names(
         "planning.measure": "MEASURED WindowCost measure newest to_text",
         "planning.missing": "Missing Watermark WindowLimits find_missing worth_a_look",
         "planning.restart": "Restart StatedOffsets restart",
+        "planning.source_notes": "source_notes",
         "planning.truncation": (
             "Truncation first_offsets_of goes_on_at in_doubt known_positions lost_rows newest_positions "
             "positions_up_to reported_rows"

@@ -34,6 +34,7 @@ from airflow_provider_lakecommit.core.commands import RESET_MIGRATE as RESET_MIG
 from airflow_provider_lakecommit.core.commands import RESET_OFFSETS as RESET_OFFSETS
 from airflow_provider_lakecommit.core.commands import RESUME as RESUME
 from airflow_provider_lakecommit.core.commands import STATUS as STATUS
+from airflow_provider_lakecommit.core.commands import UNBLOCK as UNBLOCK
 from airflow_provider_lakecommit.core.commands import VERIFY as VERIFY
 from airflow_provider_lakecommit.core.commands import for_landing as for_landing
 from airflow_provider_lakecommit.core.commands import spoken as spoken
@@ -157,6 +158,7 @@ from airflow_provider_lakecommit.core.planning.missing import worth_a_look as wo
 from airflow_provider_lakecommit.core.planning.restart import Restart as Restart
 from airflow_provider_lakecommit.core.planning.restart import StatedOffsets as StatedOffsets
 from airflow_provider_lakecommit.core.planning.restart import restart as restart
+from airflow_provider_lakecommit.core.planning.source_notes import source_notes as source_notes
 from airflow_provider_lakecommit.core.planning.truncation import Truncation as Truncation
 from airflow_provider_lakecommit.core.planning.truncation import first_offsets_of as first_offsets_of
 from airflow_provider_lakecommit.core.planning.truncation import goes_on_at as goes_on_at

@@ -23,6 +23,8 @@ RESET_OFFSETS = f"{PROGRAM} reset offsets"
 RESET_HARD = f"{PROGRAM} reset hard"
 RESET_ASSERT = f"{PROGRAM} reset assert"
 RESET_BLOCKED = f"{PROGRAM} reset blocked"
+UNBLOCK = f"`{RESET_BLOCKED} SPEC --retry` (or `--raise N`, `--skip`)"
+"""How an operator continues with a blocked range, in messages."""
 RESET_MIGRATE = f"{PROGRAM} reset migrate"
 
 PAUSE = f"{PROGRAM} pause"

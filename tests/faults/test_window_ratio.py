@@ -28,7 +28,7 @@ def test_a_window_within_the_ratio_lands_however_it_is_sliced(
     produce(world.landing.topics, [*BAD * 60, *records(0, 340)])
     closed = world.run()
     assert (closed.blocked, closed.rows) == ((), 340)
-    assert closed.records == 400
+    assert closed.counts.records == 400
     assert any("15.0% of the window" in w and "dead_letters.max_ratio" in w for w in closed.warnings)
     world.check(Counter(range(340)))
     check_verified(world)

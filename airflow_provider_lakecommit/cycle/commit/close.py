@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.control import Outgoing
 from airflow_provider_lakecommit.core import (
     LIVE,
     AcceptedSlice,
+    Counts,
     CycleState,
     Directives,
     LandingState,
@@ -216,7 +217,7 @@ def _closed(
         stopped="" if state is None else state.plan.stopped,
         note=f"the cycle ended early ({state.ended_early}); the next run continues" if state and early else "",
         ignored_fields=summed(r.ignored_fields for r in done),
-        records=sum(s.counts.records for r in done for s in r.spans),
+        counts=sum((s.counts for r in done for s in r.spans), Counts()),
         rejects=summed(r.rejects for r in done),
         reject_reason=_reject_reason(done),
         redundant=len(state.redundant) if state else 0,
