@@ -13,7 +13,7 @@ __getattr__ = lazy_names(
         ),
         "agreement": "differing",
         "announced": "announced_in rows_of",
-        "budgets": "PendingBudget WARNED_RATIO over_budget parse_budget surely_over",
+        "budgets": "PendingBudget WARNED_RATIO over_budget parse_budget",
         "debt": "DUE TableDebt",
         "commands": (
             "BACKFILL CONNECT_ADOPT CONNECT_RESCUE DEAD_LETTERS DOCTOR HISTORY LAND MAINTAIN "

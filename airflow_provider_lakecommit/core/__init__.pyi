@@ -15,7 +15,6 @@ from airflow_provider_lakecommit.core.budgets import WARNED_RATIO as WARNED_RATI
 from airflow_provider_lakecommit.core.budgets import PendingBudget as PendingBudget
 from airflow_provider_lakecommit.core.budgets import over_budget as over_budget
 from airflow_provider_lakecommit.core.budgets import parse_budget as parse_budget
-from airflow_provider_lakecommit.core.budgets import surely_over as surely_over
 from airflow_provider_lakecommit.core.commands import BACKFILL as BACKFILL
 from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT as CONNECT_ADOPT
 from airflow_provider_lakecommit.core.commands import CONNECT_RESCUE as CONNECT_RESCUE

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Budgets of rejected records, and of unpublished work.
 
-A slice that exceeds ``max_records`` is blocked by its writer. The ratio is evaluated by the commit, over all reports of
-a window: how a window is sliced does not matter (:mod:`~airflow_provider_lakecommit.core.window_ratio`). Only a slice
-with its own budget, from an operator, is evaluated alone.
+The ratio is that of a window, however it is sliced: the commit evaluates it over all reports
+(:mod:`~airflow_provider_lakecommit.core.window_ratio`). A writer blocks a slice with more than ``max_records``, one
+that alone exceeds the ratio of its window, and one that exceeds its own budget, which an operator has given it.
 """
 
 from __future__ import annotations
@@ -47,11 +47,6 @@ def over_ratio(rejected: int, records: int, max_ratio: float) -> bool:
     ==========================  =========================================
     """
     return rejected * max_ratio >= (max_ratio > 0) and rejected > max_ratio * records
-
-
-def surely_over(rejected: int, most: int, budget: Budget) -> bool:
-    """Return True if a slice of at most *most* records exceeds its budget even if the rest is good."""
-    return over_budget(rejected, most, budget) is not None
 
 
 def parse_budget(text: str) -> tuple[int, float]:

@@ -100,6 +100,8 @@ def blocking(
     report = one.report
     tables = next(s.tables for s in plan.slices if not report.coverage - s.coverage)
     rejected, records = _counts(s for r in over.of_window for s in r.spans)
+    most, rejects = max(report.rejects.values(), default=0), _counts(report.spans)[0]
+    cause = f"{report.reject_reason} ({most} of {rejects} rejected records)"
     for span in report.spans:
         bad, of = _counts([span])
         if bad > max_ratio * of:
@@ -115,8 +117,8 @@ def blocking(
                 unknown_at={},
                 whole=None,
                 blocked=(
-                    f"{report.reject_reason} ({bad} of {of} records are rejected): slice {span.span}: in its window, "
-                    f"{rejected} rejected records of {records} are over dead_letters.max_ratio={max_ratio:g}"
+                    f"{cause}: slice {span.span}: {rejected} rejected records of {records} in its window are over "
+                    f"dead_letters.max_ratio={max_ratio:g}, {bad} of {of} in this slice"
                 ),
                 voids=report.attempt,
             )

@@ -173,7 +173,7 @@ class Window:
     :param group_by: ``partition``: a group has the partitions of one number modulo ``groups``; ``load``: slices are
         distributed evenly, also those of one partition
     :param max_records: most source records per window; by default all available ones
-    :param max_bytes: most estimated bytes per window
+    :param max_bytes: most estimated bytes per window; refused if a record has more on average
     :param slice_records: most records per slice, the unit that is read only once; with ``target_file_size`` only a
         value other than the default counts
     :param target: how long a window should take, written like ``completion_timeout``; its records, slices and groups

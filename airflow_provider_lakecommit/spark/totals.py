@@ -26,7 +26,6 @@ from airflow_provider_lakecommit.core import (
     add_names,
     over_budget,
     spans_problem,
-    surely_over,
 )
 from airflow_provider_lakecommit.exceptions import AccountingError
 from airflow_provider_lakecommit.formats import Block, OddTimes
@@ -43,13 +42,16 @@ is blocked.
 class SliceTotals:
     """``records`` and ``counts`` are per span. ``partly``: the slice was not read to its end. ``places`` are the
     indexes of the spans in the requested slice.
+
+    :param window: number of offsets of all slices of its window
     """
 
-    def __init__(self, work: Slice, landing: Landing) -> None:
+    def __init__(self, work: Slice, landing: Landing, window: int = 0) -> None:
         self._slice = work
         self._landing = landing
         self._own = None if work.budget == landing.budget else work.budget
         self._budget = self._own or landing.budget
+        self._most = len(work) if self._own else max(window, len(work))
         self._records = [0] * len(work.spans)
         self._counts = [Counts()] * len(work.spans)
         self._rows: Counter[str] = Counter()
@@ -127,9 +129,7 @@ class SliceTotals:
         self._rows[table] -= sum(superseded.values()) + sum(deleted.values())
 
     def blocked(self) -> str | None:
-        """Return why the slice cannot be published, as far as known. The ratio of its own budget is evaluated at the
-        end, the landing's by the commit.
-        """
+        """Return why the slice cannot be published, even if all that is not read is good."""
         rejected = self.rejected
         if rejected and self._landing.dead_letter_table is None and self._own is None:
             return f"{rejected} rejected records and no dead_letter_table"
@@ -137,13 +137,7 @@ class SliceTotals:
             return f"{unnamed} records for which `route` names no table, and `other` is {FAIL}"
         if rejected > self._budget.max_records:
             return over_budget(rejected, self.records, self._budget)
-        return None
-
-    def hopeless(self) -> bool:
-        """Return True if the slice will be blocked in any case."""
-        if self._own is None:
-            return bool(self.blocked())
-        return bool(self.blocked()) or surely_over(self.rejected, len(self._slice), self._own)
+        return over_budget(rejected, self._most, self._budget)
 
     def told(self, why: str) -> str:
         """Return the message of a blocked slice, the cause first."""
@@ -153,6 +147,7 @@ class SliceTotals:
         return f"{self.rejects.cause}: slice {self._slice}: {why}{no_further}; first: {self.rejects.first}"
 
     def blocked_at_the_end(self) -> str | None:
+        """Return also what is known only now. The commit evaluates the rest of the window too."""
         if self._own is not None:
             return self.blocked() or over_budget(self.rejected, self.records, self._own)
         return self.blocked() or self._wrong_unit()

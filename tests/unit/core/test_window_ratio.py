@@ -28,7 +28,7 @@ class Rejecting(Story):
     """A story whose reports count rejected records."""
 
     def rejects(self, run: str, ranges: Ranges, *rejected: int, **of_report: object) -> UUID:
-        attempt = self.reports(run, ranges, **of_report)
+        attempt = self.reports(run, ranges, **{"rejects": {"not_json": sum(rejected)}, **of_report})
         entry = self.entries[-1]
         assert isinstance(entry, SliceReported)
         counted = tuple(
@@ -194,15 +194,15 @@ def test_rows_that_a_table_has_are_not_left_out() -> None:
 def test_a_decision_takes_the_slice_back_and_blocks_its_range() -> None:
     story = Rejecting()
     story.opens("a", WINDOW[:2])
-    story.rejects("a", A, 300, reject_reason="the value is not JSON")
+    story.rejects("a", A, 300, reject_reason="the value is not JSON", rejects={"not_json": 299, "unknown_field x": 1})
     other = story.rejects("a", B, 0)
     (sent,) = story.blocks()
     state = story.landing_state()
     assert [a.report.attempt for a in state.accepted[ORDERS]] == [other]
     assert [b.coverage for b in state.blocked] == [coverage(A)]
     assert sent.blocked == (
-        "the value is not JSON (300 of 1000 records are rejected): slice orders[0][0, 1000): in its window, 300 "
-        "rejected records of 2000 are over dead_letters.max_ratio=0.05"
+        "the value is not JSON (299 of 300 rejected records): slice orders[0][0, 1000): 300 rejected records of 2000 "
+        "in its window are over dead_letters.max_ratio=0.05, 300 of 1000 in this slice"
     )
     assert not story.over()
     assert state.quarantined == ()
