@@ -6,13 +6,13 @@ was sliced. If it is exceeded, the slices with most rejected records are left ou
 are only slices that exceed the ratio themselves and are in no table. Slices with a budget from an operator do not
 count: their writers have evaluated them.
 
-======================================  ===============================================================
+======================================  ============================================================================
 the slice's cycle                       its window is evaluated
-======================================  ===============================================================
-is complete                             now, and ranges that are left out are blocked
-is under way                            when it is complete; until then, what is left out waits
-is over, with slices missing            with the window that reads the rest: the one of the current commit
-======================================  ===============================================================
+======================================  ============================================================================
+has all of its reports                  now, and ranges that are left out are blocked
+is under way                            when it has all of its reports; until then, what is left out waits
+is over, with slices missing            with the window that reads the rest, which then is that of the current commit
+======================================  ============================================================================
 """
 
 from __future__ import annotations
@@ -58,18 +58,23 @@ def over_by_window(
     """
     pending = {a.report.attempt: a for some in landing_state.accepted.values() for a in some}
     landed = [t.all_covered for t in landing_state.ledgers.values()]
-    cycles, found = landing_state.cycles, []
+    cycles = landing_state.cycles
+    found: list[Over] = []
+
+    def read_on(cycle: CycleState) -> bool:
+        return _finished(cycle) or not landing_state.lacking(cycle.unfinished)
+
     ids = {a.commit_id for a in pending.values()}
-    heads = {c: c if c in cycles and (_complete(cycles[c]) or cycles[c].live(now)) else own for c in ids}
+    heads = {c: c if c in cycles and (_finished(cycles[c]) or cycles[c].live(now)) else own for c in ids}
     for head in dict.fromkeys(heads[a.commit_id] for a in pending.values() if _counts(a.report.spans)[0]):
         parts = [a for a in pending.values() if heads[a.commit_id] == head]
         reports = {r.attempt: r for r in (*done_reports(landing_state, entries, head), *(a.report for a in parts))}
-        plans = [cycles[c].plan for c in {head, *(a.commit_id for a in parts)} if c in cycles]
-        alone = Coverage.union(s.coverage for p in plans for s in p.slices if s.budget not in (None, budget))
+        of = [cycles[c] for c in {head, *(a.commit_id for a in parts)} if c in cycles]
+        alone = Coverage.union(s.coverage for c in of for s in c.plan.slices if s.budget not in (None, budget))
         counted = [r for r in reports.values() if not alone.overlaps(r.coverage)]
         free = {a.report.attempt for a in parts if not any(map(a.coverage.overlaps, landed))}
         if out := left_out(counted, free, budget.max_ratio):
-            decided = head not in cycles or _complete(cycles[head])
+            decided = (head not in cycles or _finished(cycles[head])) and all(map(read_on, of))
             found.append(Over([pending[r.attempt] for r in out], counted, decided))
     return found
 
@@ -80,7 +85,8 @@ def left_out(reports: Sequence[SliceReport], free: set[UUID], max_ratio: float) 
     :param free: the attempts that may be left out
     """
     counted = sorted(((*_counts(r.spans), r) for r in reports), key=lambda c: c[0], reverse=True)
-    rejected, records, out = sum(c[0] for c in counted), sum(c[1] for c in counted), []
+    rejected, records = _counts(s for r in reports for s in r.spans)
+    out: list[SliceReport] = []
     for bad, of, report in counted:
         if not over_ratio(rejected, records, max_ratio):
             break
@@ -124,8 +130,8 @@ def blocking(
             )
 
 
-def _complete(cycle: CycleState) -> bool:
-    """Return True if no more reports are expected."""
+def _finished(cycle: CycleState) -> bool:
+    """Return True if a cycle has all of its reports."""
     return bool(cycle.ended_early) or not cycle.unfinished
 
 

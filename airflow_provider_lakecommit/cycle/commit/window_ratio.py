@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from airflow_provider_lakecommit.control import Outgoing
 from airflow_provider_lakecommit.core import AcceptedSlice, blocking, over_by_window
 from airflow_provider_lakecommit.cycle.results import CycleTicket
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
@@ -18,7 +19,8 @@ from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog,
 
 def block_over_ratio(session: LandingSession, ticket: CycleTicket, folded: FoldedLog) -> FoldedLog:
     """Send the decisions that are due; return the log with them."""
-    budget, now, cycles, records = session.landing.budget, session.now(), folded.state.cycles, []
+    budget, now, cycles = session.landing.budget, session.now(), folded.state.cycles
+    records: list[Outgoing] = []
     for over in over_by_window(folded.state, folded.entries, budget, ticket.commit_id, now):
         for one in over.slices if over.decided else ():
             plan, sender = cycles[one.commit_id].plan, session.sender("write", one.commit_id)

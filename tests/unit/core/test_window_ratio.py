@@ -152,12 +152,16 @@ def test_what_a_dead_window_left_is_evaluated_with_the_window_of_its_rest(rest: 
     assert [w.decided for w in story.windows("b")] == [True] * over
 
 
-def test_what_a_dead_window_left_is_decided_if_nothing_more_is_to_be_read() -> None:
+def test_what_a_dead_window_left_waits_until_its_rest_is_read_or_blocked() -> None:
     story = Rejecting()
     story.opens("dies", WINDOW[:2])
     story.rejects("dies", A, 60)
-    story.opens("b", log=Directives(released=(story.id("dies"),)), slot=1)
-    assert [w.decided for w in story.windows("b")] == [True]
+    story.opens("decides", log=Directives(released=(story.id("dies"),)), slot=1)
+    assert [w.decided for w in story.windows("decides")] == [False]
+    story.opens("c", [B], slot=2)
+    story.rejects("c", B, 1000, blocked="too many")
+    story.opens("d", slot=3)
+    assert [w.decided for w in story.windows("d")] == [True]
 
 
 def test_failed_and_blocked_slices_do_not_count() -> None:

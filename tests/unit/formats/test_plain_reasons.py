@@ -84,7 +84,7 @@ def test_a_value_of_json_is_refused_with_its_remedy(kind: IcebergType, value: st
         (DecimalType(10, 2), "123456789012.12", "a number has more digits than the 10 of its decimal column"),
         (DecimalType(10, 2), "1.234", "a number has more decimals than its column"),
         (TimestamptzType(), "2026-01-01", "has no zone offset"),
-        (IntegerType(), "3000000000", "column c: '3000000000' does not fit int"),
+        (IntegerType(), "3000000000", "column c: '3000000000' does not fit the column's type"),
     ],
 )
 def test_a_text_of_csv_is_refused_with_its_remedy(kind: IcebergType, value: str, reason: str) -> None:
