@@ -260,14 +260,14 @@ class Closed:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return warnings on values that are missing in the rows, or probably wrong."""
-        share = sum(self.rejects.values()) / max(self.counts.records, 1)
-        many = f", {share:.1%} of the window (more than `dead_letters.max_ratio` are blocked)"
+        c = self.counts
         rejected = "no record gave a row, all were rejected" if self._nothing_landed else "records were rejected"
-        rejected += many if share >= WARNED_RATIO else ""
+        if c.rejected and not self._nothing_landed and c.rejected >= WARNED_RATIO * c.records:
+            share = c.rejected / c.records
+            rejected += f", {share:.1%} of the window (more than `dead_letters.max_ratio` would be blocked)"
         why = f"; most of them: {self.reject_reason}" if self.reject_reason else ""
         odd = {k.removeprefix(ODD_TIME): n for k, n in self.ignored_fields.items() if k.startswith(ODD_TIME)}
         ignored = {k: n for k, n in self.ignored_fields.items() if not k.startswith(ODD_TIME)}
-        c = self.counts
         all_filtered = {"records": c.filtered} if c.filtered and c.filtered == c.records else {}
         return tuple(
             f"{what}: {_counted(found)}{more}"
