@@ -32,9 +32,12 @@ _TABLE = (
     ),
     (
         _JSON + r"int32, couldn't parse:(?P<value>-?\d{1,18})$",
-        "{value} is out of range, and the table has int: widen the column to long, or set `evolve: widen`",
+        "{value} does not fit in 32 bits: widen an int to long, or set `evolve: widen`; check the unit of a date",
     ),
-    (_JSON + r"int\d+, couldn't parse:(?P<value>-?\d+)$", "{value} is out of range: make the column a decimal"),
+    (
+        _JSON + r"int\d+, couldn't parse:(?P<value>-?\d+)$",
+        "{value} does not fit in 64 bits: make the column a decimal; check the unit of a time",
+    ),
     (_JSON + r"int\d+, couldn't parse:(?P<value>\S*)", "{value} is not written as a whole number"),
     (
         r"Integer value (?P<value>-?\d+) not in range: (?P<range>.*)",
