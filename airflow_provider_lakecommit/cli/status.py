@@ -75,7 +75,7 @@ def _text(found: Status) -> Iterable[str]:
     if found.shortest is not None and not found.warnings:
         yield f"  {found.shortest.partition}: {found.shortest}"
     yield from (_cycle(c, found.at) for c in found.cycles)
-    yield from (f"  blocked {b}; decide with {UNBLOCK}" for b in found.blocked)
+    yield from (f"  blocked {b}; decide with `{UNBLOCK}` (or --raise N, --skip)" for b in found.blocked)
     if found.redundant:
         yield f"  {found.redundant} reports in the control topic were redundant: replicas, or abandoned attempts"
     if not found.signed:

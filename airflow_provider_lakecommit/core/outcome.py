@@ -117,7 +117,7 @@ def _led(commit: Commit, text: str, unwritten: str = "") -> str:
 
 _HELPS = (
     "needs a hand: after a changed spec or table (`create` changes none that is there) it is tried again by itself, "
-    f"else {UNBLOCK} or LandingOperationOperator; other partitions go on"
+    f"else `{UNBLOCK}` (or --raise N, --skip) or LandingOperationOperator; other partitions go on"
 )
 
 _TWINS = " (*inactive assets* there mean that two landings have the same name: rename one of them)"

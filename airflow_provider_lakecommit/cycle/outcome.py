@@ -171,7 +171,7 @@ class RunOutcome:
         elif last.stopped:
             text += f"; planned only partly: {last.stopped}"
         if last.blocked:
-            text += f"; {first_of(last.blocked)} blocked: decide with {UNBLOCK}"
+            text += f"; {first_of(last.blocked)} blocked: decide with `{UNBLOCK}` (or --raise N, --skip)"
         if last.waiting:
             text += f"; {first_of(last.waiting)} waiting"
         return text

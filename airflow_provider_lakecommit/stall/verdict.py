@@ -273,7 +273,7 @@ def _blocked(state: State) -> Diagnosis | None:
     return Diagnosis(
         verdict=Verdict.BLOCKED,
         reason=f"{need} action: " + "; ".join(f"{coverage}: {reason}" for coverage, reason in state.blocked[:NAMED]),
-        clears=UNBLOCK,
+        clears=f"`{UNBLOCK}` (or --raise N, --skip)",
         evidence={"blocked": ranges[:NAMED]},
     )
 

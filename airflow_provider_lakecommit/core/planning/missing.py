@@ -132,7 +132,7 @@ def find_missing(
                 raise SourceError("LC1302", _shorter(table, p, begin, mark))
             if blocked[p]:
                 end = min(end, blocked[p].ranges[0].start)
-                notes[p] = f"blocked at {end}: decide with {UNBLOCK}"
+                notes[p] = f"blocked at {end}: decide with `{UNBLOCK}` (or --raise N, --skip)"
             elif mark.stable < mark.high:
                 notes[p] = (
                     f"an open transaction holds the last stable offset at {mark.stable}, "

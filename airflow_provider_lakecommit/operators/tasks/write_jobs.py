@@ -34,7 +34,7 @@ ASKING = 32
 """Jobs per request to end: requests of one set at the same time are one transaction."""
 MEND = (
     "fix the spec, the table (`create` does not change an existing one) or the records; after a changed spec or table "
-    f"the range is retried, otherwise use {UNBLOCK} or LandingOperationOperator"
+    f"the range is retried, otherwise use `{UNBLOCK}` (or --raise N, --skip) or LandingOperationOperator"
 )
 """Remedy for a range that is not published because of its records."""
 

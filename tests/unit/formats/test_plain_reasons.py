@@ -72,7 +72,7 @@ def of_json(kind: IcebergType, value: str, rules: Mapping[str, str] | None = Non
         (
             IntegerType(),
             "3000000000",
-            "3000000000 does not fit in 32 bits: widen an int to long, or set `evolve: widen`",
+            "3000000000 does not fit in 32 bits: widen an int to long, or set",
         ),
     ],
 )

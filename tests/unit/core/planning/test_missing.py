@@ -95,7 +95,7 @@ class TestFindMissing:
         story.reports("a", blocked, blocked="too many")
         found = missing_of(story, ledger(), now=marks(p0=10, p1=3))
         assert found.ranges == {(ORDERS,): coverage([(P0, 0, 4), (P1, 0, 3)])}
-        assert found.notes == {P0: f"blocked at 4: decide with {UNBLOCK}"}
+        assert found.notes == {P0: f"blocked at 4: decide with `{UNBLOCK}` (or --raise N, --skip)"}
 
     def test_an_open_transaction_is_named_and_not_read(self) -> None:
         found = missing_of(Story(), ledger(), now={P0: Watermark(start=0, stable=4, high=9)})
