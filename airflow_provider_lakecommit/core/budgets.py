@@ -2,7 +2,7 @@
 """Budgets of rejected records, and of unpublished work.
 
 The ratio is that of a window, however it is sliced: the commit evaluates it over all reports
-(:mod:`~airflow_provider_lakecommit.core.window_ratio`). A writer blocks a slice with more than ``max_records``, one
+(:mod:`~airflow_provider_lakecommit.core.window_budget`). A writer blocks a slice with more than ``max_records``, one
 that alone exceeds the ratio of its window, and one that exceeds its own budget, which an operator has given it.
 """
 

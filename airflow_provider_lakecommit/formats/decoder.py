@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import FORMATS, WITH_REGISTRY, FormatOptions
-from airflow_provider_lakecommit.formats.plain_reasons import plain_reason
+from airflow_provider_lakecommit.formats.arrow_texts import plain_reason
 from airflow_provider_lakecommit.formats.registry.schemas import SchemaSource
 
 ONE_BY_ONE = 16

@@ -81,7 +81,7 @@ def time_reading(kind: IcebergType, rule: str) -> Reading:
     return Reading(pa.string(), _pattern(rule, pa.timestamp("us", "UTC"), _in_utc))
 
 
-class OddTimes(NamedTuple):
+class SuspectTimes(NamedTuple):
     """Of ``times`` in a column, how many are probably in a coarser unit than its rule says; ``better`` may fit."""
 
     odd: int
@@ -89,12 +89,12 @@ class OddTimes(NamedTuple):
     better: str
 
 
-def odd_times(rows: pa.Table, rules: Mapping[str, str]) -> dict[str, OddTimes]:
+def odd_times(rows: pa.Table, rules: Mapping[str, str]) -> dict[str, SuspectTimes]:
     """Return what columns with times in a finer unit than seconds have.
 
     :param rules: by column, as :func:`time_reading` takes them
     """
-    found: dict[str, OddTimes] = {}
+    found: dict[str, SuspectTimes] = {}
     for name, rule in rules.items():
         if rule in _EPOCH and rule != "epoch_seconds" and name in rows.column_names:
             ticks = rows.column(name).cast(pa.int64())
@@ -102,7 +102,7 @@ def odd_times(rows: pa.Table, rules: Mapping[str, str]) -> dict[str, OddTimes]:
             odd = pc.and_(pc.greater_equal(ticks, _ODD[0] * scale), pc.less(ticks, _ODD[1] * scale))
             count = pc.sum(odd, min_count=0).as_py()
             better = _coarser(rule, pc.max(ticks.filter(odd)).as_py() // scale) if count else ""
-            found[name] = OddTimes(count, len(ticks) - ticks.null_count, better)
+            found[name] = SuspectTimes(count, len(ticks) - ticks.null_count, better)
     return found
 
 

@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.core import (
     spans_problem,
 )
 from airflow_provider_lakecommit.exceptions import AccountingError
-from airflow_provider_lakecommit.formats import Block, OddTimes
+from airflow_provider_lakecommit.formats import Block, SuspectTimes
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
 from airflow_provider_lakecommit.spark.reject_tally import RejectTally
@@ -55,7 +55,7 @@ class SliceTotals:
         self._records = [0] * len(work.spans)
         self._counts = [Counts()] * len(work.spans)
         self._rows: Counter[str] = Counter()
-        self._times: dict[str, OddTimes] = {}
+        self._times: dict[str, SuspectTimes] = {}
         self._fails = landing.routing is not None and landing.routing.other == FAIL
         self.bytes = 0
         self.ignored: Counter[str] = Counter()
@@ -111,12 +111,12 @@ class SliceTotals:
                 filtered=records - _within(places, run) + _within(filtered, run),
             )
 
-    def count_times(self, found: Mapping[str, OddTimes]) -> None:
+    def count_times(self, found: Mapping[str, SuspectTimes]) -> None:
         """Count times of 1970 that are probably in another unit, by column."""
         for column, times in found.items():
-            before = self._times.get(column, OddTimes(0, 0, ""))
+            before = self._times.get(column, SuspectTimes(0, 0, ""))
             sums = before.odd + times.odd, before.times + times.times
-            self._times[column] = OddTimes(*sums, times.better or before.better)
+            self._times[column] = SuspectTimes(*sums, times.better or before.better)
             if times.odd:
                 rule = self._landing.timestamps[column]
                 add_names(self.ignored, {f"{ODD_TIME}{column} ({rule}, probably {times.better})": times.odd})

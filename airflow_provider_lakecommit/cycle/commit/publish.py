@@ -49,7 +49,7 @@ from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.carry import carry, is_behind, position_after
 from airflow_provider_lakecommit.cycle.commit.refusals import Refusals
 from airflow_provider_lakecommit.cycle.commit.reported import hidden_record, report_problem, staged_slice
-from airflow_provider_lakecommit.cycle.commit.window_ratio import within_ratio
+from airflow_provider_lakecommit.cycle.commit.window_budget import within_ratio
 from airflow_provider_lakecommit.cycle.plan.published import published_before, snapshot_of
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, prepared_table
 from airflow_provider_lakecommit.cycle.plan.truncation import truncated

@@ -30,9 +30,9 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats import decoder_for
+from airflow_provider_lakecommit.formats.arrow_texts import plain_reason
 from airflow_provider_lakecommit.formats.avro.convert import decimal_of, each_converted, whole_numbers
 from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
-from airflow_provider_lakecommit.formats.plain_reasons import plain_reason
 from tests.support.story import STEADY
 
 ARROWS = re.compile(

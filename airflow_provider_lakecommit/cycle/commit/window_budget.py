@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Block what has too many rejected records, before a commit publishes anything.
 
-Contract: :mod:`~airflow_provider_lakecommit.core.window_ratio` decides. Each range that is left out of a complete
+Contract: :mod:`~airflow_provider_lakecommit.core.window_budget` decides. Each range that is left out of a complete
 window is reported as blocked, which takes back its finished slice. What is left out of other windows waits.
 
 Failure story: after a crash, the next commit decides again, on the same reports.
